@@ -1,0 +1,1 @@
+"""Message schedules (ADR-51) beside any NATS server."""

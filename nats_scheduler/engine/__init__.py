@@ -1,0 +1,1 @@
+"""What to do next: one synchronous step, inputs in, actions out. Pure."""

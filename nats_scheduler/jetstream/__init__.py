@@ -1,0 +1,1 @@
+"""The only room that imports the client: connection, capabilities, following, publishing, registry."""

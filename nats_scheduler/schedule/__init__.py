@@ -1,0 +1,1 @@
+"""The schedule language: instants, RFC 3339, durations, time zones, cron, patterns. Pure."""

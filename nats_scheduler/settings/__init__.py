@@ -1,0 +1,1 @@
+"""What the operator says: flags, environment, one JSON file, NATS contexts."""
