@@ -1,0 +1,185 @@
+"""`nats-scheduler check`: what would the server say to this pattern, or to a message with these headers?
+
+Rule: the answer comes from the very code that reads stored messages, never from a second reading of the
+rules. Without a stream configuration the checks are made as in a stream that takes every subject and allows
+TTLs, so that only what is wrong in itself is found.
+Cost: no server, no client. Limit: what depends on stored messages (the target of a cancel, sequences) is
+not known here, and values of headers are taken as they are: the templates of `nats pub` are not filled in.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    EXIT_WRONG_USE,
+    CommandError,
+    print_json,
+    printable,
+    rejection_document,
+    rejection_error,
+)
+from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.dialect import ADR51, DIALECTS
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
+from nats_scheduler.message.reading import Reading, read_message
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
+from nats_scheduler.runtime.clock import SystemClock
+
+ANY_STREAM = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
+"""A stream in which nothing but the message itself can be wrong."""
+ANY_SUBJECT = "nats-scheduler.check"
+"""The subject of a message whose subject was not told."""
+ANY_TARGET = "nats-scheduler.target"
+"""The target of a pattern that is looked at alone."""
+
+
+def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition | Rejection | None:
+    """Read a pattern as a message would bring it, stored at `stored_at` (ns); None means "no schedule"."""
+    given = [(ADR51.schedule, pattern), (ADR51.target, ANY_TARGET)]
+    given += [] if zone is None else [(ADR51.time_zone, zone)]
+    block = EMPTY_BLOCK
+    for name, value in given:
+        block = with_header(block, name, _one_line(value))
+    return read_definition(block, ANY_SUBJECT, ANY_STREAM, ADR51, stored_at)
+
+
+def no_schedule_error(hint: str) -> CommandError:
+    """Return the error for what the server takes for no schedule at all; `hint` may say why."""
+    return CommandError(f"no schedule: the message would be stored like any other\n{hint}".rstrip())
+
+
+@click.command("check")
+@click.argument("pattern", required=False)
+@click.option("--tz", metavar="ZONE", help="Time zone of the pattern (Nats-Schedule-Time-Zone).")
+@click.option("-H", "--header", "headers", metavar="NAME:VALUE", multiple=True, help="A header, as for `nats pub`.")
+@click.option("--subject", metavar="SUBJECT", help="Subject that the message is published to.")
+@click.option("--stream-config", metavar="FILE", help="Stream, as for `nats stream add --config`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    pattern: str | None,
+    tz: str | None,
+    headers: tuple[str, ...],
+    subject: str | None,
+    stream_config: str | None,
+    as_json: bool,
+) -> None:
+    """Check a pattern or headers as the server would; needs no server.
+
+    Give a PATTERN, or headers with -H.
+    Exit codes: 0 valid, 1 invalid, 2 wrong use.
+    """
+    if (pattern is None) == (not headers):
+        raise click.UsageError("give either a PATTERN or headers with -H")
+    if headers and tz is not None:
+        raise click.UsageError("--tz goes with a PATTERN; among headers it is -H 'Nats-Schedule-Time-Zone: …'")
+    if pattern is not None and (subject or stream_config):
+        raise click.UsageError("--subject and --stream-config go with headers")
+    if pattern is not None:
+        _answer(_pattern_reading(pattern, tz), f"the pattern was {pattern!r}", as_json)
+        return
+    rules = _rules(stream_config, as_json)
+    block = EMPTY_BLOCK
+    for header in headers:
+        block = with_header(block, *_split(header))
+    reading = read_message(block, subject or ANY_SUBJECT, SystemClock().now(), rules, DIALECTS)
+    _answer(reading, _hint(headers), as_json)
+
+
+def _pattern_reading(pattern: str, zone: str | None) -> Reading | None:
+    outcome = read_pattern(pattern, zone, SystemClock().now())
+    if isinstance(outcome, Rejection):
+        return Reading(rejection=outcome)
+    return None if outcome is None else Reading(definition=outcome)
+
+
+def _answer(reading: Reading | None, hint: str, as_json: bool) -> None:
+    """Print what a message means; ends the command with 1 where it is not a schedule or a cancel."""
+    rejection = reading.rejection if reading else None
+    valid = reading is not None and rejection is None
+    if as_json:
+        print_json({"valid": valid, **_document(reading)})
+        raise click.exceptions.Exit(0 if valid else EXIT_FAILED)
+    if rejection is not None:
+        raise rejection_error(rejection)
+    if reading is None:
+        raise no_schedule_error(hint)
+    click.echo("\n".join(f"{name}: {printable(str(value))}" for name, value in _document(reading).items()))
+
+
+def _document(reading: Reading | None) -> dict[str, object]:
+    """Return what a message means, as JSON holds it."""
+    if reading is None:
+        return {"kind": "ordinary"}
+    if reading.rejection is not None:
+        return {"kind": "invalid", "error": rejection_document(reading.rejection)}
+    if reading.generated is not None:
+        fire = reading.generated
+        return {"kind": "generated", "schedule": fire.schedule, "sequence": fire.sequence}
+    cancels = {"cancels": reading.cancels} if reading.cancels is not None else {}
+    if reading.definition is None:
+        return {"kind": "cancel", **cancels}
+    return {"kind": "schedule", **_definition(reading.definition), **cancels}
+
+
+def _definition(definition: Definition) -> dict[str, object]:
+    """Return what a schedule asks for; what was not asked for is left out."""
+    first = definition.pattern.first_fire(SystemClock().now())
+    told = {
+        "pattern": definition.pattern.text,
+        "headers": definition.dialect.name,
+        "target": "" if definition.target == ANY_TARGET else definition.target,
+        "source": definition.source,
+        "ttl": definition.ttl,
+        "rollup": "sub" if definition.rollup else "",
+        "first_fire": "" if first is None else definition.pattern.format(first),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _rules(path: str | None, as_json: bool) -> StreamRules:
+    """Return the rules of the stream in a file; ends the command with 1 where the server would refuse it."""
+    if path is None:
+        return ANY_STREAM
+    try:
+        config = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        expected = "expected a JSON file as for `nats stream add --config`"
+        raise CommandError(f"--stream-config of {path!r}: {expected} ({error})", EXIT_WRONG_USE) from None
+    if not isinstance(config, dict):
+        raise CommandError(f"--stream-config of {path!r}: expected a JSON object", EXIT_WRONG_USE)
+    refused = check_create(config)
+    if refused is not None:
+        _answer(Reading(rejection=refused), "", as_json)
+    return StreamRules.from_config(config, schedules_enabled=config.get(FLAG) is True)
+
+
+def _split(header: str) -> tuple[bytes, bytes]:
+    """Split `Name: value` as `nats pub -H` does: at the first colon, blanks around both parts dropped."""
+    name, colon, value = header.partition(":")
+    if not colon or not name.strip():
+        raise click.UsageError(f"-H of {header!r}: expected 'Name: value'")
+    return _one_line(name.strip()), _one_line(value.strip())
+
+
+def _one_line(text: str) -> bytes:
+    """Return text as a header carries it; a line break would begin another header."""
+    if "\r" in text or "\n" in text:
+        raise click.UsageError(f"{text!r}: expected text without line breaks")
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _hint(headers: tuple[str, ...]) -> str:
+    """Say which header was meant, where one differs in upper and lower case only."""
+    names = {name.lower(): name for dialect in DIALECTS for name in (dialect.schedule, dialect.scheduler)}
+    for header in headers:
+        given = _split(header)[0]
+        meant = names.get(given.lower())
+        if meant is not None and meant != given:
+            return f"header names are case-sensitive: {printable(given.decode())} is not {meant.decode()}"
+    return ""

@@ -1,0 +1,59 @@
+"""The command line: a list of commands, each imported when it is asked for.
+
+Rule: nothing is imported here but click; `nats-scheduler next` must not pay for the client, nor `--help`
+for anything. The table holds the one-line help too, because asking a command for it would import the
+command; a test holds both in step.
+Cost: the start of Python and click. Limit: a command that is not in the table does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+from nats_scheduler.version import VERSION
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("nats_scheduler.cli.run:command", "Serve message schedules beside a NATS server."),
+    "dev": ("nats_scheduler.cli.dev:command", "Start a NATS server and the scheduler, to try things out."),
+    "stream": ("nats_scheduler.cli.stream:command", "Tell the scheduler which streams carry schedules."),
+    "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
+    "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
+    "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
+    "settings": ("nats_scheduler.cli.settings:command", "Show the settings that hold, or the schema of their file."),
+}
+"""Commands by name, in the order of the help: where each one is, and what it does."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of that name; None where there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name][0]} is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="nats-scheduler", message="%(prog)s %(version)s")
+def main() -> None:
+    """Message schedules (ADR-51) for NATS servers that do not have them, and tools for those that do.
+
+    Exit codes: 0 done, 1 the outcome is bad, 2 wrong use or settings.
+    """

@@ -1,0 +1,119 @@
+"""`nats-scheduler next`: when does a pattern fire?
+
+Rule: the answer is what the scheduler would do with a message stored at `--after`, computed by the same code.
+Cost: no server, no client. Limit: fires are those of the pattern; what a stream, a TTL or an outage does to
+a schedule is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from itertools import islice
+from typing import NoReturn
+
+import click
+
+from nats_scheduler.cli.check import no_schedule_error, read_pattern
+from nats_scheduler.cli.output import EXIT_FAILED, print_json, print_table, rejection_document, rejection_error
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.instants import round_to_second
+from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+
+MOST_FIRES = 10_000
+"""Fires that one call shows."""
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@click.command("next")
+@click.argument("pattern")
+@click.option("--tz", metavar="ZONE", help="Time zone of a cron pattern (Nats-Schedule-Time-Zone), as Europe/Berlin.")
+@click.option(
+    "--after",
+    metavar="TIME",
+    default="now",
+    help="When the schedule is stored: RFC 3339 or `now`; an interval counts from here.",
+)
+@click.option(
+    "--count",
+    metavar="N",
+    type=click.IntRange(1, MOST_FIRES),
+    default=5,
+    help="Fires to show, 5 unless given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(pattern: str, tz: str | None, after: str, count: int, as_json: bool) -> None:
+    """Show when a pattern fires; needs no server.
+
+    PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'.
+    Exit codes: 0 shown, 1 invalid pattern or time zone, 2 wrong use.
+    """
+    stored_at = _instant(after)
+    definition = read_pattern(pattern, tz, stored_at)
+    if definition is None or isinstance(definition, Rejection):
+        _refuse(pattern, tz, definition, as_json)
+    fires = list(islice(_fires(definition.pattern, stored_at), count + 1))
+    show = _show_json if as_json else _show_table
+    show(definition.pattern, tz, stored_at, fires[:count], len(fires) <= count)
+
+
+def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:
+    """End the command with 1: the server would refuse the pattern or, for None, take it for no schedule."""
+    if as_json:
+        error = {} if rejection is None else {"error": rejection_document(rejection)}
+        print_json({"pattern": pattern, "time_zone": zone, "fires": [], **error})
+        raise click.exceptions.Exit(EXIT_FAILED)
+    raise no_schedule_error(f"the pattern was {pattern!r}") if rejection is None else rejection_error(rejection)
+
+
+def _instant(text: str) -> int:
+    """Return the time that was asked for, in nanoseconds."""
+    if text == "now":
+        return SystemClock().now()
+    instant = parse_rfc3339(text)
+    if not isinstance(instant, int):
+        raise click.UsageError(f"--after of {instant}; expected `now` or a time such as 2026-01-31T09:00:00Z")
+    return instant
+
+
+def _fires(pattern: Pattern, stored_at: int) -> Iterator[int]:
+    """Yield the fires of a schedule stored at that time, in nanoseconds, until it ends."""
+    fire = pattern.first_fire(stored_at)
+    while fire is not None:
+        yield fire
+        fire = pattern.next_fire(fire, stored_at)
+
+
+def _show_json(pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool) -> None:
+    shown = [{"utc": format_rfc3339(fire), "local": pattern.format(fire), "nanoseconds": fire} for fire in fires]
+    after = format_rfc3339(stored_at)
+    print_json({"pattern": pattern.text, "time_zone": zone, "after": after, "fires": shown, "ends": ends})
+
+
+def _show_table(pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool) -> None:
+    local = [] if zone is None else [zone]
+    rows = []
+    for fire in fires:
+        times = [format_rfc3339(fire)] + ([pattern.format(fire)] if local else [])
+        rows.append([_weekday(pattern.format(fire)), *times, _wait(fire - stored_at)])
+    print_table(["day", "UTC", *local, "in"], rows)
+    if ends:
+        why = "no further fire within five years" if pattern.repeats else "it fires once"
+        click.echo(f"then it ends: {why}")
+
+
+def _weekday(time: str) -> str:
+    """Return the day of the week of an RFC 3339 time; nothing for years past those of the calendar module."""
+    try:
+        return WEEKDAYS[date.fromisoformat(time[:10]).weekday()]
+    except ValueError:
+        return ""
+
+
+def _wait(nanoseconds: int) -> str:
+    """Return how long it takes from the stored time to the fire."""
+    return "at once" if nanoseconds <= 0 else format_duration(round_to_second(nanoseconds))

@@ -1,0 +1,94 @@
+"""The flags that commands share: how to connect, and the settings of the sidecar.
+
+Rule: flags are made from the settings (`settings.fields`), so that a setting has a flag, a variable and a
+key the moment it is declared; the names are those of the `nats` CLI where it has one.
+A command below one of the decorators gets one argument `resolved` (`ResolvedSettings`), checked, with the
+origin of each value, and none of the flags. All flags are text: what is wrong is said by the settings, in
+one form. Cost: pydantic is imported, some 100 ms; `next` and `check` do without. Limit: the environment is
+read when the command runs, not before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
+from nats_scheduler.settings.environment import CONTEXT_VARIABLE
+from nats_scheduler.settings.fields import FILE_VARIABLE, SettingField, setting_fields
+from nats_scheduler.settings.load import ResolvedSettings, resolve_settings
+from nats_scheduler.settings.problems import SettingsError
+
+SHORT_FLAGS = {"connection.servers": "-s"}
+
+Command = Callable[..., Any]
+
+
+def connection_options(command: Command) -> Command:
+    """Give a command the flags of the `nats` CLI that say where and as whom to connect."""
+    return _with_flags(command, [field for key, field in setting_fields().items() if "." in key])
+
+
+def settings_options(command: Command) -> Command:
+    """Give a command all flags: those of the connection and those of the sidecar."""
+    return _with_flags(command, list(setting_fields().values()))
+
+
+def resolve(flags: Mapping[str, object], file: str | None) -> ResolvedSettings:
+    """Return the settings that hold; ends the command with exit code 2 where they cannot be used."""
+    try:
+        return resolve_settings(flags, os.environ, None if file is None else Path(file))
+    except SettingsError as error:
+        raise CommandError(str(error), EXIT_WRONG_USE) from None
+
+
+def _with_flags(command: Command, fields: list[SettingField]) -> Command:
+    names = [field.name for field in fields] + ["context", "no_context"]
+
+    @wraps(command)
+    def run(settings_file: str | None, **arguments: Any) -> Any:
+        flags = {name: arguments.pop(name) for name in names}
+        return command(resolved=resolve(flags, settings_file), **arguments)
+
+    decorated: Command = run
+    for option in reversed([*map(_option, fields), *_beside_the_fields()]):
+        decorated = option(decorated)
+    return decorated
+
+
+def _option(field: SettingField) -> Callable[[Command], Command]:
+    """Return the option of one setting."""
+    variables = " or ".join(f"${name}" for name in reversed(field.variables))
+    text = f"{field.description} [{variables}]"
+    if field.kind == "boolean":
+        names = f"{field.flag}/--no-{field.flag.removeprefix('--')}"
+        return click.option(names, field.name, default=None, help=text)
+    short = [SHORT_FLAGS[field.key]] if field.key in SHORT_FLAGS else []
+    return click.option(field.flag, *short, field.name, metavar=_metavar(field), help=text)
+
+
+def _metavar(field: SettingField) -> str:
+    if field.kind == "choice":
+        return "|".join(field.schema["enum"])
+    by_kind = {"path": "PATH", "integer": "NUMBER", "duration": "DURATION", "list": "A[,B…]"}
+    return by_kind.get(field.kind, "TEXT")
+
+
+def _beside_the_fields() -> list[Callable[[Command], Command]]:
+    """Return the options that say where settings are read."""
+    return [
+        click.option("--context", metavar="NAME", help=f"Saved context of the nats CLI. [${CONTEXT_VARIABLE}]"),
+        click.option("--no-context", is_flag=True, help="Do without the selected context."),
+        click.option(
+            "--settings",
+            "settings_file",
+            metavar="FILE",
+            envvar=FILE_VARIABLE,
+            help=f"Settings file (JSON; see `nats-scheduler settings schema`). [${FILE_VARIABLE}]",
+        ),
+    ]

@@ -1,0 +1,53 @@
+"""`nats-scheduler settings`: the schema of the settings file, and the settings that hold here and now.
+
+Rule: `show` resolves settings as `run` does, with the same flags, and prints no secret.
+Cost: some 200 ms, pydantic's. Limit: it shows what this process sees; another user's environment is another
+answer.
+"""
+
+from __future__ import annotations
+
+import click
+
+from nats_scheduler.cli.options import settings_options
+from nats_scheduler.cli.output import print_json, print_table
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.schema import settings_schema, shown_values
+
+
+@click.group("settings")
+def command() -> None:
+    """Show the settings that hold, or the schema of their file."""
+
+
+@command.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of the settings file."""
+    print_json(settings_schema())
+
+
+@command.command("show")
+@settings_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def show(resolved: ResolvedSettings, as_json: bool) -> None:
+    """Print every setting, masked where it is secret, and where it came from."""
+    values = shown_values(resolved.settings)
+    if as_json:
+        found = {key: {"value": value, "source": resolved.sources[key]} for key, value in values.items()}
+        print_json({"settings": found, "warnings": list(resolved.warnings)})
+        return
+    print_table(
+        ["setting", "value", "source"],
+        [(key, _text(value), resolved.sources[key]) for key, value in values.items()],
+    )
+    for warning in resolved.warnings:
+        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+
+
+def _text(value: object) -> str:
+    """Return a value as a table shows it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "-" if value is None else str(value)

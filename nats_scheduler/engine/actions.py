@@ -1,0 +1,47 @@
+"""What the engine wants done: imperatives. The shell carries them out in order and answers each with an input."""
+
+from dataclasses import dataclass
+
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.fire import Fire
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContent:
+    """Read the last message on the schedule's subject, and on `source` where given; answer `ContentRead` or `ContentUnread`."""
+
+    schedule: str
+    sequence: int
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFire:
+    """Publish, and answer `PublishConcluded` exactly once."""
+
+    fire: Fire
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeSchedule:
+    """Remove every message on the schedule's subject up to and including sequence `through`; answer `PurgeConcluded`."""
+
+    schedule: str
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Step again at this instant (ns since the Unix epoch) at the latest. Replaces the one before."""
+
+    instant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the operator."""
+
+    event: Event
+
+
+Action = ReadContent | PublishFire | PurgeSchedule | WakeAt | Report

@@ -1,0 +1,117 @@
+"""What is worth telling: each event is counted, most are logged, some become advisories (`nats_scheduler.observe`)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.message.rejection import Rejection
+
+
+class Ending(StrEnum):
+    """Why a schedule is not held any more."""
+
+    FIRED = "fired"
+    REPLACED = "replaced"
+    OVERWRITTEN = "overwritten by a message that is no schedule"
+    REMOVED = "deleted, purged or expired"
+    CANCELLED = "cancelled"
+    EXHAUSTED = "no further fire within the horizon of five years"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleAccepted:
+    """A schedule is held; `due` is its next fire."""
+
+    schedule: str
+    sequence: int
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRejected:
+    """The last message on the subject wants to be a schedule and is not one: it stays stored and never fires."""
+
+    schedule: str
+    sequence: int
+    rejection: Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleEnded:
+    """A schedule is not held any more."""
+
+    schedule: str
+    sequence: int
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class FireStored:
+    """A fire was acknowledged."""
+
+    fire: Fire
+    stored_sequence: int
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FireSeen:
+    """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns)."""
+
+    schedule: str
+    target: str
+    fire_time: int
+    stored_at: int
+    stored_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireUnsettled:
+    """No answer to a fire: it is repeated with the same identity after `retry_after` ns."""
+
+    fire: Fire
+    reason: str
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireRefused:
+    """The server refused a fire; it is tried again after `retry_after` ns for as long as the schedule lives."""
+
+    fire: Fire
+    code: int
+    description: str
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class FiresMissed:
+    """Fires from `first` (ns) to before `made_up` (ns) came due while nobody could fire; one make-up fire stands for them."""
+
+    schedule: str
+    sequence: int
+    first: int
+    made_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeFailed:
+    """A schedule that fired, or an older version of one, could not be removed; it does not fire again."""
+
+    schedule: str
+    through: int
+    reason: str
+    refused: bool
+
+
+Event = (
+    ScheduleAccepted
+    | ScheduleRejected
+    | ScheduleEnded
+    | FireStored
+    | FireSeen
+    | FireUnsettled
+    | FireRefused
+    | FiresMissed
+    | PurgeFailed
+)

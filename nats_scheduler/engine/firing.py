@@ -1,0 +1,323 @@
+"""Bring one held schedule through its flight: look, fire, conclude, advance or purge.
+
+The rules:
+
+- *Store first, advance second, purge last*: a schedule moves on only when its fire is known to be stored.
+- An unknown outcome is repeated with the same fire, and so with the same identity, before anything else happens to the
+  schedule; a refusal stored nothing, so the next attempt may stand for later fires too.
+- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
+- What comes back about a schedule that is not held any more, or about an earlier flight, changes nothing.
+
+The stages are those of `engine.flight`. `StreamEngine` owns this object and calls it with facts; it answers in actions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report
+from nats_scheduler.engine.events import (
+    Ending,
+    FireRefused,
+    FiresMissed,
+    FireStored,
+    FireUnsettled,
+    PurgeFailed,
+    ScheduleEnded,
+)
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, UNKNOWN_RETRY_LIMIT, Flight, Stage
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    ContentUnread,
+    PublishConcluded,
+    PurgeConcluded,
+    Refused,
+    RemovalRequested,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.message.generated import generated_block, with_guard, with_identity
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+UNGUARDED_LOOK_AHEAD = 50 * MILLISECOND
+"""Longest look-ahead (ns) where the server does not refuse a stale fire (2.10).
+
+The shorter, the smaller the window in which a removal can be missed.
+"""
+
+KEEP_CONTENT_FOR = 10 * SECOND
+"""A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
+
+MAX_HEADER_BYTES = 65_535
+"""Largest header block the server stores (10097)."""
+
+HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
+PAYLOAD_TOO_LARGE = 10054
+WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What the server at the other end can do and take."""
+
+    guard: bool
+    """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
+    max_payload: int = 1_048_576
+    """Bytes of headers and body together."""
+    look_ahead: int = 1 * SECOND
+    """How long (ns) before its due time the content of a fire is read."""
+
+
+class Firing:
+    """The flights of one stream's schedules."""
+
+    def __init__(self, roster: Roster, limits: ServerLimits, emit: Callable[[Action], None]) -> None:
+        self._roster = roster
+        self._limits = limits
+        self._emit = emit
+        self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
+        self._active: dict[int, Held] = {}
+        self.is_open = False
+        """Whether a fire may begin; its owner says so."""
+        self.under_way = 0
+        """Fires and purges whose conclusion is awaited."""
+        self.stored = 0
+        """Fires that were acknowledged as stored."""
+
+    # -- the way to a fire ---------------------------------------------------------------------------------------
+
+    def await_due(self, held: Held) -> None:
+        """Have the schedule looked at in time for its due fire."""
+        ahead = 0 if held.definition.source is not None else self._look_ahead
+        self._roster.wake(held, held.due - ahead)
+
+    def woken(self, held: Held, now: int) -> None:
+        """Take the next step of a schedule whose time has come."""
+        flight = held.flight
+        if flight is None:
+            self._read(held, Flight(Stage.READING))
+        elif flight.stage is Stage.READY:
+            self._publish(held, flight, now)
+        elif flight.stage is Stage.RETRYING:
+            self._retry(held, flight, now)
+        elif flight.stage is Stage.PURGING:
+            self.remove_versions(held.subject, held.sequence)
+
+    def doubt(self, request: RemovalRequested) -> None:
+        """Look again at what the request may have removed, before it fires.
+
+        Only schedules whose content was read already are concerned, and they are few; the others will be looked at anyway.
+        """
+        if request.sequence is not None:
+            doubted = [self._active[request.sequence]] if request.sequence in self._active else []
+        elif request.filter is None:
+            doubted = list(self._active.values())
+        else:
+            pattern = request.filter
+            doubted = [held for held in self._active.values() if subject_matches(held.subject, pattern)]
+        for held in doubted:
+            if held.flight is not None and held.flight.stage in (Stage.READY, Stage.READING):
+                self._read(held, held.flight)
+
+    def earliest_unsettled(self) -> int | None:
+        """Return the due time (ns) of the earliest fire that was begun and is not known to be stored."""
+        return min((held.due for held in self._active.values()), default=None)
+
+    def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
+        """Take what lay on the subject; returns the message where it is another one than the schedule held."""
+        held = self._in_stage(read.schedule, read.sequence, Stage.READING)
+        if held is None or held.flight is None:
+            return None
+        if read.message is None or read.message.sequence < held.sequence:
+            self.end(held, Ending.REMOVED)
+            return None
+        if read.message.sequence > held.sequence:
+            return read.message
+        flight = held.flight
+        flight.content, flight.source = read.message, read.source
+        if held.due <= now and self.is_open:
+            self._publish(held, flight, now)
+        else:
+            self._make_ready(held, flight)
+        return None
+
+    def content_unread(self, unread: ContentUnread, now: int) -> None:
+        """Try again later."""
+        held = self._in_stage(unread.schedule, unread.sequence, Stage.READING)
+        if held is not None and held.flight is not None:
+            self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
+
+    # -- the fire ------------------------------------------------------------------------------------------------
+
+    def concluded(self, conclusion: PublishConcluded, now: int) -> None:
+        """Act on the outcome of a fire."""
+        self.under_way -= 1
+        fire, outcome = conclusion.fire, conclusion.outcome
+        if isinstance(outcome, Stored):
+            self.stored += 1
+            self._emit(Report(FireStored(fire, outcome.sequence, outcome.duplicate)))
+        held = self._in_stage(fire.schedule, fire.sequence, Stage.FLYING)
+        if held is None or held.flight is None or held.flight.fire is not fire:
+            return
+        if isinstance(outcome, Stored):
+            self.advance(held, fire.next_fire)
+        elif isinstance(outcome, Unknown):
+            wait = self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
+            self._emit(Report(FireUnsettled(fire, outcome.reason, wait)))
+        else:
+            self._refused(held, held.flight, fire, outcome, now)
+
+    def seen(self, held: Held, fire_time: int) -> None:
+        """Learn from the stream that a fire of the schedule is stored, whether or not it was acknowledged to us."""
+        if fire_time < held.due or (held.flight is not None and held.flight.stage in (Stage.PURGING, Stage.SPENT)):
+            return
+        self.advance(held, self._after(held, fire_time))
+
+    def advance(self, held: Held, next_fire: int | None) -> None:
+        """Move on behind a stored fire: to the next one, or to the removal of a schedule that is done."""
+        if not held.definition.pattern.repeats:
+            self.purge(held)
+        elif next_fire is None:
+            self.end(held, Ending.EXHAUSTED)
+        else:
+            kept = held.flight.content if held.flight is not None else None
+            soon = next_fire - held.due <= KEEP_CONTENT_FOR
+            self._settle(held)
+            held.due, held.flight = next_fire, None
+            if kept is not None and soon and self._limits.guard and held.definition.source is None:
+                self._make_ready(held, Flight(Stage.READY, content=kept))
+            else:
+                self.await_due(held)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
+        """Remove a schedule that is done; until the server has done so it stays held, and silent."""
+        self._settle(held)
+        held.flight = Flight(Stage.PURGING, ending=ending)
+        self.remove_versions(held.subject, held.sequence)
+
+    def remove_versions(self, schedule: str, through: int) -> None:
+        """Have every version of a schedule up to sequence `through` removed."""
+        self.under_way += 1
+        self._emit(PurgeSchedule(schedule, through))
+
+    def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
+        """Let go of a removed schedule, or try again."""
+        self.under_way -= 1
+        held = self._in_stage(conclusion.schedule, conclusion.through, Stage.PURGING)
+        if conclusion.failure is not None:
+            self._emit(
+                Report(PurgeFailed(conclusion.schedule, conclusion.through, conclusion.failure, conclusion.refused))
+            )
+        if held is None or held.flight is None:
+            return
+        if conclusion.failure is None:
+            self.end(held, held.flight.ending)
+        elif conclusion.refused:
+            held.flight.stage = Stage.SPENT
+        else:
+            self._roster.wake(held, now + held.flight.back_off(REFUSED_RETRY_LIMIT))
+
+    def end(self, held: Held, ending: Ending) -> None:
+        """Hold the schedule no longer."""
+        self._settle(held)
+        self._roster.drop(held.subject)
+        self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def _in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
+        held = self._roster.exactly(subject, sequence)
+        return held if held is not None and held.flight is not None and held.flight.stage is stage else None
+
+    def _after(self, held: Held, fire_time: int) -> int | None:
+        return held.definition.pattern.next_fire(fire_time, held.stored_at)
+
+    def _settle(self, held: Held) -> None:
+        self._active.pop(held.sequence, None)
+
+    def _make_ready(self, held: Held, flight: Flight) -> None:
+        """Have the fire built before it is due, so that at its time only bytes are sent."""
+        held.flight, flight.stage = flight, Stage.READY
+        flight.fire = self._build(held, flight, held.due, self._after(held, held.due))
+        self._active[held.sequence] = held
+        self._roster.wake(held, held.due)
+
+    def _read(self, held: Held, flight: Flight) -> None:
+        flight.stage, flight.content, flight.fire = Stage.READING, None, None
+        held.flight = flight
+        self._active[held.sequence] = held
+        self._emit(ReadContent(held.subject, held.sequence, held.definition.source))
+
+    def _publish(self, held: Held, flight: Flight, now: int) -> None:
+        fire_time, next_fire = held.due, self._after(held, held.due)
+        if next_fire is not None and next_fire <= now:
+            fire_time, next_fire = self._make_up(held, next_fire, now)
+        fire = flight.fire
+        if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
+            fire = self._build(held, flight, fire_time, next_fire)
+        self._send(held, flight, fire, now)
+
+    def _make_up(self, held: Held, second: int, now: int) -> tuple[int, int | None]:
+        """Collapse the fires that are overdue, of which `second` is the second, into the latest."""
+        latest = held.definition.pattern.latest_fire(held.due, now, held.stored_at) or second
+        self._emit(Report(FiresMissed(held.subject, held.sequence, held.due, latest)))
+        held.due = latest
+        return latest, self._after(held, latest)
+
+    def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
+        base = flight.source or flight.content
+        assert base is not None, "a fire is built only after its content was read"
+        block = generated_block(base.block, held.definition, held.subject, next_fire)
+        block = with_identity(block, fire_identity(held.subject, held.sequence, fire_time))
+        if self._limits.guard:
+            block = with_guard(block, held.subject, held.sequence)
+        target = held.definition.target
+        return Fire(held.subject, held.sequence, fire_time, next_fire, target, block, base.body or b"")
+
+    def _send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
+        too_large = self._too_large(fire)
+        if too_large is not None:
+            self._refused(held, flight, fire, too_large, now)
+            return
+        flight.stage, flight.fire = Stage.FLYING, fire
+        self.under_way += 1
+        self._emit(PublishFire(fire))
+
+    def _too_large(self, fire: Fire) -> Refused | None:
+        """Return the refusal of a fire that the server would close the connection for, or refuse."""
+        if len(fire.block) > MAX_HEADER_BYTES:
+            return HEADER_TOO_LARGE
+        size = len(fire.block) + len(fire.body)
+        if size > self._limits.max_payload:
+            described = f"message of {size} bytes exceeds the server's max_payload of {self._limits.max_payload}"
+            return Refused(400, PAYLOAD_TOO_LARGE, described)
+        return None
+
+    def _retry(self, held: Held, flight: Flight, now: int) -> None:
+        if flight.fire is not None:
+            self._send(held, flight, flight.fire, now)
+        else:
+            self._read(held, flight)
+
+    def _refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
+        if outcome.code in WRONG_LAST_SEQUENCE and flight.attempts == 0:
+            flight.attempts += 1
+            self._read(held, flight)
+            return
+        flight.fire = flight.content = None
+        wait = self._back_off(held, flight, now, REFUSED_RETRY_LIMIT)
+        if flight.reported_code != outcome.code:
+            flight.reported_code = outcome.code
+            self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
+
+    def _back_off(self, held: Held, flight: Flight, now: int, limit: int) -> int:
+        wait = flight.back_off(limit)
+        flight.stage = Stage.RETRYING
+        self._roster.wake(held, now + wait)
+        return wait

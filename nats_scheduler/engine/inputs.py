@@ -1,0 +1,132 @@
+"""What the engine is told: facts, in the past tense, each with everything needed to judge it.
+
+Messages come in batches because a million of them come at start, and an object per message is what that start would be
+spent on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.message.stored import StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The server acknowledged the fire, or had it already (`duplicate`)."""
+
+    sequence: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The server said no, with its code: nothing was stored."""
+
+    status: int
+    code: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can say whether it was stored: no answer came, or the connection ended first."""
+
+    reason: str
+
+
+Outcome = Stored | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesRead:
+    """The follower read these, in stream order. Reading one again is harmless."""
+
+    messages: Sequence[StoredMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Everything stored up to now has been read: what is due may fire."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContactLost:
+    """The connection or the follower ended: nothing may fire until `CaughtUp`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLoaded:
+    """An earlier holder settled every fire due up to `through` (ns) of the schedules up to stream sequence `sequence`."""
+
+    through: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRead:
+    """What lay on the schedule's subject, and on its source where it has one, when it was looked at."""
+
+    schedule: str
+    sequence: int
+    message: StoredMessage | None
+    source: StoredMessage | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentUnread:
+    """The content could not be read."""
+
+    schedule: str
+    sequence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishConcluded:
+    """The one and only answer to a `PublishFire`."""
+
+    fire: Fire
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeConcluded:
+    """The one and only answer to a `PurgeSchedule`; `refused` where the server will never do it."""
+
+    schedule: str
+    through: int
+    failure: str | None = None
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRequested:
+    """Somebody asked the server to remove messages: on `filter` (None: any subject), or the one with `sequence`.
+
+    Whether it happened is not known yet: what it may have hit is looked at again before it fires.
+    """
+
+    filter: str | None = None
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Stop beginning anything; finish what was begun."""
+
+
+Input = (
+    MessagesRead
+    | CaughtUp
+    | ContactLost
+    | CheckpointLoaded
+    | ContentRead
+    | ContentUnread
+    | PublishConcluded
+    | PurgeConcluded
+    | RemovalRequested
+    | DrainRequested
+)

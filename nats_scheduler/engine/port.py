@@ -1,0 +1,51 @@
+"""The contract between the engine's shell and whatever holds a stream: a real server, or the one in memory.
+
+Two implementations exist, `jetstream.contact.StreamContact` and `testing.memory.MemoryContact`; one suite of tests runs
+over both (`tests/contract/`).
+
+What every implementation promises:
+
+- It tells facts by calling `tell`, from the event loop's thread, in the order in which it learned them.
+- `publish`, `read` and `purge` return at once. Each fire, read and purge is answered by exactly one input, also when the
+  contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` with a failure.
+- Fires are sent in the order in which they were given. One that was answered `Stored` is in the stream; one that was
+  `Refused` is not and never will be; of one that is `Unknown` nobody can say.
+- Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores nothing.
+- With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
+- `follow` tells every message stored after a sequence, once and in order, and `CaughtUp` when it has told all that was
+  stored when it began; then it goes on. It ends only by cancellation or with an exception that says why.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import Input
+
+Tell = Callable[[Input], None]
+"""Takes a fact."""
+
+
+class StreamPort(Protocol):
+    """One stream, as long as contact with it lasts."""
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Begin to store these fires, in this order."""
+        ...
+
+    def read(self, request: ReadContent) -> None:
+        """Begin to read what a fire will say."""
+        ...
+
+    def purge(self, request: PurgeSchedule) -> None:
+        """Begin to remove a schedule's versions."""
+        ...
+
+    async def follow(self, after: int) -> None:
+        """Tell every message with a sequence above `after`, until cancelled."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """End the contact and answer everything that is still open; a second time is harmless."""
+        ...

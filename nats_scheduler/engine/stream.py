@@ -1,0 +1,256 @@
+"""The engine of one stream: facts in, actions out, in one synchronous step.
+
+It opens no socket, reads no clock and never waits: the shell tells it the time and what happened, and carries out what it
+answers.
+The same inputs at the same times always give the same actions, which is what lets a seed be replayed.
+
+What it holds to be true:
+
+- the last message on a subject is its schedule, and there is none when that message is something else;
+- nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
+- a fire touches only the schedule, by subject and sequence, that it came from.
+
+The intake of messages is here, the course of a fire in `engine.firing`, the agenda in `engine.roster`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from nats_scheduler.engine.actions import Action, Report, WakeAt
+from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected
+from nats_scheduler.engine.firing import Firing, ServerLimits
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    CheckpointLoaded,
+    ContactLost,
+    ContentRead,
+    ContentUnread,
+    DrainRequested,
+    Input,
+    MessagesRead,
+    PublishConcluded,
+    PurgeConcluded,
+    RemovalRequested,
+)
+from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.reading import Generated, read_message
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+
+MAX_WAKES_PER_STEP = 1024
+"""How many schedules one step looks at; the rest follow at once, in the next step, so that answers are heard between."""
+
+
+class StreamEngine:
+    """The schedules of one stream, and what to do about them next."""
+
+    def __init__(self, rules: StreamRules, dialects: Sequence[Dialect], limits: ServerLimits) -> None:
+        self._rules = rules
+        self._dialects = tuple(dialects)
+        self._actions: list[Action] = []
+        self._roster = Roster()
+        self._firing = Firing(self._roster, limits, lambda action: self._actions.append(action))
+        self._rejected: dict[str, tuple[int, Rejection]] = {}
+        self._superseded: dict[str, int] = {}
+        self._checkpoint = CheckpointLoaded(through=-1, sequence=0)
+        self._last_read = 0
+        self._live = False
+        self._draining = False
+        self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
+            MessagesRead: self._messages_read,
+            CaughtUp: self._caught_up,
+            ContactLost: self._contact_lost,
+            CheckpointLoaded: self._checkpoint_loaded,
+            ContentRead: self._content_read,
+            ContentUnread: self._firing.content_unread,
+            PublishConcluded: self._firing.concluded,
+            PurgeConcluded: self._firing.purge_concluded,
+            RemovalRequested: self._removal_requested,
+            DrainRequested: self._drain_requested,
+        }
+
+    # -- for the shell -------------------------------------------------------------------------------------------
+
+    def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
+        """Take what happened up to `now` (ns since the Unix epoch) and return what to do, in order."""
+        for given in inputs:
+            self._handlers[type(given)](given, now)
+        if self._firing.is_open:
+            self._wake(now)
+        actions, self._actions = self._actions, []
+        return actions
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no fire and no purge awaits its conclusion."""
+        return self._firing.under_way == 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether everything stored has been read, so that what is due fires."""
+        return self._live
+
+    @property
+    def fires_stored(self) -> int:
+        """How many fires were acknowledged as stored."""
+        return self._firing.stored
+
+    @property
+    def last_read(self) -> int:
+        """The highest stream sequence read so far."""
+        return self._last_read
+
+    @property
+    def held(self) -> Roster:
+        """The schedules held."""
+        return self._roster
+
+    @property
+    def rejected(self) -> dict[str, tuple[int, Rejection]]:
+        """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
+        return self._rejected
+
+    def settled_through(self, now: int) -> int:
+        """Return the instant up to which every due fire is stored: what a checkpoint may say."""
+        begun = self._firing.earliest_unsettled()
+        waiting = self._roster.next_wake()
+        return min([now, *(instant - 1 for instant in (begun, waiting) if instant is not None)])
+
+    # -- intake --------------------------------------------------------------------------------------------------
+
+    def _messages_read(self, given: MessagesRead, now: int) -> None:
+        for message in given.messages:
+            self._take(message, now)
+
+    def _take(self, message: StoredMessage, now: int) -> None:
+        self._last_read = max(self._last_read, message.sequence)
+        reading = read_message(message.block, message.subject, message.stored_at, self._rules, self._dialects)
+        if reading is None:
+            self._overwritten(message)
+            return
+        if reading.generated is not None:
+            self._generated(reading.generated, message)
+        if reading.cancels is not None:
+            self._cancelled(reading.cancels, message)
+        if reading.definition is not None:
+            self._accept(reading.definition, message, now)
+        elif reading.rejection is not None:
+            self._reject(reading.rejection, message)
+        else:
+            self._overwritten(message)
+
+    def _overwritten(self, message: StoredMessage) -> None:
+        held = self._roster.on(message.subject)
+        if held is not None and held.sequence < message.sequence:
+            self._firing.end(held, Ending.OVERWRITTEN)
+        if self._rejected and message.subject in self._rejected:
+            self._rejected.pop(message.subject)
+
+    def _accept(self, definition: Definition, message: StoredMessage, now: int) -> None:
+        before = self._roster.on(message.subject)
+        if before is not None and before.sequence >= message.sequence:
+            return
+        due = definition.pattern.first_fire(message.stored_at)
+        assert due is not None, "a pattern that never fires is rejected before"
+        held = Held(message.subject, message.sequence, message.stored_at, definition, due)
+        self._rejected.pop(message.subject, None)
+        self._roster.hold(held)
+        if before is not None:
+            self._supersede(before, held)
+        if self._live:
+            self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
+        self._settle_by_checkpoint(held)
+
+    def _settle_by_checkpoint(self, held: Held) -> None:
+        """Pass over the fires that an earlier holder has settled, then wait for the next."""
+        settled = self._checkpoint
+        if held.sequence > settled.sequence or held.due > settled.through:
+            self._firing.await_due(held)
+        elif not held.definition.pattern.repeats:
+            self._firing.purge(held)
+        else:
+            self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
+
+    def _supersede(self, before: Held, after: Held) -> None:
+        """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays."""
+        if self._live:
+            self._firing.remove_versions(after.subject, before.sequence)
+        else:
+            self._superseded[after.subject] = before.sequence
+
+    def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
+        held = self._roster.on(message.subject)
+        if held is not None:
+            if held.sequence >= message.sequence:
+                return
+            self._firing.end(held, Ending.REPLACED)
+        known = self._rejected.get(message.subject)
+        if known is not None and known[0] >= message.sequence:
+            return
+        self._rejected[message.subject] = (message.sequence, rejection)
+        if self._live:
+            self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
+
+    def _generated(self, generated: Generated, message: StoredMessage) -> None:
+        held = self._roster.exactly(generated.schedule, generated.sequence)
+        if self._live:
+            seen = FireSeen(
+                generated.schedule, message.subject, generated.fire_time, message.stored_at, message.sequence
+            )
+            self._emit(Report(seen))
+        if held is not None:
+            self._firing.seen(held, generated.fire_time)
+
+    def _cancelled(self, schedule: str, message: StoredMessage) -> None:
+        held = self._roster.on(schedule)
+        if held is not None and held.sequence < message.sequence:
+            self._firing.purge(held, Ending.CANCELLED)
+
+    # -- contact -------------------------------------------------------------------------------------------------
+
+    def _caught_up(self, _given: CaughtUp, _now: int) -> None:
+        if self._live:
+            return
+        self._live = True
+        self._firing.is_open = not self._draining
+        for subject, (sequence, rejection) in self._rejected.items():
+            self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
+        for subject, sequence in self._superseded.items():
+            self._firing.remove_versions(subject, sequence)
+        self._superseded.clear()
+
+    def _contact_lost(self, _given: ContactLost, _now: int) -> None:
+        self._live = self._firing.is_open = False
+
+    def _checkpoint_loaded(self, given: CheckpointLoaded, _now: int) -> None:
+        self._checkpoint = given
+
+    def _removal_requested(self, given: RemovalRequested, _now: int) -> None:
+        self._firing.doubt(given)
+
+    def _drain_requested(self, _given: DrainRequested, _now: int) -> None:
+        self._draining = True
+        self._firing.is_open = False
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _content_read(self, given: ContentRead, now: int) -> None:
+        newer = self._firing.content_read(given, now)
+        if newer is not None:
+            self._take(newer, now)
+
+    def _wake(self, now: int) -> None:
+        for _ in range(MAX_WAKES_PER_STEP):
+            held = self._roster.pop_woken(now)
+            if held is None:
+                break
+            self._firing.woken(held, now)
+        instant = self._roster.next_wake()
+        if instant is not None:
+            self._emit(WakeAt(instant))
+
+    def _emit(self, action: Action) -> None:
+        self._actions.append(action)

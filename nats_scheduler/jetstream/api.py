@@ -1,0 +1,149 @@
+"""The JetStream API as raw JSON requests.
+
+Raw, because a client library's configuration classes drop the fields that they do not know: read, modify and update
+through them would reset what a newer server, or another tool, had set.
+Each method is one request: build, call, translate.
+"""
+
+import binascii
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
+from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+STREAM_NOT_FOUND = 10059
+MESSAGE_NOT_FOUND = 10037
+CONSUMER_NOT_FOUND = 10014
+
+Config = dict[str, Any]
+"""A stream configuration as JSON, unknown fields included."""
+
+
+class JetStreamApi:
+    """Requests to the JetStream of the connection's account, or of another domain."""
+
+    def __init__(self, connection: Connection, prefix: str = "$JS.API") -> None:
+        self._connection = connection
+        self.prefix = prefix
+
+    async def call(self, request: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS) -> Any:
+        """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` where it is a refusal.
+
+        Raises as `Connection.request` does where there is no answer.
+        """
+        answer = await self._connection.request_json(f"{self.prefix}.{request}", body, deadline)
+        raise_refusal(answer, request)
+        return answer
+
+    async def info(self) -> Any:
+        """Return the account's JetStream information; `api.level` tells what the server can do, from 2.11 on."""
+        return await self.call("INFO")
+
+    async def streams(self) -> AsyncIterator[Any]:
+        """Yield the information of every stream of the account."""
+        offset = 0
+        while True:
+            page = await self.call("STREAM.LIST", {"offset": offset})
+            found = page.get("streams") or []
+            for stream in found:
+                yield stream
+            offset += len(found)
+            if not found or offset >= page.get("total", 0):
+                return
+
+    async def stream(self, name: str) -> Any:
+        """Return a stream's information, or None where it does not exist."""
+        try:
+            return await self.call(f"STREAM.INFO.{name}")
+        except ApiError as error:
+            if error.code == STREAM_NOT_FOUND:
+                return None
+            raise
+
+    async def create_stream(self, config: Config) -> Any:
+        """Create a stream and return its information."""
+        return await self.call(f"STREAM.CREATE.{config['name']}", config)
+
+    async def update_stream(self, config: Config) -> Any:
+        """Update a stream and return its information."""
+        return await self.call(f"STREAM.UPDATE.{config['name']}", config)
+
+    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
+        """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None where there is none."""
+        try:
+            answer = await self.call(f"STREAM.MSG.GET.{stream}", where)
+        except ApiError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+        return decode_message(answer["message"])
+
+    async def subjects(self, stream: str, within: str = ">") -> AsyncIterator[str]:
+        """Yield the subjects that a stream holds messages on, among those that match `within`."""
+        offset = 0
+        while True:
+            info = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
+            found = (info.get("state") or {}).get("subjects") or {}
+            for subject in found:
+                yield subject
+            offset += len(found)
+            if not found or offset >= info.get("total", 0):
+                return
+
+    async def create_consumer(self, stream: str, name: str, config: Config) -> Any:
+        """Create an ephemeral consumer under a name of ours and return its information."""
+        request = {"stream_name": stream, "config": {"name": name, **config}, "action": "create"}
+        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request)
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer; that it is gone already is not an error."""
+        try:
+            await self.call(f"CONSUMER.DELETE.{stream}.{name}")
+        except ApiError as error:
+            if error.code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+                raise
+
+
+def raise_refusal(answer: Any, request: str) -> None:
+    """Raise `ApiError` where an answer is a refusal."""
+    error = answer.get("error")
+    if error is not None:
+        raise ApiError(
+            int(error.get("code", 500)), int(error.get("err_code", 0)), str(error.get("description", "")), request
+        )
+
+
+def decode_message(message: Any) -> StoredMessage:
+    """Return the message of a `STREAM.MSG.GET` answer, header block and body as they were stored."""
+    return StoredMessage(
+        subject=message["subject"],
+        sequence=int(message["seq"]),
+        stored_at=_instant(message["time"]),
+        block=_bytes(message.get("hdrs")),
+        body=_bytes(message.get("data")),
+    )
+
+
+def parse_message_answer(body: bytes, request: str) -> StoredMessage | None:
+    """Return the message of the raw answer, None where there is none; raises `ApiError` on any other refusal."""
+    answer = json.loads(body)
+    error = answer.get("error")
+    if error is not None and error.get("err_code") == MESSAGE_NOT_FOUND:
+        return None
+    raise_refusal(answer, request)
+    return decode_message(answer["message"])
+
+
+def _instant(text: str) -> int:
+    instant = parse_rfc3339(text)
+    if isinstance(instant, int):
+        return instant
+    raise ValueError(f"the server's time {text!r} is not RFC 3339")
+
+
+def _bytes(encoded: str | None) -> bytes:
+    return binascii.a2b_base64(encoded) if encoded else b""

@@ -1,0 +1,47 @@
+"""What the server at the other end can do, from what it says of itself.
+
+`$JS.API.INFO` carries the API level from 2.11 on; before that its absence is the answer.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+NATIVE_LEVEL = 2
+"""From this API level on (2.12) the server schedules messages itself, and refuses the headers on other streams."""
+
+GUARD_LEVEL = 1
+"""From this API level on (2.11) it checks `Nats-Expected-Last-Subject-Sequence-Subject`."""
+
+OLDEST_VERSION = (2, 10)
+"""The oldest version that keeps a stream's metadata, without which a flag would be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What we rely on."""
+
+    version: str
+    api_level: int
+    max_payload: int
+
+    @property
+    def schedules_natively(self) -> bool:
+        """Whether the server has message schedules of its own."""
+        return self.api_level >= NATIVE_LEVEL
+
+    @property
+    def has_guard(self) -> bool:
+        """Whether a fire can be made conditional on its schedule."""
+        return self.api_level >= GUARD_LEVEL
+
+    @property
+    def is_too_old(self) -> bool:
+        """Whether the server is older than what the sidecar serves."""
+        numbers = self.version.split(".")[:2]
+        return all(n.isdigit() for n in numbers) and tuple(map(int, numbers)) < OLDEST_VERSION
+
+
+def capabilities(account_info: Any, version: str, max_payload: int) -> Capabilities:
+    """Return what a server can do, from its answer to `$JS.API.INFO` and from its greeting."""
+    level = (account_info.get("api") or {}).get("level", 0)
+    return Capabilities(version, int(level), max_payload)

@@ -1,0 +1,160 @@
+"""One life of one connection: it begins, it ends once for any reason, and is never mended.
+
+nats-py can reconnect by itself, but several of its states look alive and are not (a dead read loop, a client closed for
+good by an `-ERR`).
+So reconnecting is off, and whoever needs a connection makes a new one: one code path for every way to lose it.
+
+Requests share one inbox; each has its own last token and a deadline.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError, NoJetStreamError
+from nats_scheduler.jetstream.wire import Sink, WireClient
+
+REQUEST_DEADLINE_SECONDS = 5.0
+"""How long an answer is awaited unless the caller knows better."""
+
+NO_RESPONDERS = b"NATS/1.0 503"
+
+
+class Reply(NamedTuple):
+    """An answer: its header block (`b""` without one) and its body."""
+
+    block: bytes
+    body: bytes
+
+
+class ServerInfo(NamedTuple):
+    """What the server said of itself when we connected."""
+
+    name: str
+    version: str
+    max_payload: int
+    """Bytes of headers and body together."""
+    domain: str
+
+
+def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
+    """Return the PUB or HPUB frame of one message."""
+    if not block:
+        return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(body), body)
+    size = len(block)
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
+        subject.encode("utf-8", "surrogateescape"),
+        reply.encode(),
+        size,
+        size + len(body),
+        block,
+        body,
+    )
+
+
+class Connection:
+    """A live connection; `lost` resolves to the reason when it is not one any more."""
+
+    def __init__(self, client: WireClient, inbox_prefix: str, unique: str) -> None:
+        self._client = client
+        self._inbox = f"{inbox_prefix}.{unique}"
+        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._number = 0
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._sid = client.add_sink(f"{self._inbox}.r.*", self._answered)
+        client.reading.add_done_callback(lambda _task: self.end("the connection's reader stopped"))
+
+    @property
+    def server(self) -> ServerInfo:
+        """Who is at the other end."""
+        info = self._client.server_info
+        return ServerInfo(
+            name=str(info.get("server_name", "")),
+            version=str(info.get("version", "")),
+            max_payload=int(info.get("max_payload", 1_048_576)),
+            domain=str(info.get("domain", "")),
+        )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has ended."""
+        return self.lost.done()
+
+    def inbox(self, name: str) -> str:
+        """Return a subject of our own, distinct from that of requests, for instance `inbox("ack")`."""
+        return f"{self._inbox}.{name}"
+
+    def subscribe(self, subject: str, sink: Sink) -> int:
+        """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`."""
+        return self._client.add_sink(subject, sink)
+
+    def unsubscribe(self, number: int) -> None:
+        """End a subscription; a second time is harmless."""
+        self._client.remove_sink(number)
+
+    def after_chunk(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each stretch of bytes that was read at once; returns what ends that."""
+        listeners = self._client.after_chunk
+        listeners.append(listener)
+        return lambda: listeners.remove(listener) if listener in listeners else None
+
+    def write(self, frames: bytes) -> None:
+        """Send whole frames."""
+        self._client.write(frames)
+
+    def unsent_bytes(self) -> int:
+        """Return how many bytes the socket has not yet taken."""
+        return self._client.unsent_bytes()
+
+    async def request(
+        self, subject: str, body: bytes = b"", block: bytes = b"", deadline: float = REQUEST_DEADLINE_SECONDS
+    ) -> Reply:
+        """Ask and return the answer.
+
+        Raises `NoJetStreamError` when nobody listens, `NoAnswerError` past `deadline` (seconds), and
+        `ConnectionLostError` when the connection ends first: in the last two cases the outcome is unknown.
+        """
+        if self.is_lost:
+            raise ConnectionLostError(f"{subject}: {self.lost.result()}")
+        self._number += 1
+        token = b"%d" % self._number
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = answer
+        self.write(frame(subject, f"{self._inbox}.r.{self._number}", block, body))
+        try:
+            async with asyncio.timeout(deadline):
+                reply = await answer
+        except TimeoutError:
+            raise NoAnswerError(f"{subject}: no answer within {deadline} s") from None
+        finally:
+            self._waiting.pop(token, None)
+        if reply.block.startswith(NO_RESPONDERS):
+            raise NoJetStreamError(f"{subject}: nobody answers there; is JetStream enabled for this account?")
+        return reply
+
+    async def request_json(self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS) -> Any:
+        """Ask with a JSON body and return the JSON answer; raises as `request` does."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        return json.loads((await self.request(subject, payload, deadline=deadline)).body)
+
+    def end(self, reason: str) -> None:
+        """Declare the connection dead, once; whoever waits for an answer learns that it is unknown."""
+        if self.lost.done():
+            return
+        self.lost.set_result(reason)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(reason))
+        self._waiting.clear()
+
+    async def close(self) -> None:
+        """End it from our side, after the socket took what was written."""
+        self._client.sinks.clear()
+        await self._client.close()
+        self.end("closed by us")
+
+    def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+        answer = self._waiting.get(subject[subject.rfind(b".") + 1 :])
+        if answer is not None and not answer.done():
+            answer.set_result(Reply(block, body))

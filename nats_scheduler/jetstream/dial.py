@@ -1,0 +1,131 @@
+"""Make connections: the settings' servers and those the cluster told us about, one pass at a time.
+
+The rule: what was asked for is what is used. TLS that was asked for and is not offered ends the attempt before anything
+secret is sent; an address is never printed with its password.
+Whoever wants to try again calls again: waiting between passes is the runtime's business.
+"""
+
+import asyncio
+import base64
+import random
+import ssl
+import uuid
+from typing import Any
+from urllib.parse import urlsplit
+
+import nkeys
+from nats.errors import Error as ClientError
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.jetstream.wire import WireClient
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.server_urls import is_websocket, masked_url
+
+PING_INTERVAL_SECONDS = 2
+"""A silent connection is noticed after three of these."""
+
+MAX_OUTSTANDING_PINGS = 2
+
+
+class Dialer:
+    """Connects to one of several servers."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+        self._discovered: list[str] = []
+        if any(is_websocket(server) for server in settings.servers):
+            raise ConnectError("ws:// and wss:// are not served by the sidecar: name a nats:// or tls:// address")
+
+    async def dial(self) -> Connection:
+        """Try every known server once and return the first connection; raises `ConnectError` with each reason."""
+        failures = []
+        for server in self._servers():
+            try:
+                return await self._dial_one(server)
+            except ConnectError as error:
+                failures.append(f"{masked_url(server)}: {error}")
+        raise ConnectError("; ".join(failures))
+
+    def _servers(self) -> list[str]:
+        configured = list(self._settings.servers)
+        others = [server for server in self._discovered if server not in configured]
+        random.shuffle(others)
+        return configured + others
+
+    async def _dial_one(self, server: str) -> Connection:
+        client = WireClient()
+        errors: list[Exception] = []
+
+        async def remember(error: Exception) -> None:
+            errors.append(error)
+
+        options = self._options(server)
+        client.must_encrypt = options["tls"] is not None
+        try:
+            async with asyncio.timeout(2 * self._settings.connect_timeout_seconds):
+                await client.connect(server, error_cb=remember, **options)
+        except (ClientError, OSError, TimeoutError, ConnectError, nkeys.NkeysError, ValueError) as error:
+            await client.close()
+            raise ConnectError(_reason(errors[-1] if errors else error)) from error
+        self._discovered = _discovered(client, server)
+        return Connection(client, self._settings.inbox_prefix, uuid.uuid4().hex)
+
+    def _options(self, server: str) -> dict[str, Any]:
+        settings = self._settings
+        options: dict[str, Any] = {
+            "name": settings.connection_name,
+            "allow_reconnect": False,
+            "max_reconnect_attempts": 1,
+            "reconnect_time_wait": 0,
+            "connect_timeout": settings.connect_timeout_seconds,
+            "ping_interval": PING_INTERVAL_SECONDS,
+            "max_outstanding_pings": MAX_OUTSTANDING_PINGS,
+            "tls": self._tls(server),
+            "tls_handshake_first": settings.tls_first,
+            "inbox_prefix": settings.inbox_prefix,
+            "user": settings.user,
+            "password": settings.password.get_secret_value() if settings.password else None,
+            "token": settings.token.get_secret_value() if settings.token else None,
+            "user_credentials": str(settings.creds) if settings.creds else None,
+            "nkeys_seed": str(settings.nkey) if settings.nkey else None,
+        }
+        if settings.user_jwt is not None:
+            options |= _jwt_callbacks(settings)
+        return options
+
+    def _tls(self, server: str) -> ssl.SSLContext | None:
+        settings = self._settings
+        asked = settings.tls_first or settings.tls_ca or settings.tls_cert or urlsplit(server).scheme == "tls"
+        if not asked:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=str(settings.tls_ca) if settings.tls_ca else None)
+            if settings.tls_cert is not None and settings.tls_key is not None:
+                context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectError(f"the TLS files cannot be used: {error}") from error
+        return context
+
+
+def _jwt_callbacks(settings: ConnectionSettings) -> dict[str, Any]:
+    assert settings.user_jwt is not None
+    token = settings.user_jwt.get_secret_value()
+    seed = settings.user_seed.get_secret_value() if settings.user_seed else ""
+
+    def sign(nonce: str) -> bytes:
+        pair = nkeys.from_seed(bytearray(seed.encode()))
+        return base64.urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
+
+    return {"user_jwt_cb": lambda: bytearray(token.encode()), "signature_cb": sign}
+
+
+def _discovered(client: WireClient, server: str) -> list[str]:
+    """Return what the server says of its cluster, in place of what was known before, so that the dead are forgotten."""
+    scheme = urlsplit(server).scheme or "nats"
+    return [f"{scheme}://{address}" for address in client.server_info.get("connect_urls") or []]
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text.removeprefix("nats: ")

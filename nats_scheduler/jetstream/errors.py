@@ -1,0 +1,38 @@
+"""What can go wrong between this process and JetStream, named by who must act.
+
+Outcomes that the engine must reason about are values (`engine.outcomes`); exceptions are for everything else.
+"""
+
+
+class JetStreamError(Exception):
+    """Any failure of this room."""
+
+
+class ConnectError(JetStreamError):
+    """No server could be reached, or none let us in. The operator acts, or the network heals."""
+
+
+class ConnectionLostError(JetStreamError):
+    """The connection ended while an answer was awaited: whether the request took effect is unknown."""
+
+
+class NoAnswerError(JetStreamError):
+    """No answer within the deadline: whether the request took effect is unknown."""
+
+
+class NoJetStreamError(JetStreamError):
+    """Nobody listens where JetStream should: it is off, or off for this account. The operator acts."""
+
+
+class ApiError(JetStreamError):
+    """The server refused a request, with its own code.
+
+    `status` is the HTTP-like code, `code` the `err_code` that servers promise to keep.
+    """
+
+    def __init__(self, status: int, code: int, description: str, request: str) -> None:
+        super().__init__(f"{request}: {description} (server code {code})")
+        self.status = status
+        self.code = code
+        self.description = description
+        self.request = request

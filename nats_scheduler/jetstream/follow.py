@@ -1,0 +1,181 @@
+"""Follow a stream through a consumer: every message once, in order, headers only.
+
+For streams with limits retention, where a consumer is harmless; for the others see `jetstream.scan`.
+A pull consumer, because a push consumer without flow control is cut off when we are slow, and one with it needs as much
+care as this.
+Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its node, or
+with a restart, is made anew behind that message.
+
+The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
+Cost: one subject split and one tuple a message, one request for thousands.
+"""
+
+import asyncio
+import json
+import uuid
+
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.message.stored import StoredMessage
+
+BATCH = 5_000
+"""Messages asked for at a time; asked again when half of them have come."""
+
+PULL_EXPIRES_SECONDS = 30
+HEARTBEAT_SECONDS = 0.75
+SILENCE_SECONDS = 2.0
+"""Without a message or a heartbeat for this long, the consumer is taken for dead: *Live* leaves 3 s."""
+
+CONSUMER_INACTIVE_SECONDS = 30
+"""The server removes the consumer after this long without a request."""
+
+NANOSECONDS = 1_000_000_000
+
+
+class ConsumerFollower:
+    """Follows one stream on one connection."""
+
+    def __init__(self, connection: Connection, api: JetStreamApi, stream: str, tell: Tell) -> None:
+        self._connection = connection
+        self._api = api
+        self._stream = stream
+        self._tell = tell
+        self._last = 0
+        self._delivered = 0
+        self._wanted = 0
+        self._heard = False
+        self._caught_up = False
+        self._batch: list[StoredMessage] = []
+        self._over: asyncio.Future[str] | None = None
+        self._inbox = ""
+        self._next = ""
+
+    async def follow(self, after: int) -> None:
+        """Tell every message above sequence `after`; a consumer that is lost is made anew. Ends by cancellation."""
+        self._last = after
+        while not self._connection.is_lost:
+            reason = await self._follow_with_one_consumer()
+            self._tell(ContactLost(reason))
+
+    async def _follow_with_one_consumer(self) -> str:
+        name = f"nats-scheduler-{uuid.uuid4().hex[:16]}"
+        self._inbox = self._connection.inbox(f"f.{name}")
+        self._next = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
+        self._delivered = self._wanted = 0
+        self._caught_up = False
+        self._over = asyncio.get_running_loop().create_future()
+        sid = self._connection.subscribe(self._inbox, self._received)
+        stop_listening = self._connection.after_chunk(self._hand_over)
+        try:
+            info = await self._api.create_consumer(self._stream, name, self._config())
+            if info.get("num_pending", 0) == 0:
+                self._catch_up()
+            self._pull()
+            return await self._until_over()
+        finally:
+            stop_listening()
+            self._connection.unsubscribe(sid)
+            await self._remove(name)
+
+    async def _until_over(self) -> str:
+        """Return why the consumer is over, having watched that it is heard of."""
+        assert self._over is not None
+        while True:
+            self._heard = False
+            done, _pending = await asyncio.wait(
+                (self._over, self._connection.lost), timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return str(done.pop().result())
+            if not self._heard:
+                return f"nothing was heard of the consumer for {SILENCE_SECONDS} s"
+
+    async def _remove(self, name: str) -> None:
+        if self._connection.is_lost:
+            return
+        try:
+            await self._api.delete_consumer(self._stream, name)
+        except JetStreamError:
+            return  # the server removes it by itself when it is inactive
+
+    def _config(self) -> dict[str, object]:
+        return {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._last + 1,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "headers_only": True,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": CONSUMER_INACTIVE_SECONDS * NANOSECONDS,
+        }
+
+    def _pull(self) -> None:
+        request = {
+            "batch": BATCH,
+            "expires": PULL_EXPIRES_SECONDS * NANOSECONDS,
+            "idle_heartbeat": int(HEARTBEAT_SECONDS * NANOSECONDS),
+        }
+        self._wanted += BATCH
+        self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
+
+    def _received(self, subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+        self._heard = True
+        if not reply.startswith(b"$JS.ACK."):
+            self._status(block)
+            return
+        fields = reply.split(b".")
+        sequence, in_order, stored_at, pending = (int(field) for field in fields[_numbers(fields)])
+        if in_order != self._delivered + 1:
+            self._finish(f"the consumer delivered {in_order} after {self._delivered}")
+            return
+        self._delivered, self._last = in_order, sequence
+        self._wanted -= 1
+        self._batch.append(StoredMessage(subject.decode("utf-8", "surrogateescape"), sequence, stored_at, block, None))
+        if pending == 0 and not self._caught_up:
+            self._catch_up()
+
+    def _hand_over(self) -> None:
+        if self._batch:
+            batch, self._batch = self._batch, []
+            self._tell(MessagesRead(batch))
+        if self._wanted < BATCH // 2 and self._over is not None and not self._over.done():
+            self._pull()
+
+    def _catch_up(self) -> None:
+        self._caught_up = True
+        if self._batch:
+            batch, self._batch = self._batch, []
+            self._tell(MessagesRead(batch))
+        self._tell(CaughtUp())
+
+    def _status(self, block: bytes) -> None:
+        status = block[9:12]
+        if status == b"100":
+            return
+        if status == b"408":
+            self._wanted -= _pending_messages(block)
+            return
+        line = block[9 : block.index(b"\r\n")].decode(errors="replace")
+        self._finish(f"the consumer ended: {line}")
+
+    def _finish(self, reason: str) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(reason)
+
+
+def _numbers(fields: list[bytes]) -> slice:
+    """Return where stream sequence, consumer sequence, time and pending are: a domain puts two more in front."""
+    return slice(5, 9) if len(fields) == 9 else slice(7, 11)
+
+
+def _pending_messages(block: bytes) -> int:
+    """Return how many messages of a pull that timed out will not come."""
+    marker = b"Nats-Pending-Messages:"
+    at = block.find(marker)
+    if at < 0:
+        return BATCH
+    return int(block[at + len(marker) : block.index(b"\r\n", at)])

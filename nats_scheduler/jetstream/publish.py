@@ -1,0 +1,119 @@
+"""Publish fires with a window: many in flight, each counted, none forgotten.
+
+Every fire handed in is concluded exactly once: stored, refused, or unknown.
+The window is bounded because the server drops messages without a word when more than 10,000 are in flight to one stream;
+what does not fit waits here, in order.
+Acknowledgements come to one inbox, the last token of which is the fire's number, so that one subscription serves all.
+
+Cost: one frame, one dictionary entry and one small JSON a fire; all frames of a batch leave in one write.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import Outcome, PublishConcluded, Refused, Stored, Unknown
+from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
+
+SWEEP_SECONDS = 0.25
+"""How often the fires in flight are checked against their deadline."""
+
+MAX_BATCH_BYTES = 512 * 1024
+"""Frames are joined up to this size before they are given to the socket."""
+
+Concluded = Callable[[PublishConcluded], None]
+
+
+class Publisher:
+    """The fires of one stream on one connection."""
+
+    def __init__(
+        self, connection: Connection, stream: str, concluded: Concluded, *, window: int, ack_timeout: float
+    ) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._concluded = concluded
+        self._window = window
+        self._ack_timeout = ack_timeout
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Fire] = deque()
+        self._flying: dict[bytes, tuple[Fire, float]] = {}
+        self._number = 0
+        self._inbox = connection.inbox(f"a.{stream}")
+        self._sid = connection.subscribe(f"{self._inbox}.*", self._acknowledged)
+        self._stop_listening = connection.after_chunk(self._fill)
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._ended = False
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Send the fires in this order, as far as the window allows at once and the rest when it does."""
+        if self._ended:
+            for fire in fires:
+                self._concluded(PublishConcluded(fire, Unknown("the connection has ended")))
+            return
+        self._waiting.extend(fires)
+        self._fill()
+
+    def end(self, reason: str) -> None:
+        """Conclude everything: what was sent is unknown, what was not sent was not stored, which is said as unknown too."""
+        if self._ended:
+            return
+        self._ended = True
+        self._sweeper.cancel()
+        self._stop_listening()
+        self._connection.unsubscribe(self._sid)
+        flying, self._flying = self._flying, {}
+        waiting, self._waiting = self._waiting, deque()
+        for fire, _deadline in flying.values():
+            self._concluded(PublishConcluded(fire, Unknown(reason)))
+        for fire in waiting:
+            self._concluded(PublishConcluded(fire, Unknown(reason)))
+
+    def _fill(self) -> None:
+        frames: list[bytes] = []
+        size = 0
+        deadline = self._loop.time() + self._ack_timeout
+        while self._waiting and len(self._flying) < self._window:
+            fire = self._waiting.popleft()
+            self._number += 1
+            self._flying[b"%d" % self._number] = (fire, deadline)
+            frames.append(frame(fire.target, f"{self._inbox}.{self._number}", fire.block, fire.body))
+            size += len(frames[-1])
+            if size >= MAX_BATCH_BYTES:
+                self._connection.write(b"".join(frames))
+                frames, size = [], 0
+        if frames:
+            self._connection.write(b"".join(frames))
+
+    def _acknowledged(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+        flying = self._flying.pop(subject[subject.rfind(b".") + 1 :], None)
+        if flying is not None:
+            self._concluded(PublishConcluded(flying[0], outcome_of(block, body)))
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        late = [token for token, (_fire, deadline) in self._flying.items() if deadline <= now]
+        for token in late:
+            fire, _deadline = self._flying.pop(token)
+            self._concluded(PublishConcluded(fire, Unknown(f"no acknowledgement within {self._ack_timeout} s")))
+        self._fill()
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def outcome_of(block: bytes, body: bytes) -> Outcome:
+    """Return what an acknowledgement says.
+
+    Nobody listening (503) may mean that the stream has no leader at this moment, so it is unknown and not refused.
+    """
+    if block.startswith(NO_RESPONDERS):
+        return Unknown("no stream listens on the target, or it has no leader")
+    try:
+        answer = json.loads(body)
+        error = answer.get("error")
+        if error is None:
+            return Stored(int(answer["seq"]), bool(answer.get("duplicate")))
+        return Refused(int(error.get("code", 0)), int(error.get("err_code", 0)), str(error.get("description", "")))
+    except (ValueError, KeyError, AttributeError):
+        return Unknown(f"the acknowledgement cannot be read: {body[:80]!r}")

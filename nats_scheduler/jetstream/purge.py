@@ -1,0 +1,39 @@
+"""Remove schedules that are done, and versions that were replaced.
+
+A purge of one subject up to a sequence: a replacement that was stored meanwhile has a higher sequence and stays.
+"""
+
+import asyncio
+
+from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.inputs import Input, PurgeConcluded
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+
+MAX_PURGES_UNDER_WAY = 256
+"""Purges in flight at once."""
+
+TEMPORARY_STATUS = 503
+"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
+
+
+def purger(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup) -> BoundedRequests[PurgeSchedule]:
+    """Return what removes schedules from a stream."""
+
+    async def ask(request: PurgeSchedule) -> Input:
+        # The server removes what lies below `seq`.
+        body = {"filter": request.schedule, "seq": request.through + 1}
+        try:
+            await api.call(f"STREAM.PURGE.{stream}", body)
+        except ApiError as error:
+            return PurgeConcluded(request.schedule, request.through, str(error), error.status != TEMPORARY_STATUS)
+        except JetStreamError as error:
+            return give_up(request, str(error))
+        return PurgeConcluded(request.schedule, request.through)
+
+    def give_up(request: PurgeSchedule, reason: str) -> Input:
+        return PurgeConcluded(request.schedule, request.through, reason)
+
+    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_UNDER_WAY)

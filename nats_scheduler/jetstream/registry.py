@@ -1,0 +1,79 @@
+"""What has to be remembered between two lives of the sidecar: which streams are flagged, and how far fires are settled.
+
+One key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject counts, and
+it is read from the stream's leader.
+The flag is also written into the stream's own metadata, where a user sees it and where it survives the loss of the bucket;
+the bucket survives a tool that rewrites the stream's configuration without it.
+"""
+
+import json
+from typing import Any
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import ApiError, NoJetStreamError
+
+BUCKET_IN_USE = 10058
+"""Somebody created the bucket at the same moment, with other settings."""
+
+MAX_VALUE_BYTES = 64 * 1024
+
+
+class Registry:
+    """A small key-value bucket. Keys are tokens joined by dots."""
+
+    def __init__(self, connection: Connection, api: JetStreamApi, bucket: str) -> None:
+        self._connection = connection
+        self._api = api
+        self._stream = f"KV_{bucket}"
+        self._subject = f"$KV.{bucket}"
+
+    @property
+    def stream(self) -> str:
+        """The stream that holds the bucket."""
+        return self._stream
+
+    async def open(self, replicas: int = 1) -> None:
+        """Create the bucket where it does not exist."""
+        if await self._api.stream(self._stream) is not None:
+            return
+        try:
+            await self._api.create_stream(self._config(replicas))
+        except ApiError as error:
+            if error.code != BUCKET_IN_USE:
+                raise
+
+    async def put(self, key: str, value: Any) -> None:
+        """Write a value; it is stored when this returns."""
+        answer = await self._connection.request_json(f"{self._subject}.{key}", value)
+        if "error" in answer:
+            error = answer["error"]
+            raise ApiError(error["code"], error.get("err_code", 0), error["description"], f"put {key}")
+
+    async def get(self, key: str) -> Any:
+        """Return the last value, None where there is none."""
+        try:
+            message = await self._api.message(self._stream, last_by_subj=f"{self._subject}.{key}")
+        except (ApiError, NoJetStreamError):
+            return None
+        return json.loads(message.body) if message is not None and message.body else None
+
+    async def keys(self, under: str) -> list[str]:
+        """Return the keys that begin with `under.`, without that beginning."""
+        prefix = f"{self._subject}.{under}."
+        return [s.removeprefix(prefix) async for s in self._api.subjects(self._stream, f"{prefix}>")]
+
+    def _config(self, replicas: int) -> dict[str, Any]:
+        return {
+            "name": self._stream,
+            "description": "nats-scheduler: flagged streams and checkpoints",
+            "subjects": [f"{self._subject}.>"],
+            "max_msgs_per_subject": 1,
+            "max_msg_size": MAX_VALUE_BYTES,
+            "discard": "new",
+            "storage": "file",
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "allow_direct": True,
+            "num_replicas": replicas,
+        }

@@ -1,0 +1,93 @@
+"""Follow a stream on which a consumer would do harm: work queue and interest retention.
+
+There a consumer would be refused, or would keep others from being created, or would count as interest and so change what
+the stream keeps.
+So nothing is attached to the stream.
+A plain subscription on its subjects tells that something was published; what was stored of it is looked up.
+At start, the last message of every subject is looked up.
+
+The rule: a publish that was seen is a hint, and only the look-up is believed.
+What was removed is noticed at the look before each fire, which the engine orders anyway.
+
+Cost: one request a subject at start (15,000 a second) and one for each schedule published; nothing for other messages.
+Limit: a generated message that a consumer removed before we looked cannot be found again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.message.stored import StoredMessage
+
+LOOKUPS_AT_ONCE = 256
+"""Subjects looked up together at start."""
+
+LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.2, 0.5)
+"""Waits before each attempt to find what was seen: it is stored a moment after it is published, or it was refused."""
+
+MARK = b"Nats-Schedule"
+"""Stands in every header that makes a message a schedule, in either dialect, or a generated one."""
+
+
+class ScanFollower:
+    """Follows one stream on one connection without touching it."""
+
+    def __init__(
+        self, connection: Connection, api: JetStreamApi, config: Config, tell: Tell, holds: Callable[[str], bool]
+    ) -> None:
+        self._connection = connection
+        self._api = api
+        self._stream: str = config["name"]
+        self._subjects: list[str] = list(config.get("subjects") or [])
+        self._tell = tell
+        self._holds = holds
+        self._hints: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+
+    async def follow(self, after: int) -> None:
+        """Tell the last message of each subject and then what is published. Ends by cancellation or `JetStreamError`."""
+        del after  # the last messages are looked up anew each time: there is no history to go on from
+        subscriptions = [self._connection.subscribe(subject, self._published) for subject in self._subjects]
+        try:
+            await self._tell_what_is_stored()
+            self._tell(CaughtUp())
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    subject, block = await self._hints.get()
+                    tasks.create_task(self._confirm(subject, block))
+        finally:
+            for number in subscriptions:
+                self._connection.unsubscribe(number)
+
+    async def _tell_what_is_stored(self) -> None:
+        subjects = [subject async for subject in self._api.subjects(self._stream)]
+        found: list[StoredMessage] = []
+        for start in range(0, len(subjects), LOOKUPS_AT_ONCE):
+            looked = await asyncio.gather(*map(self._last, subjects[start : start + LOOKUPS_AT_ONCE]))
+            found.extend(message for message in looked if message is not None and MARK in message.block)
+        self._tell(MessagesRead(_in_order(found)))
+
+    def _published(self, subject: bytes, _reply: bytes, block: bytes, _body: bytes) -> None:
+        name = subject.decode("utf-8", "surrogateescape")
+        if MARK in block or self._holds(name):
+            self._hints.put_nowait((name, block))
+
+    async def _confirm(self, subject: str, block: bytes) -> None:
+        """Tell the message that was seen once it is found stored; one that never is was refused by the server."""
+        for wait in LOOKUP_RETRY_SECONDS:
+            await asyncio.sleep(wait)
+            message = await self._last(subject)
+            if message is not None and message.block == block:
+                self._tell(MessagesRead([message]))
+                return
+        if message is not None:
+            self._tell(MessagesRead([message]))
+
+    async def _last(self, subject: str) -> StoredMessage | None:
+        return await self._api.message(self._stream, last_by_subj=subject)
+
+
+def _in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:
+    return sorted(messages, key=lambda message: message.sequence)

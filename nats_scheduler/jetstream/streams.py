@@ -1,0 +1,159 @@
+"""Streams as users configure them: `allow_msg_schedules` added, adopted, remembered.
+
+The rules are the server's (`message.stream_rules`); what differs is where the flag is kept.
+A server that schedules natively keeps it itself and is sent it as it is.
+An older one would drop it, so there it becomes a metadata entry of the stream and an entry of our registry, and what the
+flag implies (roll-ups and purge allowed) is switched on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stream_rules import check_create, check_update, implied
+
+FLAG = "allow_msg_schedules"
+
+METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
+"""The metadata key that stands for the flag; a user may set it by hand, to `true`."""
+
+SERVER_METADATA = "_nats."
+"""What begins so is the server's own, and changes when the server does."""
+
+
+class StreamRefusedError(JetStreamError):
+    """The stream cannot have the flag, by the server's rules."""
+
+    def __init__(self, stream: str, rejection: Rejection) -> None:
+        super().__init__(f"stream {stream}: {rejection}")
+        self.stream = stream
+        self.rejection = rejection
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream as the server describes it."""
+
+    config: Config
+    created: str
+    first_sequence: int
+    last_sequence: int
+
+    @classmethod
+    def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
+        """Read the answer to STREAM.INFO, CREATE or UPDATE."""
+        state = info.get("state") or {}
+        first, last = int(state.get("first_seq", 0)), int(state.get("last_seq", 0))
+        return cls(dict(info["config"]), str(info.get("created", "")), first, last)
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return str(self.config["name"])
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the server itself schedules on this stream."""
+        return self.config.get(FLAG) is True
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether its metadata stand for the flag."""
+        value = (self.config.get("metadata") or {}).get(METADATA_FLAG, "")
+        return str(value).lower() in ("true", "1", "yes", "on")
+
+    def shows(self, asked: Config) -> bool:
+        """Tell whether a configuration that was asked for is in force.
+
+        Only plain values and lists of them are compared: the server fills in what was left out, and normalizes objects.
+        """
+        ignored = (FLAG, "metadata")
+        return all(
+            self.config.get(key) == value
+            for key, value in asked.items()
+            if value and key not in ignored and _is_plain(value)
+        )
+
+
+class FlaggedStreams:
+    """The streams of one account that carry the flag, in whatever form the server can keep it."""
+
+    def __init__(self, api: JetStreamApi, registry: Registry, server: Capabilities) -> None:
+        self._api = api
+        self._registry = registry
+        self._server = server
+
+    async def add(self, config: Config) -> tuple[StreamState, bool]:
+        """Create the stream, or update it, as `config` says; returns it and whether it was created.
+
+        Raises `StreamRefusedError` where the server's rules forbid it, and `ApiError` where the server does.
+        """
+        info = await self._api.stream(config["name"])
+        if info is None:
+            _refuse(config["name"], check_create(config))
+            state = StreamState.from_info(await self._api.create_stream(self._as_stored(config, {})))
+        else:
+            old = await self._with_flag(StreamState.from_info(info))
+            _refuse(config["name"], check_update(old, config))
+            metadata = old.get("metadata") or {}
+            state = StreamState.from_info(await self._api.update_stream(self._as_stored(config, metadata)))
+        if config.get(FLAG) and not self._server.schedules_natively:
+            await self.remember(state)
+        return state, info is None
+
+    async def adopt(self, state: StreamState) -> StreamState:
+        """Give a stream that somebody else flagged what the flag implies, and remember it.
+
+        Raises as `add` does. Nothing is written where everything is as it should be.
+        """
+        wanted = {**state.config, FLAG: True}
+        _refuse(state.name, check_create(wanted) or check_update(state.config, wanted))
+        stored = self._as_stored(wanted, {})
+        if any(state.config.get(key, False) != value for key, value in stored.items()):
+            state = StreamState.from_info(await self._api.update_stream(stored))
+        await self.remember(state)
+        return state
+
+    async def remember(self, state: StreamState) -> None:
+        """Write into the registry that the stream carries the flag."""
+        if not await self.is_remembered(state):
+            await self._registry.put(f"stream.{state.name}", {"created": state.created})
+
+    async def is_remembered(self, state: StreamState) -> bool:
+        """Tell whether this very stream, and not an earlier one of its name, is known to carry the flag."""
+        known = await self._registry.get(f"stream.{state.name}")
+        return known is not None and known.get("created") == state.created
+
+    async def _with_flag(self, state: StreamState) -> Config:
+        flagged = state.is_native or state.is_marked or await self.is_remembered(state)
+        return {**state.config, FLAG: flagged}
+
+    def _as_stored(self, config: Config, metadata: Mapping[str, str]) -> Config:
+        """Return the configuration in the form in which the server can keep it."""
+        if not config.get(FLAG):
+            return dict(config)
+        if self._server.schedules_natively:
+            return {**config, "metadata": {**_own(metadata), **(config.get("metadata") or {})}}
+        stored = {**config, **implied(config)}
+        del stored[FLAG]
+        stored["metadata"] = {**_own(metadata), **(config.get("metadata") or {}), METADATA_FLAG: "true"}
+        return stored
+
+
+def _is_plain(value: object) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return all(isinstance(item, str | int | bool) for item in items)
+
+
+def _own(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA)}
+
+
+def _refuse(stream: str, rejection: Rejection | None) -> None:
+    if rejection is not None:
+        raise StreamRefusedError(stream, rejection)

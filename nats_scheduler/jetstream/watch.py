@@ -1,0 +1,92 @@
+"""See what others ask JetStream to do, at the moment they ask.
+
+Servers up to 2.11 drop `allow_msg_schedules` from a stream's configuration without a word, so the request itself is the
+only place where a user's wish can be seen; a plain subscription in the same account sees it, on single servers and in
+clusters.
+The same goes for purges and deletes, of which nobody is told otherwise.
+
+The rule: a request that was seen is a hint. Whether the server did it is looked up by whoever cares.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRequested:
+    """Somebody asked to create or update a stream."""
+
+    stream: str
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDeletionRequested:
+    """Somebody asked to delete a stream."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRemovalRequested:
+    """Somebody asked to purge a stream (`filter` None: all of it) or to delete the message with `sequence`."""
+
+    stream: str
+    filter: str | None = None
+    sequence: int | None = None
+
+
+Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested
+
+
+class RequestWatch:
+    """Watches the requests of one account until it is ended."""
+
+    def __init__(self, connection: Connection, prefix: str, seen: Callable[[Request], None]) -> None:
+        self._connection = connection
+        self._seen = seen
+        kinds: dict[str, Callable[[str, Any], Request | None]] = {
+            "STREAM.CREATE": _config_requested,
+            "STREAM.UPDATE": _config_requested,
+            "STREAM.DELETE": lambda stream, _body: StreamDeletionRequested(stream),
+            "STREAM.PURGE": _purge_requested,
+            "STREAM.MSG.DELETE": _delete_requested,
+        }
+        self._numbers = [self._watch(f"{prefix}.{kind}.*", read) for kind, read in kinds.items()]
+
+    def end(self) -> None:
+        """Stop watching."""
+        for number in self._numbers:
+            self._connection.unsubscribe(number)
+
+    def _watch(self, subject: str, read: Callable[[str, Any], Request | None]) -> int:
+        def sink(asked: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
+            stream = asked[asked.rfind(b".") + 1 :].decode("utf-8", "replace")
+            try:
+                request = read(stream, json.loads(body) if body.strip() else {})
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                return  # the server refuses such a request itself, with 10025
+            if request is not None:
+                self._seen(request)
+
+        return self._connection.subscribe(subject, sink)
+
+
+def _config_requested(stream: str, body: Any) -> Request | None:
+    config = body.get("config", body)  # an update may carry the configuration inside a request
+    return ConfigRequested(stream, config) if isinstance(config, dict) else None
+
+
+def _purge_requested(stream: str, body: Any) -> Request:
+    wanted = body.get("filter")
+    return MessageRemovalRequested(stream, filter=wanted if isinstance(wanted, str) else None)
+
+
+def _delete_requested(stream: str, body: Any) -> Request | None:
+    sequence = body.get("seq")
+    return MessageRemovalRequested(stream, sequence=sequence) if isinstance(sequence, int) else None

@@ -1,0 +1,160 @@
+"""The message path on the wire: frames cut out of the socket's bytes, frames written to it.
+
+nats-py connects, authenticates, upgrades to TLS and answers pings; what it does between the socket and a callback is
+replaced here, for three reasons.
+It collapses duplicate headers and strips their values, and we promise them byte for byte.
+It gives each message an object, a queue slot and a task switch, and we want 100,000 a second.
+Its subscriptions drop messages in silence at their pending limit, and a scheduler that misses one message misses a fire.
+
+The rule: a sink is called synchronously, in the order of arrival, and must not raise.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import nats.aio.client
+from nats.errors import ProtocolError
+
+from nats_scheduler.jetstream.errors import ConnectError
+
+Sink = Callable[[bytes, bytes, bytes, bytes], None]
+"""Receives subject, reply subject (`b""` without one), header block (`b""` without one) and body of one message."""
+
+MAX_CONTROL_LINE_BYTES = 64 * 1024
+"""Longest control line that is waited for: far above the server's own default of 4 KiB."""
+
+_CRLF = b"\r\n"
+_ERR = re.compile(rb"-ERR\s+'?([^'\r\n]*)'?", re.IGNORECASE)
+
+
+class FrameParser:
+    """Cut frames out of what was read, and hand messages to their sinks.
+
+    It takes the place of nats-py's parser: the read loop calls `parse` and, on a new connection, `reset`.
+    """
+
+    def __init__(self, client: "WireClient") -> None:
+        self._client = client
+        self._rest = b""
+
+    def reset(self) -> None:
+        """Forget a half-read frame: its other half died with the connection."""
+        self._rest = b""
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Take the bytes just read; raise `ProtocolError` where they are not the NATS protocol."""
+        buffer = self._rest + data if self._rest else data
+        position = 0
+        while (end := buffer.find(_CRLF, position)) >= 0:
+            kind = buffer[position]
+            if kind in (0x4D, 0x6D, 0x48, 0x68):  # MSG and HMSG, in either case
+                after = self._deliver(buffer, position, end, headers=kind in (0x48, 0x68))
+                if after < 0:
+                    break
+                position = after
+            else:
+                line = buffer[position:end]
+                position = end + 2
+                await self._control(line)
+        self._rest = buffer[position:] if position else buffer
+        if end < 0 and len(self._rest) > MAX_CONTROL_LINE_BYTES:
+            raise ProtocolError("no end of line in a control line")
+        self._client.chunk_ended()
+
+    def _deliver(self, buffer: bytes, start: int, end: int, *, headers: bool) -> int:
+        """Deliver the message whose control line is at `start:end`; return where the next frame starts, or -1."""
+        fields = buffer[start:end].split()
+        count = len(fields)
+        try:
+            size = int(fields[-1])
+            header_size = int(fields[-2]) if headers else 0
+            sid = int(fields[2])
+        except (ValueError, IndexError):
+            raise ProtocolError(f"malformed control line {buffer[start:end]!r}") from None
+        body_at = end + 2
+        after = body_at + size
+        if len(buffer) < after + 2:
+            return -1
+        sink = self._client.sinks.get(sid)
+        if sink is not None:
+            split = body_at + header_size
+            reply = fields[3] if count == (6 if headers else 5) else b""
+            sink(fields[1], reply, buffer[body_at:split], buffer[split:after])
+        return after + 2
+
+    async def _control(self, line: bytes) -> None:
+        operation = line[:4].upper()
+        if operation == b"PING":
+            await self._client._process_ping()
+        elif operation == b"PONG":
+            await self._client._process_pong()
+        elif operation == b"INFO":
+            await self._client._process_info(json.loads(line[4:]))
+        elif operation == b"-ERR":
+            match = _ERR.match(line)
+            await self._client._process_err(match[1].decode(errors="replace").lower() if match else "")
+        elif operation[:3] != b"+OK":
+            raise ProtocolError(f"unknown protocol line {line[:80]!r}")
+
+
+class WireClient(nats.aio.client.Client):
+    """A nats-py client whose message path is ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ps: Any = FrameParser(self)
+        self._next_sid = 0
+        self.sinks: dict[int, Sink] = {}
+        self.after_chunk: list[Callable[[], None]] = []
+        self.must_encrypt = False
+        """Refuse to log in on a socket that is not TLS, so that no secret leaves in clear."""
+
+    def chunk_ended(self) -> None:
+        """Tell the listeners that everything that was read at once has been delivered."""
+        for listener in self.after_chunk:
+            listener()
+
+    def add_sink(self, subject: str, sink: Sink) -> int:
+        """Subscribe `sink` to a subject and return the subscription's number."""
+        self._next_sid += 1
+        self.sinks[self._next_sid] = sink
+        self.write(f"SUB {subject} {self._next_sid}\r\n".encode())
+        return self._next_sid
+
+    def remove_sink(self, sid: int) -> None:
+        """Unsubscribe; twice is harmless, and what is still on its way is not delivered."""
+        if self.sinks.pop(sid, None) is not None:
+            self.write(f"UNSUB {sid}\r\n".encode())
+
+    def write(self, frames: bytes) -> None:
+        """Give whole frames to the socket at once. On a dead connection they are lost, as frames are."""
+        if self.is_connected and self._transport is not None:
+            self._transport.write(frames)
+
+    def _connect_command(self) -> Any:
+        if self.must_encrypt and not self.is_encrypted:
+            raise ConnectError("TLS was asked for, and the server does not offer it")
+        return super()._connect_command()
+
+    @property
+    def reading(self) -> Any:
+        """The task that reads the socket: when it ends, the connection is dead, whatever nats-py says."""
+        return self._reading_task
+
+    @property
+    def server_info(self) -> dict[str, Any]:
+        """The server's INFO, as it came."""
+        return dict(self._server_info)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the socket in use is TLS."""
+        writer = getattr(self._transport, "_io_writer", None)
+        return writer is not None and writer.get_extra_info("ssl_object") is not None
+
+    def unsent_bytes(self) -> int:
+        """Return how many bytes wait in this process for the socket to take them."""
+        writer = getattr(self._transport, "_io_writer", None)
+        return 0 if writer is None else int(writer.transport.get_write_buffer_size())

@@ -1,0 +1,186 @@
+"""Read the definition of a schedule out of a stored message, or say why the server would refuse it.
+
+Rule: checks 7 to 17 of behaviour 2.3, in the server's order, with its codes; the first that fails decides.
+Publishers learn what is wrong from one code, so the order is part of the interface and each step is one
+function.
+Cost: a few microseconds for `@at`; cron patterns are parsed once per text and zone, their first fire is
+searched.
+Limit: subjects are compared as stored; a stream's subject transform has already happened.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from nats_scheduler.message import rejection
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
+from nats_scheduler.schedule.ttls import parse_ttl
+
+_ROLLUP = b"Nats-Rollup"
+
+
+class Definition(NamedTuple):
+    """Hold what a schedule message asks for; a tuple, because a million are made at start.
+
+    `ttl` is the text of the header as it was written, "" when there is none: it goes into the generated
+    message unchanged. `rollup` tells that the generated message rolls up its target.
+    """
+
+    dialect: Dialect
+    pattern: Pattern
+    target: str
+    source: str | None
+    ttl: str
+    rollup: bool
+
+
+def read_definition(
+    block: bytes, subject: str, rules: StreamRules, dialect: Dialect, stored_at: int
+) -> Definition | Rejection | None:
+    """Read the schedule in `block`, stored on `subject` at `stored_at`; None when it holds no schedule.
+
+    As the server does: a time zone is checked even where there is no schedule, and on a stream without
+    schedules every fault up to here is 10188 (`test_a_stream_without_schedules_answers_10188`).
+    """
+    return definition_of(schedule_fields(block, dialect), block, subject, rules, dialect, stored_at)
+
+
+def definition_of(
+    fields: Mapping[bytes, str],
+    block: bytes,
+    subject: str,
+    rules: StreamRules,
+    dialect: Dialect,
+    stored_at: int,
+) -> Definition | Rejection | None:
+    """Do what `read_definition` does with the dialect's headers, `fields`, already found in the block."""
+    pattern = _read_pattern(fields, rules, dialect, stored_at)
+    if pattern is None or isinstance(pattern, Rejection):
+        return pattern
+    ttl = fields.get(dialect.ttl, "")
+    rollup = fields.get(dialect.rollup, "")
+    target = fields.get(dialect.target, "")
+    source = fields.get(dialect.source, "")
+    fault = (
+        _ttl_fault(ttl, rollup, rules, dialect)
+        or _grammar_fault(target, source, subject, dialect)
+        or _coverage_fault(target, source, rules, dialect)
+        or _storage_rollup_fault(block)
+    )
+    return fault or Definition(dialect, pattern, target, source or None, ttl, bool(rollup))
+
+
+def _read_pattern(
+    fields: Mapping[bytes, str], rules: StreamRules, dialect: Dialect, stored_at: int
+) -> Pattern | Rejection | None:
+    """Read pattern and time zone (checks 7 to 9) and ask for a first fire."""
+    text = fields.get(dialect.schedule, "")
+    zone = fields.get(dialect.time_zone)
+    if not text and zone is None:
+        return None
+    pattern = parse_pattern(text, zone)
+    if pattern is None:
+        return None
+    if isinstance(pattern, Invalid):
+        return _pattern_fault(pattern, text, zone, rules, dialect)
+    if not rules.schedules_enabled:
+        return schedules_disabled(dialect.schedule, text, rules)
+    if pattern.repeats and pattern.first_fire(stored_at) is None:
+        never = InvalidPattern(text, "it does not fire within the next five years")
+        return _pattern_fault(never, text, zone, rules, dialect)
+    return pattern
+
+
+def _pattern_fault(
+    invalid: InvalidPattern | InvalidTimeZone,
+    text: str,
+    zone: str | None,
+    rules: StreamRules,
+    dialect: Dialect,
+) -> Rejection:
+    """Blame the time zone or the pattern, or the stream where it has no schedules at all."""
+    if isinstance(invalid, InvalidTimeZone):
+        error, header, value = rejection.TIME_ZONE_INVALID, dialect.time_zone, zone or ""
+        reason = f"is not a time zone such as 'Europe/Berlin': {invalid.reason}"
+    else:
+        error, header, value = rejection.PATTERN_INVALID, dialect.schedule, text
+        reason = f"is not a pattern such as '@every 5m': {invalid.reason}"
+    if not rules.schedules_enabled:
+        return schedules_disabled(header, value, rules)
+    return error.rejection(header.decode(), value, reason)
+
+
+def schedules_disabled(header: bytes, value: str, rules: StreamRules) -> Rejection:
+    """Refuse a header because its stream has no schedules (10188)."""
+    reason = f"is on stream {rules.name!r}, which has no schedules: set allow_msg_schedules"
+    return rejection.SCHEDULES_DISABLED.rejection(header.decode(), value, reason)
+
+
+def _ttl_fault(ttl: str, rollup: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
+    """Check the TTL's grammar, the roll-up, and then whether the stream has TTLs (checks 10 to 12)."""
+    if ttl and not _is_ttl(ttl):
+        reason = "is not a duration such as '5m' or 'never'"
+        return rejection.TTL_INVALID.rejection(dialect.ttl.decode(), ttl, reason)
+    if rollup and rollup != "sub":
+        reason = "is not 'sub', the only roll-up of a generated message"
+        return rejection.ROLLUP_INVALID.rejection(dialect.rollup.decode(), rollup, reason)
+    if ttl and not rules.allow_msg_ttl:
+        reason = f"is on stream {rules.name!r}, which has no message TTLs: set allow_msg_ttl"
+        return rejection.TTL_DISABLED.rejection(dialect.ttl.decode(), ttl, reason)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _is_ttl(text: str) -> bool:
+    """Tell whether `text` is a TTL; cached because a fleet's schedules share a few."""
+    return not isinstance(parse_ttl(text), Invalid)
+
+
+def _grammar_fault(target: str, source: str, subject: str, dialect: Dialect) -> Rejection | None:
+    """Check what the target and the source are by themselves (checks 13 and 14)."""
+    if fault := _subject_fault(target, subject):
+        return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, fault)
+    if not source:
+        return None
+    fault = "is the target as well: sample another subject" if source == target else ""
+    if fault := fault or _subject_fault(source, subject):
+        return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, fault)
+    return None
+
+
+def _subject_fault(named: str, subject: str) -> str:
+    """Say why `named` cannot be the target or source of a schedule on `subject`; "" when it can."""
+    if not named:
+        return "is missing or empty: expected a subject such as 'orders.due'"
+    if not is_literal_subject(named):
+        return "is not a literal subject such as 'orders.due': no wildcards, blanks or empty tokens"
+    return "is the subject of the schedule itself: expected another one" if named == subject else ""
+
+
+def _coverage_fault(target: str, source: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
+    """Check that the stream owns the target and the source (checks 15 and 16)."""
+    if not is_covered(target, rules.subjects):
+        return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, _uncovered(rules))
+    if source and not is_covered(source, rules.subjects):
+        return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, _uncovered(rules))
+    return None
+
+
+def _uncovered(rules: StreamRules) -> str:
+    return f"is not a subject of stream {rules.name!r}: expected one of {', '.join(rules.subjects) or 'none'}"
+
+
+def _storage_rollup_fault(block: bytes) -> Rejection | None:
+    """Check the roll-up of the schedule message itself (check 17), where any case of `sub` will do."""
+    value = header_value(block, _ROLLUP)
+    if not value or value.lower() == b"sub":
+        return None
+    reason = "is not 'sub': a schedule rolls up its own subject only"
+    return rejection.ROLLUP_INVALID.rejection(_ROLLUP.decode(), value.decode("utf-8", "surrogateescape"), reason)

@@ -1,0 +1,72 @@
+"""The two spellings of the schedule headers: those of ADR-51 and their portable twins.
+
+Rule: code that reads or writes schedule headers takes their names from a `Dialect`, never from a literal. A
+server of 2.12 or later refuses `Nats-Schedule*` on a plain stream, so the same feature is offered there under
+`X-Nats-Schedule*`. The meaning of a header does not depend on the dialect; only its name does. `Nats-TTL`,
+`Nats-Rollup`, `Nats-Msg-Id` and `Nats-Expected-*` belong to the server and have no twin.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Name one spelling of the schedule headers.
+
+    `schedule` is at the same time the prefix of all the others: what starts with it belongs to the dialect.
+    """
+
+    name: Literal["adr51", "portable"]
+    schedule: bytes
+    target: bytes
+    source: bytes
+    ttl: bytes
+    time_zone: bytes
+    rollup: bytes
+    scheduler: bytes
+    next: bytes
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """All eight names."""
+        return (
+            self.schedule,
+            self.target,
+            self.source,
+            self.ttl,
+            self.time_zone,
+            self.rollup,
+            self.scheduler,
+            self.next,
+        )
+
+
+ADR51 = Dialect(
+    name="adr51",
+    schedule=b"Nats-Schedule",
+    target=b"Nats-Schedule-Target",
+    source=b"Nats-Schedule-Source",
+    ttl=b"Nats-Schedule-TTL",
+    time_zone=b"Nats-Schedule-Time-Zone",
+    rollup=b"Nats-Schedule-Rollup",
+    scheduler=b"Nats-Scheduler",
+    next=b"Nats-Schedule-Next",
+)
+"""The headers of ADR-51, which servers up to 2.11 store without looking at them."""
+
+PORTABLE = Dialect(
+    name="portable",
+    schedule=b"X-Nats-Schedule",
+    target=b"X-Nats-Schedule-Target",
+    source=b"X-Nats-Schedule-Source",
+    ttl=b"X-Nats-Schedule-TTL",
+    time_zone=b"X-Nats-Schedule-Time-Zone",
+    rollup=b"X-Nats-Schedule-Rollup",
+    scheduler=b"X-Nats-Scheduler",
+    next=b"X-Nats-Schedule-Next",
+)
+"""The same headers under names that no server interprets."""
+
+DIALECTS = (ADR51, PORTABLE)
+"""Every dialect, in the order in which a message that carries both is read."""

@@ -1,0 +1,158 @@
+r"""Read and change raw header blocks: `NATS/1.0\r\nA: b\r\n\r\n`.
+
+Rule: what is not asked to change stays as it is, byte for byte, and no bytes are wrong enough to raise. A
+parsed mapping would lose order, spacing, duplicates and bytes that are not UTF-8, and a generated message
+promises to keep all of them, so every function works on the bytes and takes its odd corners from the server's
+own functions (`sliceHeader`, `removeHeaderIfPresent`, `removeHeaderIfPrefixPresent`, `genHeader` in
+nats-server's client.go).
+Cost: a look-up is one `bytes.find` when the header is absent; a change copies the block once. Both are
+linear.
+Limit: the block is trusted to be at most 64 KiB, which is the server's own limit.
+"""
+
+from collections.abc import Iterable
+
+CRLF = b"\r\n"
+HEADER_LINE = b"NATS/1.0\r\n"
+EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
+_VERSION = b"NATS/1.0"
+_COLON = ord(":")
+
+
+def header_value(block: bytes | None, name: bytes) -> bytes | None:
+    """Return the value of the first header called `name`: None when absent, b"" when present and empty.
+
+    Names are case-sensitive, stand right behind CRLF and are followed at once by a colon. Leading spaces of
+    the value are skipped; tabs and trailing spaces belong to it.
+    """
+    # Most look-ups are in vain and most others hit at once: neither pays for the search proper.
+    if not block or (at := block.find(name)) < 2:
+        return None
+    start = at + len(name) + 1
+    if block[at - 2 : at] != CRLF or block[start - 1 : start] != b":":
+        at = _position(block, name, 0)
+        if at < 0:
+            return None
+        start = at + len(name) + 1
+    end = block.find(CRLF, start)
+    return (block[start:] if end < 0 else block[start:end]).lstrip(b" ")
+
+
+def header_items(block: bytes | None) -> list[tuple[bytes, bytes]]:
+    """List all headers in order, duplicates too, as (name, value); lines without a colon are left out."""
+    items = []
+    for line in (block or b"").split(CRLF)[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            items.append((name, value.lstrip(b" ")))
+    return items
+
+
+def with_header(block: bytes | None, name: bytes, value: bytes) -> bytes:
+    """Append `Name: value` at the end of the block; no block at all becomes one."""
+    return with_headers(block, ((name, value),))
+
+
+def with_headers(block: bytes | None, items: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Append several headers at the end of the block, in order.
+
+    As the server does: white space around a value is cut, a CR or LF inside becomes a space
+    (`test_an_appended_value_cannot_start_another_header`).
+    """
+    parts = [block[:-2] if block and len(block) > 2 else HEADER_LINE]
+    for name, value in items:
+        parts += (name, b": ", _one_line(value), CRLF)
+    parts.append(CRLF)
+    return b"".join(parts)
+
+
+def without_headers(block: bytes | None, names: Iterable[bytes] = (), prefixes: Iterable[bytes] = ()) -> bytes:
+    """Remove every header that starts with one of `prefixes`, then every header called one of `names`.
+
+    An inline status (`NATS/1.0 503 text`) goes too. Return b"" when nothing is left but the first line.
+    """
+    left = without_status(block)
+    for prefix in prefixes:
+        left = _without_prefix(left, prefix)
+    for name in names:
+        left = _without_name(left, name)
+    return left
+
+
+def without_status(block: bytes | None) -> bytes:
+    """Remove an inline status and its description from the first line; b"" when there is nothing else.
+
+    A server does this to every client publish before it stores the message.
+    """
+    if not block:
+        return b""
+    if block.startswith(HEADER_LINE) or not block.startswith(_VERSION):
+        return block
+    end = block.find(b"\r")
+    if end <= len(_VERSION):
+        return block
+    left = _VERSION + block[end:]
+    return b"" if len(left) == len(EMPTY_BLOCK) else left
+
+
+def _position(block: bytes, name: bytes, offset: int) -> int:
+    """Find where the header `name` starts at or behind `offset`; -1 when it is not there.
+
+    As the server does: the search gives up when the name occurs less than two bytes behind a place where it
+    stood without being a header (`test_a_doubled_look_alike_hides_the_header_behind_it`).
+    """
+    size = len(name)
+    while True:
+        at = block.find(name, offset)
+        if at - offset < 2:
+            return -1
+        offset = at + size
+        if block[at - 2 : at] != CRLF:
+            continue
+        if offset >= len(block):
+            return -1
+        if block[offset] == _COLON:
+            return at
+
+
+def _without_name(block: bytes, name: bytes) -> bytes:
+    """Remove every header called exactly `name`."""
+    at = _position(block, name, 0)
+    if at < 0:
+        return block
+    pieces, kept = [], 0
+    while at >= 0 and (end := block.find(CRLF, at)) >= 0:
+        pieces.append(block[kept:at])
+        kept = end + 2
+        at = _position(block, name, end)
+    pieces.append(block[kept:])
+    return _unless_bare(b"".join(pieces), kept)
+
+
+def _without_prefix(block: bytes, prefix: bytes) -> bytes:
+    """Remove every header whose name starts with `prefix`.
+
+    As the server does: here a bare LF is enough to start a header
+    (`test_a_prefix_behind_a_bare_line_feed_is_stripped_too`).
+    """
+    start = b"\n" + prefix
+    at = block.find(start)
+    if at < 0:
+        return block
+    pieces, kept = [], 0
+    while at >= 0 and (end := block.find(CRLF, at + len(start))) >= 0:
+        pieces.append(block[kept : at + 1])
+        kept = end + 2
+        at = block.find(start, end + 1)
+    pieces.append(block[kept:])
+    return _unless_bare(b"".join(pieces), kept)
+
+
+def _unless_bare(block: bytes, removed: int) -> bytes:
+    """Return b"" for a block in which something was removed and nothing but the first line is left."""
+    return b"" if removed and len(block) <= len(EMPTY_BLOCK) else block
+
+
+def _one_line(value: bytes) -> bytes:
+    """Make `value` safe to stand on one header line."""
+    return value.replace(b"\n", b" ").replace(b"\r", b" ").strip(b" \t")

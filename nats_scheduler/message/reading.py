@@ -1,0 +1,148 @@
+"""Read what a stored message means to the scheduler: a schedule, a fire of ours, a cancel, a fault, nothing.
+
+Rule: one message, one reading, decided from its headers, its subject and its stream's rules alone. Every
+message of a served stream passes through `read_message`, most of them in vain, so the first line dismisses
+what does not even hold the letters `Nats-Schedule`; all else is ordered by the server's checks 7 to 22.
+Cost: 0.1 µs for an ordinary message, a few microseconds for a schedule (docs/reference/headers.md).
+Limit: whether the subject of a cancel holds a schedule (check 21) is known to the engine only.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nats_scheduler.message import rejection
+from nats_scheduler.message.definition import Definition, definition_of, schedules_disabled
+from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_literal_subject
+
+_MARK = b"Nats-Schedule"
+_MSG_ID = b"Nats-Msg-Id"
+_IDENTITY = b"nats-scheduler:"
+
+
+class Generated(NamedTuple):
+    """Say which fire a message is: its schedule's subject and sequence, and the fire time in nanoseconds."""
+
+    schedule: str
+    sequence: int
+    fire_time: int
+    dialect: Dialect
+
+
+class Reading(NamedTuple):
+    """Hold what a message means: a tuple, because a million are made at start.
+
+    `definition` and `cancels` (the subject of another schedule) may come together: a new schedule can end an
+    old one. A `rejection` stands alone, and so does `generated`.
+    """
+
+    definition: Definition | None = None
+    rejection: Rejection | None = None
+    generated: Generated | None = None
+    cancels: str | None = None
+
+
+def read_message(
+    block: bytes | None, subject: str, stored_at: int, rules: StreamRules, dialects: Sequence[Dialect]
+) -> Reading | None:
+    """Read a stored message; None when it means nothing to the scheduler.
+
+    `stored_at` is its stream timestamp in nanoseconds. `dialects` are those that are served; the first one in
+    which the message carries a schedule decides, and the others are then not looked at.
+    """
+    # `find`, not `in`: the latter first tries to take its operand for a number, and costs three times as much.
+    if not block or block.find(_MARK) < 0:
+        return None
+    if block.find(_IDENTITY) >= 0 and (generated := _read_generated(block)):
+        return Reading(generated=generated)
+    reading = None
+    for dialect in dialects:
+        fields = schedule_fields(block, dialect)
+        if fields.get(dialect.schedule):
+            return _read_as(fields, block, subject, stored_at, rules, dialect)
+        reading = reading or _read_as(fields, block, subject, stored_at, rules, dialect)
+    return reading
+
+
+def _read_as(
+    fields: Mapping[bytes, str],
+    block: bytes,
+    subject: str,
+    stored_at: int,
+    rules: StreamRules,
+    dialect: Dialect,
+) -> Reading | None:
+    """Read a message in one dialect: first the schedule, then the cancel; the first fault decides."""
+    if not fields:
+        return None
+    definition = definition_of(fields, block, subject, rules, dialect, stored_at)
+    if isinstance(definition, Rejection):
+        return Reading(rejection=definition)
+    cancels = _read_cancel(fields, subject, rules, dialect)
+    if isinstance(cancels, Rejection):
+        return Reading(rejection=cancels)
+    if definition is None and cancels is None:
+        return None
+    return Reading(definition=definition, cancels=cancels)
+
+
+def _read_generated(block: bytes) -> Generated | None:
+    """Recognise a fire of ours: our identity, and the scheduler's header naming the same schedule.
+
+    Both dialects count, whatever is served now: what fired before an upgrade has fired.
+    """
+    identity = parse_identity(_decoded(header_value(block, _MSG_ID) or b""))
+    if identity is None:
+        return None
+    for dialect in DIALECTS:
+        scheduler = header_value(block, dialect.scheduler)
+        if scheduler is not None and _decoded(scheduler) == identity[0]:
+            return Generated(*identity, dialect)
+    return None
+
+
+def _read_cancel(
+    fields: Mapping[bytes, str], subject: str, rules: StreamRules, dialect: Dialect
+) -> str | Rejection | None:
+    """Read the atomic cancel (checks 18 to 20 and 22): the subject of the schedule that ends."""
+    following = fields.get(dialect.next)
+    scheduler = fields.get(dialect.scheduler, "")
+    if not following:
+        return _lone_scheduler(scheduler, dialect) if scheduler else None
+    if following != "purge":
+        return _cancel_fault(dialect.next, following, "is not 'purge', all that a client may ask for")
+    if fault := _scheduler_fault(scheduler, subject):
+        return _cancel_fault(dialect.scheduler, scheduler, fault)
+    if not rules.schedules_enabled:
+        return schedules_disabled(dialect.scheduler, scheduler, rules)
+    return scheduler
+
+
+def _scheduler_fault(scheduler: str, subject: str) -> str:
+    """Say why `scheduler` does not name a schedule that a message on `subject` may end; "" when it does."""
+    if not scheduler:
+        return "is missing or empty: expected the subject of the schedule that ends"
+    if not is_literal_subject(scheduler):
+        return "is not a literal subject such as 'orders.due': no wildcards, blanks or empty tokens"
+    return "is the subject of the message itself: a schedule ends another one" if scheduler == subject else ""
+
+
+def _lone_scheduler(scheduler: str, dialect: Dialect) -> Rejection:
+    return _cancel_fault(
+        dialect.scheduler,
+        scheduler,
+        f"is without {dialect.next.decode()}: expected 'purge' there, or neither",
+    )
+
+
+def _cancel_fault(header: bytes, value: str, reason: str) -> Rejection:
+    return rejection.SCHEDULER_INVALID.rejection(header.decode(), value, reason)
+
+
+def _decoded(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")

@@ -1,0 +1,66 @@
+"""What nats-server would have answered: its error codes, and the value that says why a message is refused.
+
+Rule: a refusal is a value, never an exception; it names the header, shows the value and says what was
+expected. A server up to 2.11 stores anything, so a refused schedule is found in the stream and listed, not
+turned away; tools that can still refuse at the door give the same code. Codes and descriptions are those of
+`server/errors.json`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Say why a message or a stream configuration is refused.
+
+    `code` and `description` are the server's (`err_code`, `description`), `status` its HTTP-like code.
+    `header` is the header, or the key of the configuration, that holds `value`. `reason` is what follows them
+    in a sentence.
+    """
+
+    code: int
+    description: str
+    header: str
+    value: str
+    reason: str
+    status: int = 400
+
+    def __str__(self) -> str:
+        return f"{self.header} of {self.value!r} {self.reason} (server code {self.code})"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError:
+    """Hold one error of the server: its code, its description and its HTTP-like status."""
+
+    code: int
+    description: str
+    status: int = 400
+
+    def rejection(self, header: str, value: str, reason: str) -> Rejection:
+        """Make a rejection with this error out of the offending header, its value and what was expected."""
+        return Rejection(self.code, self.description, header, value, reason, self.status)
+
+
+# Messages, behaviour 2.3.
+TTL_DISABLED = ServerError(10166, "per-message TTL is disabled")
+SCHEDULES_DISABLED = ServerError(10188, "message schedules is disabled")
+PATTERN_INVALID = ServerError(10189, "message schedules pattern is invalid")
+TARGET_INVALID = ServerError(10190, "message schedules target is invalid")
+TTL_INVALID = ServerError(10191, "message schedules invalid per-message TTL")
+ROLLUP_INVALID = ServerError(10192, "message schedules invalid rollup")
+SOURCE_INVALID = ServerError(10203, "message schedules source is invalid")
+SCHEDULER_INVALID = ServerError(10212, "message schedules invalid scheduler")
+TIME_ZONE_INVALID = ServerError(10223, "message schedules time zone is invalid")
+
+# Stream configurations, behaviour 1. The server has one code, 10052, for most of them.
+SEALED_AT_CREATE = ServerError(10052, "stream configuration for create can not be sealed", 500)
+ROLLUP_NEEDS_PURGE = ServerError(10052, "roll-ups require the purge permission", 500)
+COUNTER_STREAM = ServerError(10052, "counter stream cannot use message schedules", 500)
+DISCARD_NEW = ServerError(10052, "message scheduling cannot use discard new", 500)
+ROLLUP_DISABLED = ServerError(10052, "message scheduling cannot be set if roll-ups are disabled", 500)
+DENY_PURGE_STAYS = ServerError(10052, "stream configuration update can not cancel deny purge", 500)
+COUNTER_STAYS = ServerError(10052, "stream configuration update can not change message counter setting", 500)
+SCHEDULES_STAY = ServerError(10052, "message schedules can not be disabled", 500)
+MIRROR = ServerError(10186, "stream mirrors can not also schedule messages")
+SOURCES = ServerError(10187, "stream source can not also schedule messages")

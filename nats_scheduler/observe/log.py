@@ -1,0 +1,36 @@
+"""Log lines: one event, one action name, key and value behind it; text for people, JSON for machines.
+
+The names are stable: whoever greps for `schedule_rejected` today does so in a year.
+Lines go to standard error, so that a command's output stays its own.
+"""
+
+import logging
+import sys
+from typing import Any, Literal
+
+import structlog
+
+
+def configure_logging(form: Literal["text", "json"], level: str) -> None:
+    """Set the form and the least level of log lines for this process."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
+    )
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, last],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def logger() -> Any:
+    """Return the logger of this package."""
+    return structlog.get_logger("nats_scheduler")

@@ -1,0 +1,42 @@
+"""Counters and a histogram, in the names and units that Prometheus users expect.
+
+One registry a process, labelled by stream; nothing is labelled by subject, because subjects have no bound.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+
+LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+
+
+class Metrics:
+    """What is counted."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.fires = self._counter("fires", "Fires acknowledged as stored, by stream.")
+        self.duplicates = self._counter("fires_duplicate", "Fires that the server had stored already.")
+        self.unsettled = self._counter("fires_unsettled", "Publishes without an answer, repeated.")
+        self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
+        self.missed = self._counter("fires_missed", "Make-up fires that stand for fires missed.")
+        self.accepted = self._counter("schedules_accepted", "Schedules taken on while running.")
+        self.rejected = self._counter("schedules_rejected", "Invalid schedules, by the server's code.", "code")
+        self.ended = self._counter("schedules_ended", "Schedules no longer held, by reason.", "reason")
+        self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")
+        self.lateness = Histogram(
+            "nats_scheduler_fire_lateness_seconds",
+            "Time from a fire's due time to its storage, by the server's clock.",
+            ["stream"],
+            registry=self.registry,
+            buckets=LATENESS_BUCKETS_SECONDS,
+        )
+
+    def serve(self, port: int) -> None:
+        """Serve `/metrics` over HTTP on every interface, from a thread of its own."""
+        start_http_server(port, registry=self.registry)
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return the value of one sample, 0 where nothing was counted yet."""
+        return self.registry.get_sample_value(f"nats_scheduler_{name}_total", labels) or 0.0
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"nats_scheduler_{name}", text, ["stream", *labels], registry=self.registry)

@@ -1,0 +1,176 @@
+"""Tell the operator: every event is counted, those that matter are logged, and some are published as advisories.
+
+What a publisher did wrong is a warning and an advisory, once; what happens a thousand times a second is only counted, and
+logged at the level debug.
+Listeners get every event as it is; `nats-scheduler dev` prints its fires that way.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from nats_scheduler.engine.events import (
+    Event,
+    FireRefused,
+    FireSeen,
+    FiresMissed,
+    FireStored,
+    FireUnsettled,
+    PurgeFailed,
+    ScheduleAccepted,
+    ScheduleEnded,
+    ScheduleRejected,
+)
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.observe.log import logger
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+ADVISORY_PREFIX = "nats_scheduler.advisory"
+"""Advisories are published on `nats_scheduler.advisory.<kind>.<stream>`."""
+
+ADVISORY_TYPE = "io.nats_scheduler.advisory.v1"
+
+Listener = Callable[[str, Event], None]
+
+
+class Reporter:
+    """Turns events into counts, lines and advisories."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._log = logger()
+        self._listeners: list[Listener] = []
+        self.advise: Callable[[str, bytes], None] = lambda _subject, _body: None
+        """Publishes an advisory; set while there is a connection."""
+        self._tellers: dict[type[Any], Callable[[str, Any], None]] = {
+            ScheduleAccepted: self._accepted,
+            ScheduleRejected: self._rejected,
+            ScheduleEnded: self._ended,
+            FireStored: self._stored,
+            FireSeen: self._seen,
+            FireUnsettled: self._unsettled,
+            FireRefused: self._fire_refused,
+            FiresMissed: self._missed,
+            PurgeFailed: self._purge_failed,
+        }
+
+    def listen(self, listener: Listener) -> None:
+        """Give every event to `listener` as well."""
+        self._listeners.append(listener)
+
+    def report(self, stream: str, event: Event) -> None:
+        """Tell of something that happened to a schedule of a stream."""
+        self._tellers[type(event)](stream, event)
+        for listener in self._listeners:
+            listener(stream, event)
+
+    # -- the sidecar itself --------------------------------------------------------------------------------------
+
+    def connected(self, url: str, version: str) -> None:
+        """Tell that there is a connection."""
+        self._log.info("connected", server=url, version=version)
+
+    def problem(self, action: str, **fields: Any) -> None:
+        """Tell of something that somebody should look at."""
+        self._log.warning(action, **fields)
+
+    def stream_configured(self, stream: str, *, created: bool) -> None:
+        """Tell that a stream of the settings' folder is as its file says."""
+        self._log.info("stream_configured", stream=stream, created=created)
+
+    def stream_served(self, stream: str, mode: str, explanation: str, *, alarming: bool) -> None:
+        """Tell in which mode a stream is served from now on."""
+        tell = self._log.warning if alarming else self._log.info
+        tell("stream_served", stream=stream, mode=mode, meaning=explanation)
+
+    def stream_caught_up(self, stream: str, schedules: int, rejected: int) -> None:
+        """Tell that a stream was read to its end, so that it fires from now on."""
+        self._log.info("stream_ready", stream=stream, schedules=schedules, rejected=rejected)
+
+    def stream_not_served(self, stream: str, reason: str) -> None:
+        """Tell that a stream is served no longer."""
+        self._log.warning("stream_not_served", stream=stream, reason=reason)
+
+    def stream_refused(self, stream: str, rejection: Rejection) -> None:
+        """Tell that a stream cannot have the flag that somebody gave it."""
+        self._log.warning("stream_refused", stream=stream, code=rejection.code, reason=str(rejection))
+        self._advise("stream_refused", stream, **_told(rejection))
+
+    # -- schedules and fires -------------------------------------------------------------------------------------
+
+    def _accepted(self, stream: str, event: ScheduleAccepted) -> None:
+        self._metrics.accepted.labels(stream).inc()
+        self._log.debug(
+            "schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=_time(event.due)
+        )
+
+    def _rejected(self, stream: str, event: ScheduleRejected) -> None:
+        told = _told(event.rejection)
+        self._metrics.rejected.labels(stream, str(event.rejection.code)).inc()
+        self._log.warning("schedule_rejected", stream=stream, schedule=event.schedule, seq=event.sequence, **told)
+        self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **told)
+
+    def _ended(self, stream: str, event: ScheduleEnded) -> None:
+        self._metrics.ended.labels(stream, event.ending.name.lower()).inc()
+        self._log.debug(
+            "schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=str(event.ending)
+        )
+
+    def _stored(self, stream: str, event: FireStored) -> None:
+        counter = self._metrics.duplicates if event.duplicate else self._metrics.fires
+        counter.labels(stream).inc()
+
+    def _seen(self, stream: str, event: FireSeen) -> None:
+        self._metrics.lateness.labels(stream).observe((event.stored_at - event.fire_time) / SECOND)
+
+    def _unsettled(self, stream: str, event: FireUnsettled) -> None:
+        self._metrics.unsettled.labels(stream).inc()
+        self._log.debug("fire_unsettled", stream=stream, schedule=event.fire.schedule, reason=event.reason)
+
+    def _fire_refused(self, stream: str, event: FireRefused) -> None:
+        self._metrics.refused.labels(stream, str(event.code)).inc()
+        told = {
+            "schedule": event.fire.schedule,
+            "seq": event.fire.sequence,
+            "target": event.fire.target,
+            "due": _time(event.fire.fire_time),
+            "code": event.code,
+            "reason": event.description,
+        }
+        self._log.warning("fire_refused", stream=stream, retry_after=f"{event.retry_after / SECOND}s", **told)
+        self._advise("fire_refused", stream, **told)
+
+    def _missed(self, stream: str, event: FiresMissed) -> None:
+        self._metrics.missed.labels(stream).inc()
+        self._log.info(
+            "fires_missed",
+            stream=stream,
+            schedule=event.schedule,
+            since=_time(event.first),
+            made_up=_time(event.made_up),
+        )
+
+    def _purge_failed(self, stream: str, event: PurgeFailed) -> None:
+        self._metrics.purges_failed.labels(stream).inc()
+        tell = self._log.warning if event.refused else self._log.debug
+        tell("purge_failed", stream=stream, schedule=event.schedule, seq=event.through, reason=event.reason)
+
+    def _advise(self, kind: str, stream: str, **fields: Any) -> None:
+        body = {"type": f"{ADVISORY_TYPE}.{kind}", "stream": stream, **fields}
+        self.advise(f"{ADVISORY_PREFIX}.{kind}.{stream}", json.dumps(body).encode())
+
+
+def _told(rejection: Rejection) -> dict[str, Any]:
+    return {
+        "code": rejection.code,
+        "description": rejection.description,
+        "header": rejection.header,
+        "value": rejection.value,
+        "reason": rejection.reason,
+    }
+
+
+def _time(instant: int) -> str:
+    return format_rfc3339(instant)

@@ -1,0 +1,222 @@
+"""Serve one account through one connection: find the streams, serve each, notice what changes.
+
+One function decides about a stream, `_reconcile`: it reads what the server says now and starts, restarts or stops the
+stream's service accordingly.
+Everything else only says which stream to look at: the list at start and every half minute, and the requests of others that
+were seen on `$JS.API`.
+"""
+
+import asyncio
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState
+from nats_scheduler.jetstream.watch import (
+    ConfigRequested,
+    MessageRemovalRequested,
+    Request,
+    RequestWatch,
+    StreamDeletionRequested,
+)
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+RECONCILE_SECONDS = 30.0
+"""All streams are looked at this often, in case a request was missed."""
+
+SETTLE_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
+"""After a request was seen, the stream is looked at after each of these waits until the request shows."""
+
+
+class Account:
+    """The streams of one account on one connection. The services outlive it, so that a reconnect is cheap."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: SidecarSettings,
+        clock: Clock,
+        reporter: Reporter,
+        services: dict[str, StreamService],
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._clock = clock
+        self._reporter = reporter
+        self._services = services
+        self._api = JetStreamApi(connection, settings.connection.api_prefix)
+        self.registry = Registry(connection, self._api, settings.registry_bucket)
+        self._server = Capabilities("", 0, 0)
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._refused: dict[str, str] = {}
+        self._tasks: asyncio.TaskGroup
+
+    async def prepare(self) -> Capabilities:
+        """Learn what the server can do and open the registry; raises `JetStreamError` where JetStream is not to be had."""
+        server = self._connection.server
+        self._server = capabilities(await self._api.info(), server.version, server.max_payload)
+        await self.registry.open()
+        return self._server
+
+    @property
+    def flagged(self) -> FlaggedStreams:
+        """The streams that carry the flag."""
+        return FlaggedStreams(self._api, self.registry, self._server)
+
+    async def serve(self) -> None:
+        """Serve until cancelled, or until the connection is lost."""
+        async with asyncio.TaskGroup() as self._tasks:
+            watch = RequestWatch(self._connection, self._api.prefix, self._seen)
+            try:
+                while not self._connection.is_lost:
+                    await self._reconcile_all()
+                    await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
+            finally:
+                watch.end()
+                for task in self._running.values():
+                    task.cancel()
+
+    async def _reconcile_all(self) -> None:
+        try:
+            states = [StreamState.from_info(info) async for info in self._api.streams()]
+            for state in states:
+                await self._look_at(state.name, state)
+            for name in set(self._services) - {state.name for state in states}:
+                await self._look_at(name, None)
+        except JetStreamError as error:
+            self._reporter.problem("streams_not_listed", reason=str(error))
+
+    # -- one stream ----------------------------------------------------------------------------------------------
+
+    async def _look_at(self, name: str, state: StreamState | None, *, asked: bool = False) -> bool:
+        """Bring the service of a stream in line with the stream; returns whether the stream is served."""
+        async with self._lock(name):
+            try:
+                return await self._reconcile(name, state, asked=asked)
+            except StreamRefusedError as refused:
+                self._refuse(name, refused)
+            except ApiError as error:
+                self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=error.code)
+            return False
+
+    async def _reconcile(self, name: str, state: StreamState | None, *, asked: bool) -> bool:
+        if state is None:
+            await self._stop(name, "the stream is gone")
+            return False
+        facts = Facts(
+            server_is_native=self._server.schedules_natively,
+            echoed=state.is_native,
+            remembered=asked or state.is_marked or await self.flagged.is_remembered(state),
+            named=name in self._settings.portable_streams,
+        )
+        mode = mode_of(facts)
+        if mode is None:
+            await self._stop(name, "the stream is not served")
+            return False
+        if mode is Mode.EMULATED:
+            state = await self.flagged.adopt(state)
+        self._refused.pop(name, None)
+        await self._serve(state, mode)
+        return True
+
+    async def _serve(self, state: StreamState, mode: Mode) -> None:
+        service = self._services.get(state.name)
+        if service is None or not service.serves_the_same(state, mode, self._server):
+            await self._stop(state.name, "the stream changed")
+            service = self._new_service(state, mode)
+        service.state = state
+        running = self._running.get(state.name)
+        if running is None or running.done():
+            self._running[state.name] = self._tasks.create_task(self._keep_serving(service))
+
+    def _new_service(self, state: StreamState, mode: Mode) -> StreamService:
+        service = StreamService(state, mode, self._server, self._settings, self._clock, self._reporter.report)
+        self._services[state.name] = service
+        self._reporter.stream_served(state.name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
+        return service
+
+    async def _keep_serving(self, service: StreamService) -> None:
+        """Serve a stream; where contact with it fails but the connection lives, try again."""
+        while not self._connection.is_lost:
+            try:
+                await service.serve(self._connection, self._api, self.registry)
+            except* JetStreamError as group:
+                reasons = "; ".join(str(error) for error in group.exceptions)
+                self._reporter.problem("contact_lost", stream=service.state.name, reason=reasons)
+                # Whether the stream is still there is for `_look_at` to say, which may end this very task.
+                self._tasks.create_task(self._follow_deletion(StreamDeletionRequested(service.state.name)))
+            await asyncio.wait((self._connection.lost,), timeout=SETTLE_SECONDS[-2])
+
+    async def _stop(self, name: str, reason: str) -> None:
+        running = self._running.pop(name, None)
+        if running is not None:
+            running.cancel()
+            await asyncio.wait((running,))
+        service = self._services.pop(name, None)
+        if service is not None:
+            service.driver.stop()
+            self._reporter.stream_not_served(name, reason)
+
+    def _refuse(self, name: str, refused: StreamRefusedError) -> None:
+        if self._refused.get(name) != str(refused):
+            self._refused[name] = str(refused)
+            self._reporter.stream_refused(name, refused.rejection)
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    # -- what others ask for -------------------------------------------------------------------------------------
+
+    def _seen(self, request: Request) -> None:
+        if isinstance(request, MessageRemovalRequested):
+            service = self._services.get(request.stream)
+            if service is not None:
+                service.doubt(request.filter, request.sequence)
+        elif isinstance(request, ConfigRequested):
+            self._tasks.create_task(self._follow_config(request))
+        else:
+            self._tasks.create_task(self._follow_deletion(request))
+
+    async def _follow_config(self, request: ConfigRequested) -> None:
+        """Look at a stream that somebody asked to create or change, once the change shows.
+
+        Before it shows nothing is written: an update of ours would undo the one that was asked for.
+        """
+        name, wanted = request.stream, request.config.get(FLAG) is True
+        if request.config.get(FLAG) is False and name in self._services:
+            self._reporter.problem(
+                "flag_stays_on", stream=name, code=10052, reason="message schedules can not be disabled"
+            )
+        state = None
+        for wait in SETTLE_SECONDS:
+            await asyncio.sleep(wait)
+            state = await self._state(name)
+            if state is not None and state.shows(request.config):
+                await self._look_at(name, state, asked=wanted)
+                return
+        if state is not None:
+            await self._look_at(name, state)
+
+    async def _follow_deletion(self, request: StreamDeletionRequested) -> None:
+        """Look at a stream that somebody asked to delete, once it is gone or another one."""
+        service = self._services.get(request.stream)
+        for wait in SETTLE_SECONDS if service is not None else ():
+            await asyncio.sleep(wait)
+            state = await self._state(request.stream)
+            if state is None or service is None or state.created != service.state.created:
+                await self._look_at(request.stream, state)
+                return
+
+    async def _state(self, name: str) -> StreamState | None:
+        try:
+            info = await self._api.stream(name)
+        except JetStreamError:
+            return None
+        return StreamState.from_info(info) if info is not None else None

@@ -1,0 +1,32 @@
+"""The one file of the package that reads a clock.
+
+Everything else is told the time: the pure rooms as a parameter, the runtime through a `Clock`.
+That is what lets a test hold time still, step it backwards, or run a month in a millisecond.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time in integer nanoseconds."""
+
+    def now(self) -> int:
+        """Return the wall clock: nanoseconds since the Unix epoch. It may step either way."""
+        ...
+
+    def monotonic(self) -> int:
+        """Return nanoseconds since an arbitrary start. It never goes back."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> int:
+        """Return `CLOCK_REALTIME` in nanoseconds since the Unix epoch."""
+        return time.time_ns()
+
+    def monotonic(self) -> int:
+        """Return `CLOCK_MONOTONIC` in nanoseconds."""
+        return time.monotonic_ns()

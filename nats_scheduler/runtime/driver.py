@@ -1,0 +1,139 @@
+"""Drive one engine: gather what happened, step, carry out, wake up in time.
+
+Facts arrive one by one, in callbacks; they are gathered and given to the engine together at the end of the event loop's
+turn, so that a herd of acknowledgements is one step and its successors one write.
+The driver outlives contacts: when one ends the engine keeps what it knows, and goes on when the next one caught up.
+
+Cost: one call to the engine a turn. Limit: the precision of a wake is that of the event loop, about a millisecond.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report, WakeAt
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    ContactLost,
+    ContentUnread,
+    DrainRequested,
+    Input,
+    PublishConcluded,
+    PurgeConcluded,
+    Unknown,
+)
+from nats_scheduler.engine.port import StreamPort
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.schedule.instants import SECOND
+
+LONGEST_SLEEP_SECONDS = 0.5
+"""The wall clock is looked at this often at least, so that a step of it is noticed."""
+
+NO_CONTACT = "there is no contact with the stream"
+
+
+class StreamDriver:
+    """One engine, the clock, and the contact of the moment."""
+
+    def __init__(self, engine: StreamEngine, clock: Clock, report: Callable[[Event], None]) -> None:
+        self.engine = engine
+        self._clock = clock
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._port: StreamPort | None = None
+        self._inputs: list[Input] = []
+        self._step_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self.fires_stored = 0
+
+    def attach(self, port: StreamPort) -> None:
+        """Work through this contact from now on; nothing fires before it has caught up."""
+        self._port = port
+
+    def detach(self, reason: str) -> None:
+        """End the contact. What was in flight through it becomes unknown."""
+        port, self._port = self._port, None
+        if port is not None:
+            port.end(reason)
+        self.tell(ContactLost(reason))
+
+    def tell(self, fact: Input) -> None:
+        """Take a fact; it is acted on in this turn of the event loop or the next."""
+        self._inputs.append(fact)
+        self._soon()
+
+    async def drain(self, timeout: float) -> bool:
+        """Begin nothing more, and wait until nothing is in flight; False when `timeout` (seconds) passed first."""
+        self.tell(DrainRequested())
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Never step again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._step_is_due = True  # no further step will be scheduled
+
+    def _soon(self) -> None:
+        if not self._step_is_due:
+            self._step_is_due = True
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._step_is_due = False
+        inputs, self._inputs = self._inputs, []
+        self._carry_out(self.engine.step(self._clock.now(), inputs))
+        if self.engine.is_idle and not self._inputs:
+            self._idle.set()
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        fires: list[Fire] = []
+        for action in actions:
+            if isinstance(action, PublishFire):
+                fires.append(action.fire)
+            elif isinstance(action, Report):
+                self._report(action.event)
+            elif isinstance(action, ReadContent):
+                self._read(action)
+            elif isinstance(action, PurgeSchedule):
+                self._purge(action)
+            else:
+                self._wake_at(action)
+        if fires:
+            self._publish(fires)
+
+    def _publish(self, fires: list[Fire]) -> None:
+        if self._port is not None:
+            self._port.publish(fires)
+            return
+        for fire in fires:
+            self.tell(PublishConcluded(fire, Unknown(NO_CONTACT)))
+
+    def _read(self, request: ReadContent) -> None:
+        if self._port is not None:
+            self._port.read(request)
+        else:
+            self.tell(ContentUnread(request.schedule, request.sequence, NO_CONTACT))
+
+    def _purge(self, request: PurgeSchedule) -> None:
+        if self._port is not None:
+            self._port.purge(request)
+        else:
+            self.tell(PurgeConcluded(request.schedule, request.through, NO_CONTACT))
+
+    def _wake_at(self, action: WakeAt) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait = (action.instant - self._clock.now()) / SECOND
+        if wait <= 0:
+            self._soon()
+        else:
+            self._timer = self._loop.call_later(min(wait, LONGEST_SLEEP_SECONDS), self._step)

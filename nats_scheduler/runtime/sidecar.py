@@ -1,0 +1,132 @@
+"""The sidecar: connect, serve, and when the connection is lost do it again, for as long as it takes.
+
+Two things end it: `stop`, after which everything in flight is finished, and an error of the operator's that waiting cannot
+mend.
+"""
+
+import asyncio
+import random
+from typing import Any
+
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import ApiError, ConnectError, JetStreamError
+from nats_scheduler.jetstream.streams import StreamRefusedError
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.account import Account
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.stream_files import read_streams_folder
+
+RECONNECT_SECONDS = (0.05, 0.1, 0.25, 0.5)
+"""Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""
+
+
+class Sidecar:
+    """One sidecar for one account."""
+
+    def __init__(self, settings: SidecarSettings, clock: Clock, reporter: Reporter) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._reporter = reporter
+        self._services: dict[str, StreamService] = {}
+        self._stopping = asyncio.Event()
+        self._files: list[dict[str, Any]] = []
+
+    def stop(self) -> None:
+        """Begin to end: nothing new is begun, what is in flight is finished, then `run` returns."""
+        self._stopping.set()
+
+    async def run(self) -> bool:
+        """Serve until stopped; returns whether everything that was in flight could be finished."""
+        dialer = Dialer(self._settings.connection)
+        folder = self._settings.streams_folder
+        self._files = read_streams_folder(folder) if folder is not None else []
+        clean = True
+        while not self._stopping.is_set():
+            connection = await self._connect(dialer)
+            if connection is None:
+                break
+            clean = await self._serve(connection)
+        return clean
+
+    async def _connect(self, dialer: Dialer) -> Connection | None:
+        """Return a connection, however long it takes; None when we are stopped before."""
+        attempt = 0
+        said = ""
+        while not self._stopping.is_set():
+            try:
+                return await dialer.dial()
+            except ConnectError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._reporter.problem("not_connected", reason=said)
+            wait = RECONNECT_SECONDS[min(attempt, len(RECONNECT_SECONDS) - 1)]
+            attempt += 1
+            await self._unless_stopping(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter is no secret
+        return None
+
+    async def _serve(self, connection: Connection) -> bool:
+        account = Account(connection, self._settings, self._clock, self._reporter, self._services)
+        self._reporter.advise = lambda subject, body: connection.write(frame(subject, "", b"", body))
+        try:
+            server = await account.prepare()
+            self._reporter.connected(connection.server.name, server.version)
+            await self._apply_files(account)
+            return await self._until_over(connection, account)
+        except JetStreamError as error:
+            self._reporter.problem("not_served", reason=str(error))
+            await self._unless_stopping(RECONNECT_SECONDS[-1])
+            return True
+        finally:
+            await connection.close()
+
+    async def _apply_files(self, account: Account) -> None:
+        """Create or update the streams of the settings' folder, each once in the life of this process."""
+        while self._files:
+            config = self._files[0]
+            try:
+                state, created = await account.flagged.add(config)
+                self._reporter.stream_configured(state.name, created=created)
+            except (StreamRefusedError, ApiError) as error:
+                self._reporter.problem("stream_not_configured", stream=config["name"], reason=str(error))
+            self._files.pop(0)
+
+    async def _until_over(self, connection: Connection, account: Account) -> bool:
+        """Serve until the connection is lost or we are stopped; then drain what can be drained."""
+        serving = asyncio.create_task(account.serve())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((serving, stopping, connection.lost), return_when=asyncio.FIRST_COMPLETED)
+            if connection.is_lost:
+                self._reporter.problem("connection_lost", reason=connection.lost.result())
+                return not self._stopping.is_set()
+            if self._stopping.is_set():
+                return await self._drain(account)
+            return True
+        finally:
+            stopping.cancel()
+            await _ended(serving)
+
+    async def _drain(self, account: Account) -> bool:
+        timeout = self._settings.drain_timeout / SECOND
+        drains = [service.drain(account.registry, timeout) for service in self._services.values()]
+        return all(await asyncio.gather(*drains))
+
+    async def _unless_stopping(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; an error that it ended with is raised here."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return

@@ -1,0 +1,133 @@
+"""Serve one stream for as long as it is the same stream: its engine, its contacts, its checkpoint.
+
+The engine outlives connections, so that a reconnect costs a look at what is new and not a read of everything.
+It does not outlive the stream: one that was deleted and made again, rolled back, or given other rules gets a new engine.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.firing import ServerLimits
+from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.contact import StreamContact
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.modes import Mode, dialects_of
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+CHECKPOINT_SECONDS = 1.0
+"""How often progress is written down, where there is any. Well inside the shortest useful duplicate window."""
+
+
+class StreamService:
+    """One served stream."""
+
+    def __init__(
+        self,
+        state: StreamState,
+        mode: Mode,
+        server: Capabilities,
+        settings: SidecarSettings,
+        clock: Clock,
+        report: Callable[[str, Event], None],
+    ) -> None:
+        self.state = state
+        self.mode = mode
+        self._server = server
+        self._settings = settings
+        self._clock = clock
+        self._written: tuple[int, int] | None = None
+        rules = StreamRules.from_config(state.config)
+        limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead)
+        engine = StreamEngine(rules, dialects_of(mode), limits)
+        self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
+
+    def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
+        """Tell whether the engine may go on: nothing that it relies on has changed."""
+        return (
+            mode is self.mode
+            and server == self._server
+            and state.created == self.state.created
+            and state.last_sequence >= self.driver.engine.last_read
+            and state.config.get("retention") == self.state.config.get("retention")
+            and StreamRules.from_config(state.config) == StreamRules.from_config(self.state.config)
+        )
+
+    async def serve(self, connection: Connection, api: JetStreamApi, registry: Registry) -> None:
+        """Serve the stream through this connection, until cancelled or the connection is lost."""
+        if self.driver.engine.last_read == 0:
+            await self._load_checkpoint(registry)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                contact = self._contact(connection, api, tasks)
+                self.driver.attach(contact)
+                keeper = tasks.create_task(self._keep_checkpoint(registry))
+                try:
+                    await contact.follow(self.driver.engine.last_read)
+                finally:
+                    keeper.cancel()
+        finally:
+            self.driver.detach("contact with the stream ended")
+
+    def doubt(self, subject_filter: str | None, sequence: int | None) -> None:
+        """Look again at what somebody asked to remove, before it fires."""
+        self.driver.tell(RemovalRequested(subject_filter, sequence))
+
+    async def drain(self, registry: Registry, timeout: float) -> bool:
+        """Finish what is in flight and write down how far we are; False when it did not finish in `timeout` seconds."""
+        finished = await self.driver.drain(timeout)
+        await self._write_checkpoint(registry)
+        return finished
+
+    def _contact(self, connection: Connection, api: JetStreamApi, tasks: asyncio.TaskGroup) -> StreamContact:
+        return StreamContact(
+            connection,
+            api,
+            self.state.config,
+            self.driver.tell,
+            tasks,
+            holds=lambda subject: self.driver.engine.held.on(subject) is not None,
+            window=self._settings.window,
+            ack_timeout=self._settings.ack_timeout / SECOND,
+        )
+
+    # -- checkpoint ----------------------------------------------------------------------------------------------
+
+    async def _load_checkpoint(self, registry: Registry) -> None:
+        known = await registry.get(self._key)
+        if known is None or known.get("created") != self.state.created:
+            return
+        if known["sequence"] <= self.state.last_sequence:
+            self.driver.tell(CheckpointLoaded(int(known["through"]), int(known["sequence"])))
+
+    async def _keep_checkpoint(self, registry: Registry) -> None:
+        while True:
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            await self._write_checkpoint(registry)
+
+    async def _write_checkpoint(self, registry: Registry) -> None:
+        engine = self.driver.engine
+        progress = (engine.last_read, engine.fires_stored)
+        if progress == self._written or not engine.is_live:
+            return
+        through = engine.settled_through(self._clock.now())
+        value = {"created": self.state.created, "through": through, "sequence": engine.last_read}
+        try:
+            await registry.put(self._key, value)
+            self._written = progress
+        except JetStreamError:
+            return  # the next one says the same and more
+
+    @property
+    def _key(self) -> str:
+        return f"checkpoint.{self.state.name}.{self.mode}"

@@ -1,0 +1,162 @@
+"""Time zones as stretches of constant UTC offset.
+
+One rule: a zone is a function from an instant to the segment of constant offset around it; there is no question
+"what is local time X", since X may not exist or exist twice.
+Explicit segments come from the zone's table; later ones from its rule, computed for one mean year at a time and
+remembered, so that any year is reached at the same cost.
+Where the data is found is `zone_files`; `load_zone` remembers what it answered.
+Cost: under a microsecond a look-up; loading a zone once, about half a millisecond.
+Limit: a zone that is installed or replaced while the process runs is seen by the next process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from nats_scheduler.schedule.instants import SECOND, SECONDS_A_DAY, civil_from_days
+from nats_scheduler.schedule.invalid import InvalidTimeZone
+from nats_scheduler.schedule.posix_rule import PosixRule, parse_posix_rule
+from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
+from nats_scheduler.schedule.zone_files import local_zone_data, zone_data
+
+_MEAN_YEAR = 31_556_952 * SECOND
+"""A 400th of the Gregorian cycle: the width of the stretch for which a rule is unrolled at once."""
+
+_MOST_YEARS_KEPT = 1_024
+_MOST_ZONES_KEPT = 2_048
+_LONGEST_NAME_KEPT = 128
+"""Characters; what is kept must stay small, and a header may hold 64 KB."""
+
+
+class Segment(NamedTuple):
+    """The half-open stretch [start, end) of one UTC offset; None is an end that never comes."""
+
+    start: int | None
+    end: int | None
+    offset: int
+    """Seconds east of Greenwich."""
+
+
+class Zone:
+    """A time zone; equal zones are the same object as long as `load_zone` remembers them."""
+
+    __slots__ = ("_ends", "_explicit", "_later", "_rule", "_rule_from", "name")
+
+    def __init__(self, name: str, table: OffsetTable) -> None:
+        rule = parse_posix_rule(table.footer)
+        self.name = name
+        self._rule = rule if rule is not None and rule.daylight is not None else None
+        self._explicit = _explicit_segments(table, rule)
+        self._ends = [segment.end for segment in self._explicit[:-1] if segment.end is not None]
+        self._rule_from = table.changes[-1][0] * SECOND if table.changes else None
+        self._later: dict[int, list[Segment]] = {}
+
+    def __repr__(self) -> str:
+        return f"Zone({self.name!r})"
+
+    def segment_at(self, instant: int) -> Segment:
+        """Give the segment around an instant.
+
+        Two neighbours may have the same offset where the table ends and the rule takes over.
+        """
+        if self._rule is not None and (self._rule_from is None or instant >= self._rule_from):
+            return self._later_segment(self._rule, instant)
+        return self._explicit[bisect_right(self._ends, instant)]
+
+    def offset_at(self, instant: int) -> int:
+        """Give the UTC offset at an instant, in seconds east of Greenwich."""
+        return self.segment_at(instant).offset
+
+    def _later_segment(self, rule: PosixRule, instant: int) -> Segment:
+        """Find the segment around an instant that the rule covers."""
+        stretch = instant // _MEAN_YEAR
+        segments = self._later.get(stretch)
+        if segments is None:
+            if len(self._later) >= _MOST_YEARS_KEPT:
+                self._later.clear()
+            segments = self._later[stretch] = _unroll(rule, stretch, self._rule_from)
+        for segment in segments:
+            if segment.end is None or instant < segment.end:
+                return segment
+        raise AssertionError(f"{self!r} has no segment at {instant}")
+
+
+def _explicit_segments(table: OffsetTable, rule: PosixRule | None) -> list[Segment]:
+    """Turn the table into segments, merging neighbours that differ in name only."""
+    starts: list[tuple[int | None, int]] = [(None, table.first_offset)]
+    for second, offset in table.changes:
+        if offset != starts[-1][1]:
+            starts.append((second * SECOND, offset))
+    last_start, last_offset = starts[-1]
+    if rule is not None and rule.daylight is None:
+        # The footer and the last change agree in sound data; Go believes the footer.
+        last_offset = rule.standard
+    starts[-1] = last_start, last_offset
+    ends = [start for start, _ in starts[1:]] + [None]
+    return [Segment(start, end, offset) for (start, offset), end in zip(starts, ends, strict=True)]
+
+
+def _unroll(rule: PosixRule, stretch: int, rule_from: int | None) -> list[Segment]:
+    """List the segments of a rule that overlap one mean year, cut off where the rule begins."""
+    low, high = stretch * _MEAN_YEAR, (stretch + 1) * _MEAN_YEAR
+    year = civil_from_days(low // SECOND // SECONDS_A_DAY)[0]
+    segments: list[Segment] = []
+    for start, end, offset in _rule_segments(rule, range(year - 2, year + 4)):
+        if end > low and start < high and (rule_from is None or end > rule_from):
+            segments.append(Segment(start if rule_from is None else max(start, rule_from), end, offset))
+    return segments
+
+
+def _rule_segments(rule: PosixRule, years: range) -> list[tuple[int, int, int]]:
+    """List (start, end, offset) between the changes of some years, without empty or needless ones."""
+    changes: list[tuple[int, int]] = []
+    # The sort is stable: where a year ends daylight time at the instant that the next one starts it, the start wins.
+    for second, offset in sorted((change for year in years for change in rule.changes(year)), key=_moment):
+        if changes and changes[-1][0] == second * SECOND:
+            changes.pop()
+        if not changes or changes[-1][1] != offset:
+            changes.append((second * SECOND, offset))
+    return [(start, end, offset) for (start, offset), (end, _) in pairwise(changes)]
+
+
+def _moment(change: tuple[int, int]) -> int:
+    return change[0]
+
+
+UTC = Zone("UTC", OffsetTable(0, (), ""))
+
+
+def load_zone(name: str) -> Zone | InvalidTimeZone:
+    """Find a zone by its name, case-sensitive, as Go's `LoadLocation` does (server behaviour 2.6).
+
+    `UTC` is UTC and `Local` the host's own zone; an empty name is refused, as in the header.
+    """
+    return _find_zone(name) if len(name) > _LONGEST_NAME_KEPT else _find_known_zone(name)
+
+
+def _find_zone(name: str) -> Zone | InvalidTimeZone:
+    if name == "":
+        return InvalidTimeZone(name, "the name of a time zone is empty")
+    if name == "UTC":
+        return UTC
+    if name == "Local":
+        return _local_zone()
+    if ".." in name or name.startswith(("/", "\\")):
+        return InvalidTimeZone(name, "the name of a time zone has no '..' and no leading slash")
+    for data in zone_data(name):
+        table = read_tzif(data)
+        if table is not None:
+            return Zone(name, table)
+    return InvalidTimeZone(name, "no such time zone; expected a name such as Europe/Amsterdam, exact in case")
+
+
+_find_known_zone = lru_cache(maxsize=_MOST_ZONES_KEPT)(_find_zone)
+
+
+def _local_zone() -> Zone:
+    """Give the host's own zone, or UTC where the host does not say."""
+    table = read_tzif(local_zone_data() or b"")
+    return Zone("Local", table or OffsetTable(0, (), ""))

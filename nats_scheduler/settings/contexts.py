@@ -1,0 +1,142 @@
+"""Saved contexts of the `nats` CLI (ADR-21): which one counts, where it lies, what it says.
+
+Rule: what a context asks for is done or named. A field that would change where we connect, and that the
+client cannot honour, is an error; a field that only the CLI itself uses is passed over, or named in a
+warning. Files: `$XDG_CONFIG_HOME/nats/context/<name>.json` (else `~/.config/…`); `context.txt` beside the
+folder names the selected one. Source: ADR-21, and the files that the CLI 0.4.0 writes.
+Cost: two small reads at start. Limit: `nsc://` look-ups and 1Password references (`op://`) need other
+programs.
+"""
+
+from __future__ import annotations
+
+import json
+import pwd
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import getuid
+from pathlib import Path
+
+from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
+from nats_scheduler.settings.server_urls import split_servers
+
+CONTEXT_KEYS = {
+    "url": "connection.servers",
+    "token": "connection.token",
+    "user": "connection.user",
+    "password": "connection.password",
+    "creds": "connection.creds",
+    "nkey": "connection.nkey",
+    "cert": "connection.tls_cert",
+    "key": "connection.tls_key",
+    "ca": "connection.tls_ca",
+    "tls_first": "connection.tls_first",
+    "jetstream_domain": "connection.js_domain",
+    "jetstream_api_prefix": "connection.js_api_prefix",
+    "inbox_prefix": "connection.inbox_prefix",
+    "user_jwt": "connection.user_jwt",
+    "user_seed": "connection.user_seed",
+}
+"""Fields that we honour, with the setting that each one is."""
+
+CANNOT_HONOUR = {
+    "socks_proxy": "no proxy: the client cannot speak SOCKS",
+    "nsc": "no look-up in nsc: write the credentials to a file and name it in creds",
+    "windows_cert_store": "no Windows certificate store: name files in cert, key and ca",
+    "windows_cert_match": "no Windows certificate store: name files in cert, key and ca",
+    "windows_ca_certs_match": "no Windows certificate store: name files in cert, key and ca",
+}
+"""Fields that change where or as whom we connect; with a value they are errors."""
+
+NOT_USED = {"jetstream_event_prefix": "advisories are not read through a prefix"}
+"""Fields that are named in a warning when they have a value."""
+
+FOR_THE_CLI = ("name", "description", "color_scheme", "windows_cert_match_by")
+"""Fields that say nothing about a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A context that was read."""
+
+    name: str
+    values: Mapping[str, object]
+    """Settings by key; only those with a value."""
+    warnings: tuple[str, ...] = ()
+
+
+def load_context(name: str | None, source: str, environ: Mapping[str, str]) -> Context | None:
+    """Return the context that is asked for, the selected one for None, or None where there is none.
+
+    As with the CLI a name that ends in `.json` and is a file is that file. Raises `SettingsError`.
+    """
+    folder = _config_folder(environ)
+    chosen = name or _selected(folder)
+    if not chosen:
+        return None
+    where = source if name else "selected in context.txt"
+    if chosen.endswith(".json") and Path(chosen).is_file():
+        return _read(Path(chosen).stem, Path(chosen), where)
+    if ".." in chosen or "/" in chosen or "\\" in chosen:
+        raise SettingsError([Problem("context", shown(chosen), "a name without '..', '/' and '\\'", where)])
+    return _read(chosen, folder / "context" / f"{chosen}.json", where)
+
+
+def expand_path(text: str, environ: Mapping[str, str]) -> str:
+    """Fill in `$NAME`, `${NAME}` and a leading `~`, as the CLI does; an unknown variable is empty."""
+    filled = re.sub(r"\$(\w+|\{\w+\})", lambda match: environ.get(match[1].strip("{}"), ""), text)
+    return filled.replace("~", str(_home(environ)), 1) if filled.startswith("~") else filled
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or pwd.getpwuid(getuid()).pw_dir)
+
+
+def _config_folder(environ: Mapping[str, str]) -> Path:
+    parent = environ.get("XDG_CONFIG_HOME")
+    return (Path(parent) if parent else _home(environ) / ".config") / "nats"
+
+
+def _selected(folder: Path) -> str:
+    try:
+        return (folder / "context.txt").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _read(name: str, path: Path, where: str) -> Context:
+    """Read one file; every problem in it is told at once."""
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        expected = f"a saved context, such as `nats context save {name}` writes to {path} ({error.strerror})"
+        raise SettingsError([Problem("context", shown(name), expected, where)]) from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        expected = f"a JSON object in {path}"
+        raise SettingsError([Problem("context", shown(name), expected, where)])
+    return _translate(name, content)
+
+
+def _translate(name: str, content: Mapping[str, object]) -> Context:
+    """Turn the CLI's fields into ours; what is empty in the file was not set."""
+    given = {field: value for field, value in content.items() if value not in ("", None, False, [])}
+    problems = [
+        Problem(field, shown(given[field], secret=looks_secret(field)), expected, f"context {name}")
+        for field, expected in CANNOT_HONOUR.items()
+        if field in given
+    ]
+    if problems:
+        raise SettingsError(problems)
+    known = {*CONTEXT_KEYS, *FOR_THE_CLI}
+    warnings = tuple(
+        f"context {name}: {field} is not used: {NOT_USED.get(field, 'it is not a field of a context')}"
+        for field in given
+        if field not in known
+    )
+    values = {CONTEXT_KEYS[field]: value for field, value in given.items() if field in CONTEXT_KEYS}
+    if isinstance(given.get("url"), str):
+        values["connection.servers"] = list(split_servers(str(given["url"])))
+    return Context(name, values, warnings)

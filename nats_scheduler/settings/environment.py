@@ -1,0 +1,62 @@
+"""Settings out of environment variables: `NATS_SCHEDULER_*` for every setting, and what the `nats` CLI reads.
+
+Rule: a variable with our prefix that is no setting is an error, for a typing error must not be silence; but
+what Kubernetes itself puts into every container for a service of our name is not ours and is passed over.
+As with the CLI an empty variable is one that is not set.
+Cost: one look at each name. Limit: no JSON inside variables; lists are separated by commas.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from nats_scheduler.settings.fields import FILE_VARIABLE, PREFIX, setting_fields
+from nats_scheduler.settings.problems import Problem, looks_secret, shown
+
+CONTEXT_VARIABLE = "NATS_CONTEXT"
+PROXY_VARIABLE = "NATS_SOCKS_PROXY"
+
+_SERVICE_LINK_NAME = re.compile(
+    r"(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$"
+)
+_SERVICE_LINK_VALUE = re.compile(r"^(tcp|udp|sctp)://\S+:[0-9]+$")
+
+
+def read_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the text and the source (`$NAME`) of every setting that a variable gives."""
+    found = {}
+    for key, field in setting_fields().items():
+        for variable in reversed(field.variables):
+            text = environ.get(variable, "")
+            if text and not is_service_link(variable, text):
+                found[key] = (text, f"${variable}")
+    return found
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+    """Return a problem for each variable that looks like a setting and is none, or that we cannot honour."""
+    known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
+    problems = []
+    for name, value in environ.items():
+        if not name.startswith(PREFIX) or name in known or is_service_link(name, value):
+            continue
+        near = get_close_matches(name, known, n=1)
+        expected = f"a variable that is a setting, such as {near[0] if near else PREFIX + 'WINDOW'}"
+        problems.append(Problem(name, shown(value, secret=looks_secret(name)), expected, "environment"))
+    if environ.get(PROXY_VARIABLE):
+        proxy = shown(environ[PROXY_VARIABLE])
+        problems.append(Problem(PROXY_VARIABLE, proxy, "no proxy: the client cannot speak SOCKS", "environment"))
+    return problems
+
+
+def is_service_link(name: str, value: str) -> bool:
+    """Say whether Kubernetes put this variable there for a service called nats-scheduler(-something).
+
+    `NATS_SCHEDULER_METRICS_PORT=tcp://10.0.0.7:9090` is one, although the name is that of a setting.
+    """
+    if not name.startswith(PREFIX):
+        return False
+    is_port = name.endswith("PORT") and _SERVICE_LINK_VALUE.match(value) is not None
+    return is_port or _SERVICE_LINK_NAME.search(name) is not None

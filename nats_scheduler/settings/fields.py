@@ -1,0 +1,125 @@
+"""The list of settings, read off the models: keys, names outside (flag, variables), form, default,
+description.
+
+Rule: a setting is declared once, in its model; flags, variables, errors and the reference page are derived
+here. Only names that cannot be derived, those of the `nats` CLI, are written down.
+Cost: one JSON Schema (a few milliseconds) the first time. Limit: one level of nesting (`connection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+PREFIX = "NATS_SCHEDULER_"
+FILE_VARIABLE = "NATS_SCHEDULER_SETTINGS"
+"""Names the settings file, as `--settings` does."""
+
+CLI_VARIABLES = {
+    "connection.servers": "NATS_URL",
+    "connection.user": "NATS_USER",
+    "connection.password": "NATS_PASSWORD",
+    "connection.token": "NATS_TOKEN",
+    "connection.creds": "NATS_CREDS",
+    "connection.nkey": "NATS_NKEY",
+    "connection.user_jwt": "NATS_JWT",
+    "connection.user_seed": "NATS_SEED",
+    "connection.tls_cert": "NATS_CERT",
+    "connection.tls_key": "NATS_KEY",
+    "connection.tls_ca": "NATS_CA",
+    "connection.request_timeout": "NATS_TIMEOUT",
+}
+"""What the `nats` CLI (0.4.0) reads; what else it reads is in `environment.py`."""
+
+CLI_FLAGS = {
+    "connection.servers": "--server",
+    "connection.user_jwt": "--jwt",
+    "connection.user_seed": "--seed",
+    "connection.tls_cert": "--tlscert",
+    "connection.tls_key": "--tlskey",
+    "connection.tls_ca": "--tlsca",
+    "connection.tls_first": "--tlsfirst",
+    "connection.request_timeout": "--timeout",
+}
+"""Flags of the `nats` CLI that are not just the key with dashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingField:
+    """One setting, as everything outside the models knows it."""
+
+    key: str
+    """The key in the settings file, with its parent: `connection.servers`."""
+    kind: str
+    """`text`, `path`, `secret`, `duration`, `integer`, `boolean`, `list` or `choice`."""
+    schema: Mapping[str, Any]
+    """Its JSON Schema, without the alternative `null`."""
+    default: object
+    """The default as it would stand in the file; None for none."""
+
+    @property
+    def name(self) -> str:
+        """Return the key without its parent, which is unique too; flags are given under it."""
+        return self.key.rpartition(".")[2]
+
+    @property
+    def description(self) -> str:
+        """Return what the setting does, with its unit and range."""
+        return str(self.schema["description"])
+
+    @property
+    def flag(self) -> str:
+        """Return the flag on the command line."""
+        return CLI_FLAGS.get(self.key, "--" + self.name.replace("_", "-"))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the environment variables, the one that wins first."""
+        ours = PREFIX + self.key.replace(".", "_").upper()
+        return (ours, CLI_VARIABLES[self.key]) if self.key in CLI_VARIABLES else (ours,)
+
+    @property
+    def expected(self) -> str:
+        """Say what is accepted, for errors."""
+        if self.kind == "integer":
+            return f"a whole number from {self.schema['minimum']} to {self.schema['maximum']}"
+        if self.kind == "choice":
+            return " or ".join(self.schema["enum"])
+        form = {"boolean": "true or false", "list": "a list of strings", "path": "a path"}.get(self.kind, "a string")
+        return f"{form}: {self.description[0].lower()}{self.description[1:].rstrip('.')}"
+
+
+@lru_cache(maxsize=1)
+def setting_fields() -> Mapping[str, SettingField]:
+    """Return all settings by key, in the order of the models."""
+    schema = SidecarSettings.model_json_schema()
+    nested = schema["$defs"]["ConnectionSettings"]["properties"]
+    found = [_field(f"connection.{name}", properties) for name, properties in nested.items()]
+    own = schema["properties"].items()
+    found += [_field(name, properties) for name, properties in own if name != "connection"]
+    return {field.key: field for field in found}
+
+
+def _field(key: str, properties: Mapping[str, Any]) -> SettingField:
+    alternatives = [one for one in properties.get("anyOf", ()) if one.get("type") != "null"]
+    schema = {**properties, **(alternatives[0] if alternatives else {})}
+    kind = _kind(schema)
+    default = schema.get("default")
+    if kind == "duration" and isinstance(default, int):
+        default = format_duration(default)
+    return SettingField(key, kind, schema, default)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Return the kind that a JSON Schema stands for."""
+    if "enum" in schema:
+        return "choice"
+    form = schema.get("format")
+    if form in ("path", "password", "go-duration"):
+        return {"path": "path", "password": "secret", "go-duration": "duration"}[form]
+    return {"array": "list", "integer": "integer", "boolean": "boolean"}.get(schema["type"], "text")

@@ -1,0 +1,210 @@
+"""From flags, environment, file and context to one frozen `SidecarSettings`, with the origin of every value.
+
+Rule: the nearest word wins, key by key: flags, environment, settings file, context, default. Credentials
+win as a whole: `--creds` on the command line beats the user of a context, instead of leaving the server two
+to choose from. Layers are flat mappings from key to value, because precedence is then one loop and
+provenance costs nothing. The file is read strictly (4096 is a number, "4096" is not); text from flags and
+variables is converted first. Cost: some milliseconds, once. Limit: nothing is read again while the program
+runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from nats_scheduler.settings.contexts import expand_path, load_context
+from nats_scheduler.settings.environment import CONTEXT_VARIABLE, read_environment, unknown_variables
+from nats_scheduler.settings.fields import SettingField, setting_fields
+from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
+from nats_scheduler.settings.server_urls import split_servers
+from nats_scheduler.settings.settings_file import read_settings_file
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+__all__ = ["Problem", "ResolvedSettings", "SettingsError", "load_settings", "resolve_settings"]
+
+TRUE, FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
+
+LOGIN = {
+    "connection.user": "user",
+    "connection.password": "user",
+    "connection.creds": "creds",
+    "connection.nkey": "nkey",
+    "connection.user_jwt": "jwt",
+    "connection.user_seed": "jwt",
+    "connection.token": "token",
+}
+"""The settings that log in, with the way of logging in that each belongs to."""
+
+NO_START = ("connection.password", "connection.user_seed")
+"""Settings that add to a way of logging in, but do not choose one."""
+
+Layer = Mapping[str, tuple[object, str]]
+"""Values by key, each with its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """Settings that hold, and how they came about."""
+
+    settings: SidecarSettings
+    sources: Mapping[str, str]
+    """For each key its source: `--window`, `$NATS_URL`, `file …`, `context …` or `default`."""
+    warnings: tuple[str, ...]
+    """What was passed over, one sentence each."""
+
+
+def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> SidecarSettings:
+    """Return the settings that hold; see `resolve_settings`."""
+    return resolve_settings(flags, environ, file).settings
+
+
+def resolve_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> ResolvedSettings:
+    """Put the layers together, check the outcome and say where each value came from.
+
+    `flags` holds values by the last part of the key (`servers`, `window`), beside `context` (a name) and
+    `no_context` (true: use none); None and "" are not given. Raises `SettingsError` with every problem found.
+    """
+    flagged = _flag_layer(flags)
+    environment: Layer = read_environment(environ)
+    filed: Layer = {} if file is None else read_settings_file(file)
+    context_layer, warnings = _context_layer(flags, environ)
+    near = _as_the_cli_reads_a_lone_user({**environment, **flagged}, flagged, environment)
+    merged = _merge([*near, filed, context_layer])
+    ready, problems = _convert(merged, environ)
+    problems = [*unknown_variables(environ), *problems]
+    settings = _validate(ready, problems)
+    sources = {key: merged[key][1] if key in merged else "default" for key in setting_fields()}
+    return ResolvedSettings(settings, sources, warnings)
+
+
+def _flag_layer(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
+    by_name = {field.name: field for field in setting_fields().values()}
+    given = {name: value for name, value in flags.items() if value not in (None, "", ())}
+    return {
+        by_name[name].key: (value, by_name[name].flag)
+        for name, value in given.items()
+        if name not in ("context", "no_context")
+    }
+
+
+def _context_layer(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
+    """Read the context that flag or variable name, else the selected one."""
+    if flags.get("no_context"):
+        return {}, ()
+    flag, variable = flags.get("context"), environ.get(CONTEXT_VARIABLE)
+    source = "--context" if flag else f"${CONTEXT_VARIABLE}"
+    context = load_context(str(flag or variable or "") or None, source, environ)
+    if context is None:
+        return {}, ()
+    values = {key: (value, f"context {context.name}") for key, value in context.values.items()}
+    return values, context.warnings
+
+
+def _as_the_cli_reads_a_lone_user(near: Layer, *layers: Layer) -> list[Layer]:
+    """Take a user without a password, given by flag or variable, for a token: as the CLI does."""
+    if "connection.user" not in near or "connection.password" in near or "connection.token" in near:
+        return list(layers)
+    return [
+        {("connection.token" if key == "connection.user" else key): value for key, value in layer.items()}
+        for layer in layers
+    ]
+
+
+def _merge(layers: Iterable[Layer]) -> dict[str, tuple[object, str]]:
+    """Merge layers, the winning one first."""
+    merged: dict[str, tuple[object, str]] = {}
+    ways: set[str] = set()
+    for layer in layers:
+        usable = {key: value for key, value in layer.items() if not ways or LOGIN.get(key) in {None, *ways}}
+        ways = ways or {LOGIN[key] for key in layer if key in LOGIN and key not in NO_START}
+        merged = {**usable, **merged}
+    return merged
+
+
+def _convert(merged: Layer, environ: Mapping[str, str]) -> tuple[dict[str, tuple[object, str]], list[Problem]]:
+    """Turn text into what the file would hold, and look for the keys and the files that are named."""
+    ready: dict[str, tuple[object, str]] = {}
+    problems: list[Problem] = []
+    for key, (value, source) in merged.items():
+        field = setting_fields().get(key)
+        if field is None:
+            problems.append(_unknown_key(key, value, source))
+            continue
+        if isinstance(value, str) and not value.isprintable():
+            problems.append(
+                Problem(key, shown(value, secret=field.kind == "secret"), "text that can be printed", source)
+            )
+            continue
+        converted = _from_text(field, value, is_text=source.startswith(("-", "$")))
+        if field.kind == "path" and isinstance(converted, str):
+            converted = expand_path(converted, environ)
+            problems += _missing(key, converted, source)
+        ready[key] = (converted, source)
+    return ready, problems
+
+
+def _from_text(field: SettingField, value: object, *, is_text: bool) -> object:
+    """Return the JSON value that text stands for, or the text where it stands for none (validation will say
+    so)."""
+    if not is_text or not isinstance(value, str):
+        return list(value) if isinstance(value, tuple) else value
+    if field.kind == "list":
+        return list(split_servers(value))
+    if field.kind == "boolean":
+        known = {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}
+        return known.get(value.lower(), value)
+    if field.kind == "integer" and value.isascii() and value.strip().isdigit():
+        return int(value)
+    return value
+
+
+def _unknown_key(key: str, value: object, source: str) -> Problem:
+    near = get_close_matches(key, setting_fields(), n=1)
+    expected = f"a key that is a setting{f', such as {near[0]}' if near else ''}"
+    return Problem(key, shown(value, secret=looks_secret(key)), expected, source)
+
+
+def _missing(key: str, path: str, source: str) -> list[Problem]:
+    """Return a problem where a path leads nowhere."""
+    if path.startswith("op://"):
+        return [Problem(key, shown(path), "a file: 1Password is not asked", source)]
+    if key == "streams_folder":
+        return [] if Path(path).is_dir() else [Problem(key, shown(path), "a folder that exists", source)]
+    return [] if Path(path).is_file() else [Problem(key, shown(path), "a file that exists", source)]
+
+
+def _validate(ready: Layer, problems: list[Problem]) -> SidecarSettings:
+    """Build the settings, or raise with everything that is wrong."""
+    document: dict[str, Any] = {"connection": {}}
+    for key, (value, _) in ready.items():
+        parent, _, name = key.rpartition(".")
+        (document[parent] if parent else document)[name] = value
+    try:
+        settings = SidecarSettings.model_validate_json(json.dumps(document), strict=True)
+    except ValidationError as error:
+        found = [_problem(detail, ready) for detail in error.errors(include_url=False)]
+        raise SettingsError([*problems, *dict.fromkeys(found)]) from None
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _problem(detail: Any, ready: Layer) -> Problem:
+    """Turn one of pydantic's errors into ours."""
+    context = detail.get("ctx") or {}
+    key = ".".join(str(part) for part in detail["loc"] if isinstance(part, str))
+    if "key" in context:
+        key = f"{key}.{context['key']}".lstrip(".")
+    field = setting_fields()[key]
+    value, source = ready.get(key, (None, "default"))
+    expected = context["expected"] if "expected" in context and "key" in context else None
+    if detail["type"] in ("duration", "server"):
+        expected = context["expected"]
+    return Problem(key, shown(value, secret=field.kind == "secret"), expected or field.expected, source)

@@ -1,0 +1,70 @@
+"""What is wrong with the settings: every problem at once, each with its key, its value and what was expected.
+
+Rule: a problem may be printed as it is, so it is built only from values that went through `shown`.
+An exception and not a value, because settings are the edge of the program: the operator has to act.
+Cost: none. Limit: a secret under a name that looks like nothing secret, in a key that we do not know, is not
+recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nats_scheduler.settings.connection import MASK
+from nats_scheduler.settings.server_urls import masked_url
+
+LONGEST_SHOWN = 80
+"""Characters of a value that an error shows."""
+
+_SECRET_NAME = re.compile(r"pas|pw|tok|sec|seed|jwt|cred|key|auth", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One setting that cannot be used."""
+
+    key: str
+    """The key as it stands in the settings file, nested keys joined by a dot; empty for the file itself."""
+    value: str
+    """The value as it may be shown."""
+    expected: str
+    """What would be accepted: a noun phrase."""
+    source: str
+    """Where the value came from, such as `--window`, `$NATS_URL` or `context orders`."""
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        what = f"{self.key} of {self.value}" if self.key else self.value
+        return f"{what} ({self.source}): expected {self.expected}"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the operator has to change them. The command line ends with exit code
+    2."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        """Collect what is wrong."""
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def looks_secret(name: str) -> bool:
+    """Say whether a key that we do not know may hold a secret, going by its name."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def shown(value: object, *, secret: bool = False) -> str:
+    """Return a value as an error may show it: secrets masked, objects not opened, long text cut."""
+    if secret and value is not None:
+        return MASK
+    if isinstance(value, dict):
+        return "{…}"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(shown(item) for item in value) + "]"
+    text = masked_url(str(value))
+    cut = text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
+    return repr(cut) if isinstance(value, str) else cut

@@ -1,0 +1,36 @@
+"""The settings as JSON: the schema of the file, and the values that hold, without their secrets.
+
+Rule: the schema that is printed is the one that is enforced; both come from the models.
+Cost: a few milliseconds. Limit: what belongs together (a password needs a user) is not in the schema; it is
+checked when settings are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.settings.fields import setting_fields
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the settings file."""
+    schema = SidecarSettings.model_json_schema()
+    for properties in (schema["properties"], schema["$defs"]["ConnectionSettings"]["properties"]):
+        for setting in properties.values():
+            if setting.get("format") == "go-duration":
+                setting["default"] = format_duration(setting["default"])
+    hint = {"type": "string", "description": "Address of this schema, for editors; not read."}
+    schema["properties"] = {"$schema": hint, **schema["properties"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def shown_values(settings: SidecarSettings) -> dict[str, object]:
+    """Return every value by key, as the file would hold it, secrets masked."""
+    document = settings.model_dump(mode="json")
+    nested = document["connection"]
+    return {
+        key: (nested if key.startswith("connection.") else document)[field.name]
+        for key, field in setting_fields().items()
+    }

@@ -1,0 +1,58 @@
+"""The addresses of NATS servers: read as the `nats` CLI reads them, shown without their secrets.
+
+Rule: what is between `//` and `@` never reaches a log line, a repr or an error.
+Plain strings and not a URL class, because the client wants strings; whoever prints one asks `masked_url`.
+Cost: one split per address. Limit: plain TCP and TLS; the sidecar does not speak websockets.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+SCHEMES = ("nats", "tls")
+DEFAULT_PORT = 4222
+"""The port of an address that names none."""
+
+EXPECTED = "an address such as 'nats://127.0.0.1:4222' (nats or tls, no websocket; a port from 1 to 65535)"
+
+_USERINFO = re.compile(r"(?P<before>^|//|,)(?P<userinfo>[^/,\s]*(?:/(?!/)[^/@,\s]*)*)@")
+
+
+def split_servers(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list as `nats --server` does; blanks around a part do not count."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def read_server(text: str) -> str | None:
+    """Return the address with its scheme and port filled in, or None where it is not one."""
+    url = text.strip() if "://" in text else f"nats://{text.strip()}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in SCHEMES or not parts.hostname or port == 0 or re.search(r"\s", url):
+        return None
+    if port is None:
+        netloc = parts.netloc.removesuffix(":")
+        return parts._replace(netloc=f"{netloc}:{DEFAULT_PORT}").geturl()
+    return url
+
+
+def is_websocket(url: str) -> bool:
+    """Say whether an address is reached over a websocket."""
+    return url.partition("://")[0] in ("ws", "wss")
+
+
+def masked_url(text: str) -> str:
+    """Return an address, or a comma-separated list, with its password or token replaced by `***`.
+
+    A user without a password is a token to the server, so it is masked too.
+    """
+
+    def mask(match: re.Match[str]) -> str:
+        user, colon, _ = match["userinfo"].partition(":")
+        return f"{match['before']}{user}:***@" if colon else f"{match['before']}***@"
+
+    return _USERINFO.sub(mask, text)

@@ -1,0 +1,76 @@
+"""The settings file: one JSON object, read strictly.
+
+Rule: what is written there is taken or refused, never passed over: no unknown keys, no key twice, no
+trailing text. JSON and not TOML or YAML, because its schema is printed by a command and editors check
+against it. Cost: one read. Limit: 1 MiB, which is a thousand times what there is to say.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nats_scheduler.settings.fields import setting_fields
+from nats_scheduler.settings.problems import Problem, SettingsError, shown
+
+LARGEST = 1024 * 1024
+"""Bytes that a settings file may have."""
+
+
+def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
+    """Return the values by key, each with its source; raises `SettingsError`.
+
+    `$schema` is passed over, so that editors can be told where the schema is.
+    """
+    source = f"file {path}"
+    content = _parse(path, source)
+    content.pop("$schema", None)
+    connection = content.pop("connection", {})
+    if not isinstance(connection, dict):
+        raise SettingsError([Problem("connection", shown(connection), "an object", source)])
+    flat = {**content, **{f"connection.{name}": value for name, value in connection.items()}}
+    return {key: (value, source) for key, value in flat.items() if not _is_absent(key, value)}
+
+
+def _is_absent(key: str, value: object) -> bool:
+    """Say whether null stands for "not given": it does where nothing is the default."""
+    field = setting_fields().get(key)
+    return value is None and field is not None and field.default is None
+
+
+def _parse(path: Path, source: str) -> dict[str, object]:
+    try:
+        content = json.loads(_read(path), object_pairs_hook=_once)
+    except OSError as error:
+        expected = f"a file that can be read ({error.strerror or error})"
+        raise SettingsError([Problem("settings", shown(str(path)), expected, "--settings")]) from None
+    except _TwiceError as error:
+        raise SettingsError([Problem(str(error), "two values", "each key once", source)]) from None
+    except json.JSONDecodeError as error:
+        expected = f"JSON ({error.msg.lower()}, line {error.lineno}, column {error.colno})"
+        raise SettingsError([Problem("settings", shown(str(path)), expected, source)]) from None
+    except (UnicodeDecodeError, RecursionError):
+        raise SettingsError([Problem("settings", shown(str(path)), "JSON in UTF-8", source)]) from None
+    if not isinstance(content, dict):
+        raise SettingsError([Problem("settings", shown(str(path)), "a JSON object", source)])
+    return content
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(f"more than {LARGEST} bytes")
+    return content
+
+
+class _TwiceError(Exception):
+    """A key stands twice in one object."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return content

@@ -1,0 +1,41 @@
+"""Stream configurations as files: JSON, in the format of `nats stream add --config`.
+
+Only what must be known before a server is asked is checked here: that the file is JSON, an object, and names its stream.
+Everything else is the server's to judge, fields that we have never heard of included.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class StreamFileError(Exception):
+    """A stream file cannot be used; whoever wrote it has to act."""
+
+
+def read_stream_file(path: Path) -> dict[str, Any]:
+    """Return the stream configuration in a file; raises `StreamFileError` with the file and what was expected."""
+    try:
+        config = json.loads(path.read_bytes())
+    except OSError as error:
+        raise StreamFileError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StreamFileError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise StreamFileError(f"{path} holds {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
+    name = config.get("name")
+    if not isinstance(name, str) or not name or any(letter in name for letter in " \t.*>/\\"):
+        raise StreamFileError(
+            f"{path}: name is {name!r}, expected a stream name without blanks, '.', '*', '>', '/' or '\\'"
+        )
+    flag = config.get("allow_msg_schedules", False)
+    if not isinstance(flag, bool):
+        raise StreamFileError(f"{path}: allow_msg_schedules is {flag!r}, expected true or false")
+    return config
+
+
+def read_streams_folder(folder: Path) -> list[dict[str, Any]]:
+    """Return the configurations in a folder's `*.json` files, by file name; raises as `read_stream_file` does."""
+    if not folder.is_dir():
+        raise StreamFileError(f"{folder}: not a folder")
+    return [read_stream_file(path) for path in sorted(folder.glob("*.json"))]
