@@ -8,7 +8,7 @@ from nats_scheduler.engine.fire import Fire
 
 @dataclass(frozen=True, slots=True)
 class ReadContent:
-    """Read the last message on the schedule's subject, and on `source` where given; answer `ContentRead` or `ContentUnread`."""
+    """Read the last message on the schedule's subject and on `source`; answer `ContentRead` or `ContentUnread`."""
 
     schedule: str
     sequence: int
@@ -24,7 +24,7 @@ class PublishFire:
 
 @dataclass(frozen=True, slots=True)
 class PurgeSchedule:
-    """Remove every message on the schedule's subject up to and including sequence `through`; answer `PurgeConcluded`."""
+    """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`."""
 
     schedule: str
     through: int

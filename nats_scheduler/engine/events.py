@@ -19,6 +19,14 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamReady:
+    """Everything stored was read: what is due fires from now on."""
+
+    schedules: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleAccepted:
     """A schedule is held; `due` is its next fire."""
 
@@ -86,7 +94,7 @@ class FireRefused:
 
 @dataclass(frozen=True, slots=True)
 class FiresMissed:
-    """Fires from `first` (ns) to before `made_up` (ns) came due while nobody could fire; one make-up fire stands for them."""
+    """Fires from `first` to before `made_up` (ns) came due and nobody could fire: one make-up fire stands for them."""
 
     schedule: str
     sequence: int
@@ -105,7 +113,8 @@ class PurgeFailed:
 
 
 Event = (
-    ScheduleAccepted
+    StreamReady
+    | ScheduleAccepted
     | ScheduleRejected
     | ScheduleEnded
     | FireStored

@@ -110,7 +110,8 @@ class Firing:
     def doubt(self, request: RemovalRequested) -> None:
         """Look again at what the request may have removed, before it fires.
 
-        Only schedules whose content was read already are concerned, and they are few; the others will be looked at anyway.
+        Only schedules whose content was read already are concerned, and they are few; the others will be looked at
+        anyway.
         """
         if request.sequence is not None:
             doubted = [self._active[request.sequence]] if request.sequence in self._active else []

@@ -59,7 +59,7 @@ class ContactLost:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLoaded:
-    """An earlier holder settled every fire due up to `through` (ns) of the schedules up to stream sequence `sequence`."""
+    """An earlier holder settled what was due up to `through` (ns) on the schedules up to stream sequence `sequence`."""
 
     through: int
     sequence: int

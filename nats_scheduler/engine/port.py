@@ -6,11 +6,12 @@ over both (`tests/contract/`).
 What every implementation promises:
 
 - It tells facts by calling `tell`, from the event loop's thread, in the order in which it learned them.
-- `publish`, `read` and `purge` return at once. Each fire, read and purge is answered by exactly one input, also when the
-  contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` with a failure.
+- `publish`, `read` and `purge` return at once. Each fire, read and purge is answered by exactly one input, also when
+  the contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` with a failure.
 - Fires are sent in the order in which they were given. One that was answered `Stored` is in the stream; one that was
   `Refused` is not and never will be; of one that is `Unknown` nobody can say.
-- Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores nothing.
+- Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
+  nothing.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
 - `follow` tells every message stored after a sequence, once and in order, and `CaughtUp` when it has told all that was
   stored when it began; then it goes on. It ends only by cancellation or with an exception that says why.

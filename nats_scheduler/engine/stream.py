@@ -1,7 +1,7 @@
 """The engine of one stream: facts in, actions out, in one synchronous step.
 
-It opens no socket, reads no clock and never waits: the shell tells it the time and what happened, and carries out what it
-answers.
+It opens no socket, reads no clock and never waits: the shell tells it the time and what happened, and carries out
+what it answers.
 The same inputs at the same times always give the same actions, which is what lets a seed be replayed.
 
 What it holds to be true:
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
-from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected
+from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
 from nats_scheduler.engine.firing import Firing, ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -41,7 +41,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 
 MAX_WAKES_PER_STEP = 1024
-"""How many schedules one step looks at; the rest follow at once, in the next step, so that answers are heard between."""
+"""How many schedules one step looks at; the rest follow in the next, so that answers are heard between."""
 
 
 class StreamEngine:
@@ -216,6 +216,7 @@ class StreamEngine:
             return
         self._live = True
         self._firing.is_open = not self._draining
+        self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
         for subject, (sequence, rejection) in self._rejected.items():
             self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
         for subject, sequence in self._superseded.items():

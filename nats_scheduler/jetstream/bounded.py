@@ -1,7 +1,7 @@
 """Many requests, some at a time, each answered exactly once.
 
-What reads and purges have in common: they come in herds of thousands, the server should see some hundreds at once, and the
-engine must hear of every one of them, also when the contact ends first.
+What reads and purges have in common: they come in herds of thousands, the server should see some hundreds at once,
+and the engine must hear of every one of them, also when the contact ends first.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from nats_scheduler.engine.port import Tell
 from nats_scheduler.engine.inputs import Input
+from nats_scheduler.engine.port import Tell
 
 Request = TypeVar("Request")
 

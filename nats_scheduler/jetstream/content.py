@@ -1,7 +1,7 @@
 """Read what a fire will say: the last message on the schedule's subject, and on its source.
 
-The last message by subject, and not the message by sequence: the same answer tells whether the schedule is still there and
-still the last one, and costs no more.
+The last message by subject, and not the message by sequence: the same answer tells whether the schedule is still
+there and still the last one, and costs no more.
 It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind.
 """
 

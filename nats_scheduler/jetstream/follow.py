@@ -3,8 +3,8 @@
 For streams with limits retention, where a consumer is harmless; for the others see `jetstream.scan`.
 A pull consumer, because a push consumer without flow control is cut off when we are slow, and one with it needs as much
 care as this.
-Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its node, or
-with a restart, is made anew behind that message.
+Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its
+node, or with a restart, is made anew behind that message.
 
 The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
 Cost: one subject split and one tuple a message, one request for thousands.

@@ -1,8 +1,8 @@
 """Publish fires with a window: many in flight, each counted, none forgotten.
 
 Every fire handed in is concluded exactly once: stored, refused, or unknown.
-The window is bounded because the server drops messages without a word when more than 10,000 are in flight to one stream;
-what does not fit waits here, in order.
+The window is bounded because the server drops messages without a word when more than 10,000 are in flight to one
+stream; what does not fit waits here, in order.
 Acknowledgements come to one inbox, the last token of which is the fire's number, so that one subscription serves all.
 
 Cost: one frame, one dictionary entry and one small JSON a fire; all frames of a batch leave in one write.
@@ -57,7 +57,7 @@ class Publisher:
         self._fill()
 
     def end(self, reason: str) -> None:
-        """Conclude everything: what was sent is unknown, what was not sent was not stored, which is said as unknown too."""
+        """Conclude everything as unknown, also what waits unsent: to send it again is harmless."""
         if self._ended:
             return
         self._ended = True

@@ -1,9 +1,9 @@
 """What has to be remembered between two lives of the sidecar: which streams are flagged, and how far fires are settled.
 
-One key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject counts, and
-it is read from the stream's leader.
-The flag is also written into the stream's own metadata, where a user sees it and where it survives the loss of the bucket;
-the bucket survives a tool that rewrites the stream's configuration without it.
+One key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject counts,
+and it is read from the stream's leader.
+The flag is also written into the stream's own metadata, where a user sees it and where it survives the loss of the
+bucket; the bucket survives a tool that rewrites the stream's configuration without it.
 """
 
 import json

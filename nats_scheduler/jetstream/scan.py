@@ -1,7 +1,7 @@
 """Follow a stream on which a consumer would do harm: work queue and interest retention.
 
-There a consumer would be refused, or would keep others from being created, or would count as interest and so change what
-the stream keeps.
+There a consumer would be refused, or would keep others from being created, or would count as interest and so change
+what the stream keeps.
 So nothing is attached to the stream.
 A plain subscription on its subjects tells that something was published; what was stored of it is looked up.
 At start, the last message of every subject is looked up.
@@ -20,6 +20,7 @@ from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
 LOOKUPS_AT_ONCE = 256
@@ -47,7 +48,7 @@ class ScanFollower:
         self._hints: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
 
     async def follow(self, after: int) -> None:
-        """Tell the last message of each subject and then what is published. Ends by cancellation or `JetStreamError`."""
+        """Tell the last message of each subject, then what is published. Ends by cancellation or `JetStreamError`."""
         del after  # the last messages are looked up anew each time: there is no history to go on from
         subscriptions = [self._connection.subscribe(subject, self._published) for subject in self._subjects]
         try:
@@ -57,6 +58,9 @@ class ScanFollower:
                 while True:
                     subject, block = await self._hints.get()
                     tasks.create_task(self._confirm(subject, block))
+        except* JetStreamError as failures:
+            # A hint that could not be looked up is a schedule that might be missed: everything is looked up again.
+            raise _first(failures) from None
         finally:
             for number in subscriptions:
                 self._connection.unsubscribe(number)
@@ -87,6 +91,13 @@ class ScanFollower:
 
     async def _last(self, subject: str) -> StoredMessage | None:
         return await self._api.message(self._stream, last_by_subj=subject)
+
+
+def _first(failures: BaseExceptionGroup[JetStreamError]) -> BaseException:
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 def _in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:

@@ -2,8 +2,8 @@
 
 The rules are the server's (`message.stream_rules`); what differs is where the flag is kept.
 A server that schedules natively keeps it itself and is sent it as it is.
-An older one would drop it, so there it becomes a metadata entry of the stream and an entry of our registry, and what the
-flag implies (roll-ups and purge allowed) is switched on.
+An older one would drop it, so there it becomes a metadata entry of the stream and an entry of our registry, and what
+the flag implies (roll-ups and purge allowed) is switched on.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,8 @@ nats-py connects, authenticates, upgrades to TLS and answers pings; what it does
 replaced here, for three reasons.
 It collapses duplicate headers and strips their values, and we promise them byte for byte.
 It gives each message an object, a queue slot and a task switch, and we want 100,000 a second.
-Its subscriptions drop messages in silence at their pending limit, and a scheduler that misses one message misses a fire.
+Its subscriptions drop messages in silence at their pending limit, and a scheduler that misses one message misses a
+fire.
 
 The rule: a sink is called synchronously, in the order of arrival, and must not raise.
 """

@@ -1,7 +1,7 @@
 """Tell the operator: every event is counted, those that matter are logged, and some are published as advisories.
 
-What a publisher did wrong is a warning and an advisory, once; what happens a thousand times a second is only counted, and
-logged at the level debug.
+What a publisher did wrong is a warning and an advisory, once; what happens a thousand times a second is only counted,
+and logged at the level debug.
 Listeners get every event as it is; `nats-scheduler dev` prints its fires that way.
 """
 
@@ -20,6 +20,7 @@ from nats_scheduler.engine.events import (
     ScheduleAccepted,
     ScheduleEnded,
     ScheduleRejected,
+    StreamReady,
 )
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.log import logger
@@ -45,6 +46,7 @@ class Reporter:
         self.advise: Callable[[str, bytes], None] = lambda _subject, _body: None
         """Publishes an advisory; set while there is a connection."""
         self._tellers: dict[type[Any], Callable[[str, Any], None]] = {
+            StreamReady: self._ready,
             ScheduleAccepted: self._accepted,
             ScheduleRejected: self._rejected,
             ScheduleEnded: self._ended,
@@ -76,6 +78,10 @@ class Reporter:
         """Tell of something that somebody should look at."""
         self._log.warning(action, **fields)
 
+    def defect(self, action: str, error: Exception, **fields: Any) -> None:
+        """Tell of an error of our own making, with its traceback."""
+        self._log.error(action, exc_info=error, **fields)
+
     def stream_configured(self, stream: str, *, created: bool) -> None:
         """Tell that a stream of the settings' folder is as its file says."""
         self._log.info("stream_configured", stream=stream, created=created)
@@ -84,10 +90,6 @@ class Reporter:
         """Tell in which mode a stream is served from now on."""
         tell = self._log.warning if alarming else self._log.info
         tell("stream_served", stream=stream, mode=mode, meaning=explanation)
-
-    def stream_caught_up(self, stream: str, schedules: int, rejected: int) -> None:
-        """Tell that a stream was read to its end, so that it fires from now on."""
-        self._log.info("stream_ready", stream=stream, schedules=schedules, rejected=rejected)
 
     def stream_not_served(self, stream: str, reason: str) -> None:
         """Tell that a stream is served no longer."""
@@ -99,6 +101,9 @@ class Reporter:
         self._advise("stream_refused", stream, **_told(rejection))
 
     # -- schedules and fires -------------------------------------------------------------------------------------
+
+    def _ready(self, stream: str, event: StreamReady) -> None:
+        self._log.info("stream_ready", stream=stream, schedules=event.schedules, rejected=event.rejected)
 
     def _accepted(self, stream: str, event: ScheduleAccepted) -> None:
         self._metrics.accepted.labels(stream).inc()

@@ -2,8 +2,8 @@
 
 One function decides about a stream, `_reconcile`: it reads what the server says now and starts, restarts or stops the
 stream's service accordingly.
-Everything else only says which stream to look at: the list at start and every half minute, and the requests of others that
-were seen on `$JS.API`.
+Everything else only says which stream to look at: the list at start and every half minute, and the requests of others
+that were seen on `$JS.API`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from nats_scheduler.jetstream.watch import (
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
-from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 RECONCILE_SECONDS = 30.0
@@ -59,7 +59,7 @@ class Account:
         self._tasks: asyncio.TaskGroup
 
     async def prepare(self) -> Capabilities:
-        """Learn what the server can do and open the registry; raises `JetStreamError` where JetStream is not to be had."""
+        """Learn what the server can do and open the registry; raises `JetStreamError` without JetStream."""
         server = self._connection.server
         self._server = capabilities(await self._api.info(), server.version, server.max_payload)
         await self.registry.open()
@@ -144,15 +144,25 @@ class Account:
 
     async def _keep_serving(self, service: StreamService) -> None:
         """Serve a stream; where contact with it fails but the connection lives, try again."""
+        name = service.state.name
         while not self._connection.is_lost:
             try:
                 await service.serve(self._connection, self._api, self.registry)
-            except* JetStreamError as group:
-                reasons = "; ".join(str(error) for error in group.exceptions)
-                self._reporter.problem("contact_lost", stream=service.state.name, reason=reasons)
+            except EngineBrokenError:
+                self._reporter.defect("engine_broken", service.driver.failed.result(), stream=name)
+                self._tasks.create_task(self._rebuild(name))
+                return
+            except JetStreamError as error:
+                self._reporter.problem("contact_lost", stream=name, reason=str(error))
                 # Whether the stream is still there is for `_look_at` to say, which may end this very task.
-                self._tasks.create_task(self._follow_deletion(StreamDeletionRequested(service.state.name)))
+                self._tasks.create_task(self._follow_deletion(StreamDeletionRequested(name)))
             await asyncio.wait((self._connection.lost,), timeout=SETTLE_SECONDS[-2])
+
+    async def _rebuild(self, name: str) -> None:
+        """Serve a stream with a new engine, a moment after the old one broke."""
+        await self._stop(name, "its engine broke")
+        await asyncio.sleep(SETTLE_SECONDS[-2])
+        await self._look_at(name, await self._state(name))
 
     async def _stop(self, name: str, reason: str) -> None:
         running = self._running.pop(name, None)

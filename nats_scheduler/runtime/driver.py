@@ -2,6 +2,7 @@
 
 Facts arrive one by one, in callbacks; they are gathered and given to the engine together at the end of the event loop's
 turn, so that a herd of acknowledgements is one step and its successors one write.
+An error inside the engine ends this driver and no other: `failed` says so, and the stream is read anew.
 The driver outlives contacts: when one ends the engine keeps what it knows, and goes on when the next one caught up.
 
 Cost: one call to the engine a turn. Limit: the precision of a wake is that of the event loop, about a millisecond.
@@ -46,7 +47,8 @@ class StreamDriver:
         self._step_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
-        self.fires_stored = 0
+        self.failed: asyncio.Future[Exception] = self._loop.create_future()
+        """Resolves when the engine broke: what it knows cannot be trusted any more, and a new one has to be built."""
 
     def attach(self, port: StreamPort) -> None:
         """Work through this contact from now on; nothing fires before it has caught up."""
@@ -64,12 +66,12 @@ class StreamDriver:
         self._inputs.append(fact)
         self._soon()
 
-    async def drain(self, timeout: float) -> bool:
-        """Begin nothing more, and wait until nothing is in flight; False when `timeout` (seconds) passed first."""
+    async def drain(self, within_seconds: float) -> bool:
+        """Begin nothing more, and wait until nothing is in flight; False when `within_seconds` passed first."""
         self.tell(DrainRequested())
         self._idle.clear()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within_seconds):
                 await self._idle.wait()
         except TimeoutError:
             return False
@@ -81,6 +83,11 @@ class StreamDriver:
             self._timer.cancel()
         self._step_is_due = True  # no further step will be scheduled
 
+    def _fail(self, error: Exception) -> None:
+        self.stop()
+        if not self.failed.done():
+            self.failed.set_result(error)
+
     def _soon(self) -> None:
         if not self._step_is_due:
             self._step_is_due = True
@@ -89,7 +96,11 @@ class StreamDriver:
     def _step(self) -> None:
         self._step_is_due = False
         inputs, self._inputs = self._inputs, []
-        self._carry_out(self.engine.step(self._clock.now(), inputs))
+        try:
+            self._carry_out(self.engine.step(self._clock.now(), inputs))
+        except Exception as error:
+            self._fail(error)
+            return
         if self.engine.is_idle and not self._inputs:
             self._idle.set()
 

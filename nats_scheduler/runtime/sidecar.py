@@ -1,7 +1,7 @@
 """The sidecar: connect, serve, and when the connection is lost do it again, for as long as it takes.
 
-Two things end it: `stop`, after which everything in flight is finished, and an error of the operator's that waiting cannot
-mend.
+Two things end it: `stop`, after which everything in flight is finished, and an error of the operator's that waiting
+cannot mend.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Serve one stream for as long as it is the same stream: its engine, its contacts, its checkpoint.
 
 The engine outlives connections, so that a reconnect costs a look at what is new and not a read of everything.
-It does not outlive the stream: one that was deleted and made again, rolled back, or given other rules gets a new engine.
+It does not outlive the stream: one that was deleted and made again, rolled back, or given other rules gets a new
+engine.
 """
 
 import asyncio
@@ -27,6 +28,10 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 
 CHECKPOINT_SECONDS = 1.0
 """How often progress is written down, where there is any. Well inside the shortest useful duplicate window."""
+
+
+class EngineBrokenError(JetStreamError):
+    """The engine of a stream raised an error of our own making; the stream has to be read anew."""
 
 
 class StreamService:
@@ -64,28 +69,38 @@ class StreamService:
         )
 
     async def serve(self, connection: Connection, api: JetStreamApi, registry: Registry) -> None:
-        """Serve the stream through this connection, until cancelled or the connection is lost."""
-        if self.driver.engine.last_read == 0:
+        """Serve the stream through this connection, until cancelled or the connection is lost.
+
+        Raises `EngineBrokenError` when this service cannot go on, another `JetStreamError` when another contact may
+        help.
+        """
+        driver = self.driver
+        if driver.engine.last_read == 0:
             await self._load_checkpoint(registry)
         try:
             async with asyncio.TaskGroup() as tasks:
                 contact = self._contact(connection, api, tasks)
-                self.driver.attach(contact)
+                driver.attach(contact)
                 keeper = tasks.create_task(self._keep_checkpoint(registry))
-                try:
-                    await contact.follow(self.driver.engine.last_read)
-                finally:
-                    keeper.cancel()
+                follower = tasks.create_task(_followed(contact, driver.engine.last_read))
+                await asyncio.wait((follower, driver.failed), return_when=asyncio.FIRST_COMPLETED)
+                keeper.cancel()
+                follower.cancel()
         finally:
-            self.driver.detach("contact with the stream ended")
+            driver.detach("contact with the stream ended")
+        if driver.failed.done():
+            raise EngineBrokenError(self.state.name) from driver.failed.result()
+        failure = follower.result()
+        if failure is not None:
+            raise failure
 
     def doubt(self, subject_filter: str | None, sequence: int | None) -> None:
         """Look again at what somebody asked to remove, before it fires."""
         self.driver.tell(RemovalRequested(subject_filter, sequence))
 
-    async def drain(self, registry: Registry, timeout: float) -> bool:
-        """Finish what is in flight and write down how far we are; False when it did not finish in `timeout` seconds."""
-        finished = await self.driver.drain(timeout)
+    async def drain(self, registry: Registry, within_seconds: float) -> bool:
+        """Finish what is in flight and write down how far we are; False when it did not finish within the time."""
+        finished = await self.driver.drain(within_seconds)
         await self._write_checkpoint(registry)
         return finished
 
@@ -131,3 +146,12 @@ class StreamService:
     @property
     def _key(self) -> str:
         return f"checkpoint.{self.state.name}.{self.mode}"
+
+
+async def _followed(contact: StreamContact, after: int) -> JetStreamError | None:
+    """Follow until it ends, and return why: a failed contact is for the caller to judge."""
+    try:
+        await contact.follow(after)
+    except JetStreamError as error:
+        return error
+    return None

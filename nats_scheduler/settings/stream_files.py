@@ -1,7 +1,7 @@
 """Stream configurations as files: JSON, in the format of `nats stream add --config`.
 
-Only what must be known before a server is asked is checked here: that the file is JSON, an object, and names its stream.
-Everything else is the server's to judge, fields that we have never heard of included.
+Only what must be known before a server is asked is checked here: that the file is JSON, an object, and names its
+stream. Everything else is the server's to judge, fields that we have never heard of included.
 """
 
 import json
