@@ -26,16 +26,19 @@ Config = dict[str, Any]
 class JetStreamApi:
     """Requests to the JetStream of the connection's account, or of another domain."""
 
-    def __init__(self, connection: Connection, prefix: str = "$JS.API") -> None:
+    def __init__(
+        self, connection: Connection, prefix: str = "$JS.API", deadline: float = REQUEST_DEADLINE_SECONDS
+    ) -> None:
         self._connection = connection
         self.prefix = prefix
+        self._deadline = deadline
 
-    async def call(self, request: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS) -> Any:
+    async def call(self, request: str, body: Any = None) -> Any:
         """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` where it is a refusal.
 
         Raises as `Connection.request` does where there is no answer.
         """
-        answer = await self._connection.request_json(f"{self.prefix}.{request}", body, deadline)
+        answer = await self._connection.request_json(f"{self.prefix}.{request}", body, self._deadline)
         raise_refusal(answer, request)
         return answer
 
@@ -98,6 +101,10 @@ class JetStreamApi:
         """Create an ephemeral consumer under a name of ours and return its information."""
         request = {"stream_name": stream, "config": {"name": name, **config}, "action": "create"}
         return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request)
+
+    async def consumer(self, stream: str, name: str) -> Any:
+        """Return a consumer's information."""
+        return await self.call(f"CONSUMER.INFO.{stream}.{name}")
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer; that it is gone already is not an error."""

@@ -12,6 +12,9 @@ NATIVE_LEVEL = 2
 GUARD_LEVEL = 1
 """From this API level on (2.11) it checks `Nats-Expected-Last-Subject-Sequence-Subject`."""
 
+TTL_LEVEL = 1
+"""From this API level on (2.11) it knows `allow_msg_ttl`."""
+
 OLDEST_VERSION = (2, 10)
 """The oldest version that keeps a stream's metadata, without which a flag would be lost."""
 
@@ -33,6 +36,11 @@ class Capabilities:
     def has_guard(self) -> bool:
         """Whether a fire can be made conditional on its schedule."""
         return self.api_level >= GUARD_LEVEL
+
+    @property
+    def has_message_ttl(self) -> bool:
+        """Whether the server removes messages whose `Nats-TTL` has run out, on streams with `allow_msg_ttl`."""
+        return self.api_level >= TTL_LEVEL
 
     @property
     def is_too_old(self) -> bool:

@@ -18,6 +18,15 @@ from nats_scheduler.jetstream.purge import purger
 from nats_scheduler.jetstream.scan import ScanFollower
 
 
+def follower_of(
+    connection: Connection, api: JetStreamApi, config: Config, tell: Tell, holds: Callable[[str], bool]
+) -> ConsumerFollower | ScanFollower:
+    """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
+    if config.get("retention", "limits") == "limits":
+        return ConsumerFollower(connection, api, config["name"], tell)
+    return ScanFollower(connection, api, config, tell, holds)
+
+
 class StreamContact:
     """One stream on one connection. Use it inside the task group that is to own its reads and purges."""
 
@@ -37,11 +46,7 @@ class StreamContact:
         self._publisher = Publisher(connection, stream, tell, window=window, ack_timeout=ack_timeout)
         self._reader = content_reader(api, stream, tell, tasks)
         self._purger = purger(api, stream, tell, tasks)
-        self._follower: ConsumerFollower | ScanFollower
-        if config.get("retention", "limits") == "limits":
-            self._follower = ConsumerFollower(connection, api, stream, tell)
-        else:
-            self._follower = ScanFollower(connection, api, config, tell, holds)
+        self._follower = follower_of(connection, api, config, tell, holds)
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, in this order."""

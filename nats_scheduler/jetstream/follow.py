@@ -29,6 +29,9 @@ HEARTBEAT_SECONDS = 0.75
 SILENCE_SECONDS = 2.0
 """Without a message or a heartbeat for this long, the consumer is taken for dead: *Live* leaves 3 s."""
 
+LOOK_SECONDS = 0.5
+"""How often it is looked at whether the consumer was heard of."""
+
 CONSUMER_INACTIVE_SECONDS = 30
 """The server removes the consumer after this long without a request."""
 
@@ -74,24 +77,38 @@ class ConsumerFollower:
             if info.get("num_pending", 0) == 0:
                 self._catch_up()
             self._pull()
-            return await self._until_over()
+            return await self._until_over(name)
         finally:
             stop_listening()
             self._connection.unsubscribe(sid)
             await self._remove(name)
 
-    async def _until_over(self) -> str:
+    async def _until_over(self, name: str) -> str:
         """Return why the consumer is over, having watched that it is heard of."""
         assert self._over is not None
-        while True:
-            self._heard = False
+        silent = 0.0
+        while silent < SILENCE_SECONDS:
+            self._heard, delivered = False, self._delivered
             done, _pending = await asyncio.wait(
-                (self._over, self._connection.lost), timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                (self._over, self._connection.lost), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
                 return str(done.pop().result())
-            if not self._heard:
-                return f"nothing was heard of the consumer for {SILENCE_SECONDS} s"
+            silent = 0.0 if self._heard else silent + LOOK_SECONDS
+            if not self._caught_up and self._delivered == delivered:
+                await self._ask_what_is_pending(name)
+        return f"nothing was heard of the consumer for {SILENCE_SECONDS} s"
+
+    async def _ask_what_is_pending(self, name: str) -> None:
+        """Catch up where nothing more will come: what was still pending was removed before it was delivered."""
+        try:
+            info = await self._api.consumer(self._stream, name)
+        except JetStreamError as error:
+            self._finish(str(error))
+            return
+        all_came = (info.get("delivered") or {}).get("consumer_seq", 0) == self._delivered
+        if info.get("num_pending", 0) == 0 and all_came and not self._caught_up:
+            self._catch_up()
 
     async def _remove(self, name: str) -> None:
         if self._connection.is_lost:

@@ -12,6 +12,7 @@ from typing import Any
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, NoJetStreamError
+from nats_scheduler.message.stored import StoredMessage
 
 BUCKET_IN_USE = 10058
 """Somebody created the bucket at the same moment, with other settings."""
@@ -52,16 +53,24 @@ class Registry:
 
     async def get(self, key: str) -> Any:
         """Return the last value, None where there is none."""
-        try:
-            message = await self._api.message(self._stream, last_by_subj=f"{self._subject}.{key}")
-        except (ApiError, NoJetStreamError):
-            return None
+        message = await self._last(key)
         return json.loads(message.body) if message is not None and message.body else None
+
+    async def written_at(self, key: str) -> int | None:
+        """Return when the last value was written (ns since the Unix epoch), None where there is none."""
+        message = await self._last(key)
+        return None if message is None else message.stored_at
 
     async def keys(self, under: str) -> list[str]:
         """Return the keys that begin with `under.`, without that beginning."""
         prefix = f"{self._subject}.{under}."
         return [s.removeprefix(prefix) async for s in self._api.subjects(self._stream, f"{prefix}>")]
+
+    async def _last(self, key: str) -> StoredMessage | None:
+        try:
+            return await self._api.message(self._stream, last_by_subj=f"{self._subject}.{key}")
+        except (ApiError, NoJetStreamError):
+            return None
 
     def _config(self, replicas: int) -> dict[str, Any]:
         return {

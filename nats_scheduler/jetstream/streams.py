@@ -15,12 +15,17 @@ from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import check_create, check_update, implied
+from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
 
 FLAG = "allow_msg_schedules"
 
 METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
 """The metadata key that stands for the flag; a user may set it by hand, to `true`."""
+
+TTL_FLAG = "allow_msg_ttl"
+
+METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
+"""The metadata key that stands for `allow_msg_ttl` where the server does not know it (2.10)."""
 
 SERVER_METADATA = "_nats."
 """What begins so is the server's own, and changes when the server does."""
@@ -64,20 +69,26 @@ class StreamState:
     @property
     def is_marked(self) -> bool:
         """Whether its metadata stand for the flag."""
-        value = (self.config.get("metadata") or {}).get(METADATA_FLAG, "")
+        return self._says(METADATA_FLAG)
+
+    @property
+    def rules(self) -> StreamRules:
+        """What reading its messages depends on, with what its metadata stand for."""
+        ttl = self.config.get(TTL_FLAG) is True or self._says(METADATA_TTL_FLAG)
+        return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
+
+    def _says(self, key: str) -> bool:
+        value = (self.config.get("metadata") or {}).get(key, "")
         return str(value).lower() in ("true", "1", "yes", "on")
 
-    def shows(self, asked: Config) -> bool:
+    def shows(self, asked: Config, *, all_of_it: bool) -> bool:
         """Tell whether a configuration that was asked for is in force.
 
         Only plain values and lists of them are compared: the server fills in what was left out, and normalizes objects.
+        What the server does not mention counts as not in force with `all_of_it`, and as unknown to this version without.
         """
-        ignored = (FLAG, "metadata")
-        return all(
-            self.config.get(key) == value
-            for key, value in asked.items()
-            if value and key not in ignored and _is_plain(value)
-        )
+        compared = (k for k, value in asked.items() if value and _is_plain(value) and k not in (FLAG, "metadata"))
+        return all(self.config[key] == asked[key] if key in self.config else not all_of_it for key in compared)
 
 
 class FlaggedStreams:
@@ -106,12 +117,14 @@ class FlaggedStreams:
             await self.remember(state)
         return state, info is None
 
-    async def adopt(self, state: StreamState) -> StreamState:
-        """Give a stream that somebody else flagged what the flag implies, and remember it.
+    async def adopt(self, state: StreamState, asked: Config) -> StreamState:
+        """Give a stream that somebody else flagged, by asking for the configuration `asked`, what the flag implies.
 
         Raises as `add` does. Nothing is written where everything is as it should be.
         """
         wanted = {**state.config, FLAG: True}
+        if asked.get(TTL_FLAG) is True:
+            wanted[TTL_FLAG] = True
         _refuse(state.name, check_create(wanted) or check_update(state.config, wanted))
         stored = self._as_stored(wanted, {})
         if any(state.config.get(key, False) != value for key, value in stored.items()):
@@ -129,6 +142,10 @@ class FlaggedStreams:
         known = await self._registry.get(f"stream.{state.name}")
         return known is not None and known.get("created") == state.created
 
+    async def remembered_since(self, state: StreamState) -> int | None:
+        """Return when it was first known of this very stream that it carries the flag (ns since the Unix epoch)."""
+        return await self._registry.written_at(f"stream.{state.name}") if await self.is_remembered(state) else None
+
     async def _with_flag(self, state: StreamState) -> Config:
         flagged = state.is_native or state.is_marked or await self.is_remembered(state)
         return {**state.config, FLAG: flagged}
@@ -141,7 +158,10 @@ class FlaggedStreams:
             return {**config, "metadata": {**_own(metadata), **(config.get("metadata") or {})}}
         stored = {**config, **implied(config)}
         del stored[FLAG]
-        stored["metadata"] = {**_own(metadata), **(config.get("metadata") or {}), METADATA_FLAG: "true"}
+        marks = {METADATA_FLAG: "true"}
+        if not self._server.has_message_ttl and stored.pop(TTL_FLAG, False):
+            marks[METADATA_TTL_FLAG] = "true"
+        stored["metadata"] = {**_own(metadata), **(config.get("metadata") or {}), **marks}
         return stored
 
 

@@ -23,6 +23,7 @@ class ConfigRequested:
 
     stream: str
     config: Config
+    creates: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class RequestWatch:
         self._connection = connection
         self._seen = seen
         kinds: dict[str, Callable[[str, Any], Request | None]] = {
-            "STREAM.CREATE": _config_requested,
-            "STREAM.UPDATE": _config_requested,
+            "STREAM.CREATE": lambda stream, body: _config_requested(stream, body, creates=True),
+            "STREAM.UPDATE": lambda stream, body: _config_requested(stream, body, creates=False),
             "STREAM.DELETE": lambda stream, _body: StreamDeletionRequested(stream),
             "STREAM.PURGE": _purge_requested,
             "STREAM.MSG.DELETE": _delete_requested,
@@ -77,9 +78,8 @@ class RequestWatch:
         return self._connection.subscribe(subject, sink)
 
 
-def _config_requested(stream: str, body: Any) -> Request | None:
-    config = body.get("config", body)  # an update may carry the configuration inside a request
-    return ConfigRequested(stream, config) if isinstance(config, dict) else None
+def _config_requested(stream: str, body: Any, *, creates: bool) -> Request | None:
+    return ConfigRequested(stream, body, creates) if isinstance(body, dict) else None
 
 
 def _purge_requested(stream: str, body: Any) -> Request:

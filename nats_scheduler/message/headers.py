@@ -98,7 +98,8 @@ def without_status(block: bytes | None) -> bytes:
 def _position(block: bytes, name: bytes, offset: int) -> int:
     """Find where the header `name` starts at or behind `offset`; -1 when it is not there.
 
-    As the server does: the search gives up when the name occurs less than two bytes behind a place where it
+    As the server does: the search gives up when the name occurs in the first two bytes of the block
+    (`test_a_name_that_the_block_starts_with_is_never_found`), or less than two bytes behind a place where it
     stood without being a header (`test_a_doubled_look_alike_hides_the_header_behind_it`).
     """
     size = len(name)

@@ -3,7 +3,7 @@
 Rule: one message, one reading, decided from its headers, its subject and its stream's rules alone. Every
 message of a served stream passes through `read_message`, most of them in vain, so the first line dismisses
 what does not even hold the letters `Nats-Schedule`; all else is ordered by the server's checks 7 to 22.
-Cost: 0.1 µs for an ordinary message, a few microseconds for a schedule (docs/reference/headers.md).
+Cost: 0.1 to 0.2 µs for an ordinary message, less than 10 µs for an `@at` schedule, 2 to 3 of them to parse it.
 Limit: whether the subject of a cancel holds a schedule (check 21) is known to the engine only.
 """
 

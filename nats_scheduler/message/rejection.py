@@ -8,6 +8,8 @@ turned away; tools that can still refuse at the door give the same code. Codes a
 
 from dataclasses import dataclass
 
+from nats_scheduler.schedule.invalid import LONGEST_SHOWN
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -26,7 +28,8 @@ class Rejection:
     status: int = 400
 
     def __str__(self) -> str:
-        return f"{self.header} of {self.value!r} {self.reason} (server code {self.code})"
+        value = self.value if len(self.value) <= LONGEST_SHOWN else self.value[:LONGEST_SHOWN] + "…"
+        return f"{self.header} of {value!r} {self.reason} (server code {self.code})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ JetStream API.
 Limit: what every server checks by itself (names, limits, overlaps, mirrors with subjects) is left to it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -38,7 +38,7 @@ class StreamRules:
         subjects owns the subject that is its name (`test_a_stream_without_subjects_owns_its_own_name`).
         """
         name = str(config.get("name") or "")
-        subjects = config.get("subjects") or ([] if _copies(config) else [name])
+        subjects = _listed(config, "subjects") or ([] if _copies(config) else [name])
         return cls(
             name=name,
             subjects=tuple(map(str, subjects)),
@@ -105,8 +105,8 @@ def _faults_of_config(config: Mapping[str, Any]) -> Iterator[Rejection]:
         yield rejection.MIRROR.rejection(
             "mirror", _origin(config["mirror"]), "is not possible for a stream with schedules"
         )
-    if config.get("sources"):
-        origins = ", ".join(map(_origin, config["sources"]))
+    if sources := _listed(config, "sources"):
+        origins = ", ".join(map(_origin, sources))
         yield rejection.SOURCES.rejection("sources", origins, "is not possible for a stream with schedules")
 
 
@@ -128,9 +128,15 @@ def _is_on(config: Mapping[str, Any], key: str) -> bool:
     return config.get(key) is True
 
 
+def _listed(config: Mapping[str, Any], key: str) -> Sequence[Any]:
+    """Return a list of the configuration; what is no list is refused by the server itself (10025)."""
+    value = config.get(key)
+    return value if isinstance(value, list | tuple) else []
+
+
 def _copies(config: Mapping[str, Any]) -> bool:
     """Tell whether the stream takes its messages from others, and so may have no subjects of its own."""
-    return config.get("mirror") is not None or bool(config.get("sources"))
+    return config.get("mirror") is not None or bool(_listed(config, "sources"))
 
 
 def _has_delete_markers(config: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ that were seen on `$JS.API`.
 
 import asyncio
 
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -33,6 +33,9 @@ RECONCILE_SECONDS = 30.0
 SETTLE_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
 """After a request was seen, the stream is looked at after each of these waits until the request shows."""
 
+PATIENT_LOOKS = 3
+"""So many times an update has to show completely; then a field that is not mentioned is unknown to the server."""
+
 
 class Account:
     """The streams of one account on one connection. The services outlive it, so that a reconnect is cheap."""
@@ -44,12 +47,14 @@ class Account:
         clock: Clock,
         reporter: Reporter,
         services: dict[str, StreamService],
+        serving: asyncio.Event,
     ) -> None:
         self._connection = connection
         self._settings = settings
         self._clock = clock
         self._reporter = reporter
         self._services = services
+        self._serving = serving
         self._api = JetStreamApi(connection, settings.connection.api_prefix)
         self.registry = Registry(connection, self._api, settings.registry_bucket)
         self._server = Capabilities("", 0, 0)
@@ -77,6 +82,7 @@ class Account:
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
+                    self._serving.set()
                     await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
             finally:
                 watch.end()
@@ -95,36 +101,34 @@ class Account:
 
     # -- one stream ----------------------------------------------------------------------------------------------
 
-    async def _look_at(self, name: str, state: StreamState | None, *, asked: bool = False) -> bool:
-        """Bring the service of a stream in line with the stream; returns whether the stream is served."""
+    async def _look_at(self, name: str, state: StreamState | None, asked: Config | None = None) -> None:
+        """Bring the service of a stream in line with the stream; `asked` is what somebody flagged it with just now."""
         async with self._lock(name):
             try:
-                return await self._reconcile(name, state, asked=asked)
+                await self._reconcile(name, state, asked)
             except StreamRefusedError as refused:
                 self._refuse(name, refused)
             except ApiError as error:
                 self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=error.code)
-            return False
 
-    async def _reconcile(self, name: str, state: StreamState | None, *, asked: bool) -> bool:
+    async def _reconcile(self, name: str, state: StreamState | None, asked: Config | None) -> None:
         if state is None:
             await self._stop(name, "the stream is gone")
-            return False
+            return
         facts = Facts(
             server_is_native=self._server.schedules_natively,
             echoed=state.is_native,
-            remembered=asked or state.is_marked or await self.flagged.is_remembered(state),
+            remembered=asked is not None or state.is_marked or await self.flagged.is_remembered(state),
             named=name in self._settings.portable_streams,
         )
         mode = mode_of(facts)
         if mode is None:
             await self._stop(name, "the stream is not served")
-            return False
+            return
         if mode is Mode.EMULATED:
-            state = await self.flagged.adopt(state)
+            state = await self.flagged.adopt(state, asked or {})
         self._refused.pop(name, None)
         await self._serve(state, mode)
-        return True
 
     async def _serve(self, state: StreamState, mode: Mode) -> None:
         service = self._services.get(state.name)
@@ -205,11 +209,12 @@ class Account:
                 "flag_stays_on", stream=name, code=10052, reason="message schedules can not be disabled"
             )
         state = None
-        for wait in SETTLE_SECONDS:
+        for attempt, wait in enumerate(SETTLE_SECONDS):
             await asyncio.sleep(wait)
             state = await self._state(name)
-            if state is not None and state.shows(request.config):
-                await self._look_at(name, state, asked=wanted)
+            patient = not request.creates and attempt < PATIENT_LOOKS
+            if state is not None and state.shows(request.config, all_of_it=patient):
+                await self._look_at(name, state, request.config if wanted else None)
                 return
         if state is not None:
             await self._look_at(name, state)

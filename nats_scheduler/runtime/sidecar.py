@@ -31,7 +31,10 @@ class Sidecar:
         self._settings = settings
         self._clock = clock
         self._reporter = reporter
-        self._services: dict[str, StreamService] = {}
+        self.services: dict[str, StreamService] = {}
+        """The streams served, by name."""
+        self.serving = asyncio.Event()
+        """Set while the account is watched and its streams are known."""
         self._stopping = asyncio.Event()
         self._files: list[dict[str, Any]] = []
 
@@ -69,7 +72,7 @@ class Sidecar:
         return None
 
     async def _serve(self, connection: Connection) -> bool:
-        account = Account(connection, self._settings, self._clock, self._reporter, self._services)
+        account = Account(connection, self._settings, self._clock, self._reporter, self.services, self.serving)
         self._reporter.advise = lambda subject, body: connection.write(frame(subject, "", b"", body))
         try:
             server = await account.prepare()
@@ -81,6 +84,7 @@ class Sidecar:
             await self._unless_stopping(RECONNECT_SECONDS[-1])
             return True
         finally:
+            self.serving.clear()
             await connection.close()
 
     async def _apply_files(self, account: Account) -> None:
@@ -112,7 +116,7 @@ class Sidecar:
 
     async def _drain(self, account: Account) -> bool:
         timeout = self._settings.drain_timeout / SECOND
-        drains = [service.drain(account.registry, timeout) for service in self._services.values()]
+        drains = [service.drain(account.registry, timeout) for service in self.services.values()]
         return all(await asyncio.gather(*drains))
 
     async def _unless_stopping(self, seconds: float) -> None:

@@ -19,7 +19,6 @@ from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
@@ -52,9 +51,8 @@ class StreamService:
         self._settings = settings
         self._clock = clock
         self._written: tuple[int, int] | None = None
-        rules = StreamRules.from_config(state.config)
         limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead)
-        engine = StreamEngine(rules, dialects_of(mode), limits)
+        engine = StreamEngine(state.rules, dialects_of(mode), limits)
         self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
@@ -65,7 +63,7 @@ class StreamService:
             and state.created == self.state.created
             and state.last_sequence >= self.driver.engine.last_read
             and state.config.get("retention") == self.state.config.get("retention")
-            and StreamRules.from_config(state.config) == StreamRules.from_config(self.state.config)
+            and state.rules == self.state.rules
         )
 
     async def serve(self, connection: Connection, api: JetStreamApi, registry: Registry) -> None:
@@ -76,7 +74,9 @@ class StreamService:
         """
         driver = self.driver
         if driver.engine.last_read == 0:
-            await self._load_checkpoint(registry)
+            checkpoint = await read_checkpoint(registry, self.state, self.mode)
+            if checkpoint is not None:
+                driver.tell(checkpoint)
         try:
             async with asyncio.TaskGroup() as tasks:
                 contact = self._contact(connection, api, tasks)
@@ -118,13 +118,6 @@ class StreamService:
 
     # -- checkpoint ----------------------------------------------------------------------------------------------
 
-    async def _load_checkpoint(self, registry: Registry) -> None:
-        known = await registry.get(self._key)
-        if known is None or known.get("created") != self.state.created:
-            return
-        if known["sequence"] <= self.state.last_sequence:
-            self.driver.tell(CheckpointLoaded(int(known["through"]), int(known["sequence"])))
-
     async def _keep_checkpoint(self, registry: Registry) -> None:
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
@@ -138,14 +131,22 @@ class StreamService:
         through = engine.settled_through(self._clock.now())
         value = {"created": self.state.created, "through": through, "sequence": engine.last_read}
         try:
-            await registry.put(self._key, value)
+            await registry.put(_checkpoint_key(self.state, self.mode), value)
             self._written = progress
         except JetStreamError:
             return  # the next one says the same and more
 
-    @property
-    def _key(self) -> str:
-        return f"checkpoint.{self.state.name}.{self.mode}"
+
+async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode) -> CheckpointLoaded | None:
+    """Return how far an earlier holder settled the fires of this very stream; None where nobody wrote it down."""
+    known = await registry.get(_checkpoint_key(state, mode))
+    if known is None or known.get("created") != state.created or known["sequence"] > state.last_sequence:
+        return None
+    return CheckpointLoaded(int(known["through"]), int(known["sequence"]))
+
+
+def _checkpoint_key(state: StreamState, mode: Mode) -> str:
+    return f"checkpoint.{state.name}.{mode}"
 
 
 async def _followed(contact: StreamContact, after: int) -> JetStreamError | None:

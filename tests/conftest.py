@@ -1,0 +1,81 @@
+"""Fixtures that all tests share: servers of their own, servers shared by the whole run, and the nats CLI.
+
+A test that restarts, kills or configures its server takes `start_server`; one that only needs *a* server of
+a version takes `shared_server` (or `emulated_server`, `native_server`) and names its streams uniquely.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.nats_cli import NatsCli, nats_cli_binary
+from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
+
+StartServer = Callable[..., Awaitable[EmbeddedServer]]
+SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
+
+
+@pytest.fixture
+async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
+    """Start servers for this test alone: `await start_server(V2_10, config="…")`."""
+    servers: list[EmbeddedServer] = []
+
+    async def start(version: str = V2_11, *, config: str = "", tls_first: bool = False) -> EmbeddedServer:
+        folder = tmp_path / f"server-{len(servers)}"
+        server = EmbeddedServer(server_binary(version), folder, config=config, tls_first=tls_first)
+        servers.append(server)
+        await server.start()
+        return server
+
+    yield start
+    for server in servers:
+        await server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServer]:
+    """Give the one server of a version that the whole run shares, started when first asked for."""
+    servers: dict[str, EmbeddedServer] = {}
+
+    async def share(version: str) -> EmbeddedServer:
+        if version not in servers:
+            folder = tmp_path_factory.mktemp(f"shared-{version}")
+            servers[version] = EmbeddedServer(server_binary(version), folder)
+        if servers[version].pid is None:
+            await servers[version].start()
+        return servers[version]
+
+    async def stop_all() -> None:
+        for server in servers.values():
+            await server.stop()
+
+    yield share
+    asyncio.run(stop_all())
+
+
+@pytest.fixture(params=EMULATED_VERSIONS)
+async def emulated_server(request: pytest.FixtureRequest, shared_server: SharedServer) -> EmbeddedServer:
+    """Run the test on a shared server of each version whose schedules the sidecar fires."""
+    return await shared_server(request.param)
+
+
+@pytest.fixture(params=NATIVE_VERSIONS)
+async def native_server(request: pytest.FixtureRequest, shared_server: SharedServer) -> EmbeddedServer:
+    """Run the test on a shared server of each version that fires flagged streams itself."""
+    return await shared_server(request.param)
+
+
+@pytest.fixture
+def stream_name() -> str:
+    """A name that no other test uses, for a stream (and its subjects) on a shared server."""
+    return f"T{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def nats_cli(tmp_path: Path) -> NatsCli:
+    """The real nats CLI with a home folder of its own; the test is skipped where there is none."""
+    return NatsCli(nats_cli_binary(), tmp_path / "nats-home")

@@ -1,0 +1,1 @@
+"""The files under `deploy/`, checked by whatever can check them here."""

@@ -1,0 +1,118 @@
+"""The Kubernetes example: objects that fit each other, containers without rights, secrets by reference only."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.files import KUBERNETES, STREAMS, containers, manifests, rests
+from tests.harness.servers import V2_11, server_binary
+
+NAMES = ("nats", "scheduler")
+
+
+def pod() -> dict[str, Any]:
+    """Give the pod's template."""
+    spec: dict[str, Any] = manifests()["StatefulSet", "nats"]["spec"]["template"]["spec"]
+    return spec
+
+
+def test_every_file_is_listed() -> None:
+    listed = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text("utf-8"))["resources"]
+    assert {*listed, "kustomization.yaml"} == {path.name for path in KUBERNETES.iterdir()}
+
+
+def test_kubectl_puts_the_objects_together() -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl to put the kustomization together with")
+    answer = subprocess.run(
+        [kubectl, "kustomize", str(KUBERNETES)], capture_output=True, text=True, timeout=60.0, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    objects = list(yaml.safe_load_all(answer.stdout))
+    assert {(one["kind"], one["metadata"]["name"]) for one in objects} == set(manifests())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_container_meets_the_restricted_standard(name: str) -> None:
+    assert pod()["securityContext"]["runAsNonRoot"] is True
+    assert pod()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert containers()[name]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert ":" in containers()[name]["image"]
+    assert containers()[name]["resources"]["requests"]
+    assert containers()[name]["livenessProbe"]
+
+
+def test_the_pod_asks_kubernetes_for_nothing() -> None:
+    assert pod()["automountServiceAccountToken"] is False
+    assert pod()["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_secrets_are_references(name: str) -> None:
+    given = {one["name"]: one for one in containers()[name]["env"]}
+    for variable in ("NATS_USER", "NATS_PASSWORD"):
+        assert given[variable]["valueFrom"]["secretKeyRef"]["name"] == "nats-scheduler-user"
+    assert "Secret" not in {kind for kind, _ in manifests()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_mounted_exists(name: str) -> None:
+    claims = manifests()["StatefulSet", "nats"]["spec"]["volumeClaimTemplates"]
+    volumes = {one["name"] for one in pod()["volumes"]} | {one["metadata"]["name"] for one in claims}
+    assert {one["name"] for one in containers()[name]["volumeMounts"]} <= volumes
+    for volume in pod()["volumes"]:
+        if "configMap" in volume:
+            assert ("ConfigMap", volume["configMap"]["name"]) in manifests()
+
+
+def test_services_find_the_pod_and_its_ports() -> None:
+    labels = manifests()["StatefulSet", "nats"]["spec"]["template"]["metadata"]["labels"]
+    ports = {port["name"] for container in containers().values() for port in container["ports"]}
+    services = [one for (kind, _), one in manifests().items() if kind == "Service"]
+    assert len(services) == 2
+    for service in services:
+        assert service["spec"]["selector"].items() <= labels.items()
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+
+
+def test_the_sidecar_is_checked_as_its_image_says_and_never_for_readiness() -> None:
+    sidecar = containers()["scheduler"]
+    check = sidecar["livenessProbe"]["exec"]["command"]
+    assert json.dumps(check) in rests("HEALTHCHECK")[-1]
+    assert sidecar["startupProbe"]["exec"]["command"] == check
+    assert "readinessProbe" not in sidecar
+
+
+def test_the_sidecar_gets_the_stream_of_the_example() -> None:
+    given = json.loads(manifests()["ConfigMap", "nats-scheduler-streams"]["data"]["orders.json"])
+    assert given == json.loads((STREAMS / "orders.json").read_text("utf-8"))
+    (mount,) = containers()["scheduler"]["volumeMounts"]
+    folder = next(one for one in containers()["scheduler"]["env"] if one["name"].endswith("STREAMS_FOLDER"))
+    assert folder["value"] == mount["mountPath"]
+
+
+def test_the_server_understands_its_configuration(tmp_path: Path) -> None:
+    text = manifests()["ConfigMap", "nats-config"]["data"]["nats.conf"]
+    settings = tmp_path / "nats.conf"
+    settings.write_text(text.replace("/data", str(tmp_path)).replace("/var/run/nats", str(tmp_path)))
+    variables = {"POD_NAME": "nats-0", "NATS_USER": "scheduler", "NATS_PASSWORD": "pa55"}
+    answer = subprocess.run(
+        [server_binary(V2_11), "--config", settings, "-t"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=10.0,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr

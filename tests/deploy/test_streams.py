@@ -1,0 +1,58 @@
+"""The example streams: taken by every server as they are, and by the real CLI as it is typed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
+from tests.conftest import StartServer
+from tests.deploy.files import STREAMS
+from tests.harness.nats_cli import NatsCli
+from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_11
+
+FILES = sorted(STREAMS.glob("*.json"))
+API_SECONDS = 5.0
+"""Longest wait for an answer of the JetStream API."""
+
+
+def config_of(file: Path) -> dict[str, Any]:
+    """Read a stream file."""
+    config: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return config
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_an_example_carries_the_switch_and_keeps_the_rules(file: Path) -> None:
+    config = config_of(file)
+    assert config[FLAG] is True
+    assert check_create(config) is None
+    assert StreamRules.from_config(config).name == config["name"]
+    assert config["name"].lower() == file.stem
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_every_server_takes_an_example_as_it_is(version: str, file: Path, start_server: StartServer) -> None:
+    server = await start_server(version)
+    config = config_of(file)
+    client = await nats.connect(server.url)
+    try:
+        subject = f"$JS.API.STREAM.CREATE.{config['name']}"
+        reply = await client.request(subject, json.dumps(config).encode(), timeout=API_SECONDS)
+    finally:
+        await client.close()
+    answer = json.loads(reply.data)
+    assert "error" not in answer, answer
+    assert answer["config"].get(FLAG, False) is (version in NATIVE_VERSIONS)
+
+
+async def test_the_cli_adds_an_example_as_it_is_typed(nats_cli: NatsCli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    cli = nats_cli.at(server.url)
+    for file in FILES:
+        await cli.run("stream", "add", "--config", str(file))
+    names = json.loads(await cli.run("stream", "ls", "--names", "--json"))
+    assert names == [config_of(file)["name"] for file in FILES]

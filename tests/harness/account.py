@@ -1,0 +1,131 @@
+"""A test's own connection to a server, and a sidecar in the test's process.
+
+Messages are published and read as raw bytes, because bytes are what is promised.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats_scheduler.engine.events import Event, StreamReady
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.sidecar import Sidecar
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.harness.waiting import eventually
+
+WAIT_SECONDS = 15.0
+"""How long a test waits for what should take milliseconds, on a busy machine."""
+
+CLOCK = SystemClock()
+
+
+def in_seconds(seconds: float) -> str:
+    """Return the time in so many seconds, as `@at` takes it."""
+    return format_rfc3339(CLOCK.now() + int(seconds * SECOND))
+
+
+def block_of(headers: Mapping[str, str] | str) -> bytes:
+    """Return a header block, from names and values or from lines as they are to be sent."""
+    lines = headers if isinstance(headers, str) else "".join(f"{k}: {v}\r\n" for k, v in headers.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+@dataclass
+class Account:
+    """One account of one server, seen by a test."""
+
+    connection: Connection
+    api: JetStreamApi
+
+    async def create(self, name: str, **config: Any) -> Any:
+        """Create a stream on `<name>.>`, flagged unless the test says otherwise."""
+        wanted = {"name": name, "subjects": [f"{name}.>"], "allow_msg_schedules": True, "storage": "memory", **config}
+        return await self.api.call(f"STREAM.CREATE.{name}", wanted)
+
+    async def publish(self, subject: str, headers: Mapping[str, str] | str = "", body: bytes = b"body") -> int:
+        """Store a message and return its sequence; raises AssertionError where the server refuses it."""
+        reply = await self.connection.request(subject, body, block_of(headers) if headers else b"")
+        answer = json.loads(reply.body)
+        assert "error" not in answer, answer
+        return int(answer["seq"])
+
+    async def messages(self, stream: str, subject: str) -> list[StoredMessage]:
+        """Return everything stored on a subject, in order."""
+        found = []
+        sequence = 1
+        while message := await self.api.message(stream, seq=sequence, next_by_subj=subject):
+            found.append(message)
+            sequence = message.sequence + 1
+        return found
+
+    async def wait_for(self, stream: str, subject: str, count: int = 1) -> list[StoredMessage]:
+        """Wait until at least `count` messages are stored on a subject, and return them all."""
+
+        async def enough() -> list[StoredMessage] | None:
+            found = await self.messages(stream, subject)
+            return found if len(found) >= count else None
+
+        return await eventually(
+            enough, within_seconds=WAIT_SECONDS, describe=f"{count} messages on {subject} in {stream}"
+        )
+
+
+@asynccontextmanager
+async def account_on(url: str, **settings: Any) -> AsyncIterator[Account]:
+    """Connect to a server as a test."""
+    connection = await Dialer(ConnectionSettings(servers=(url,), **settings)).dial()
+    try:
+        yield Account(connection, JetStreamApi(connection))
+    finally:
+        await connection.close()
+
+
+@dataclass
+class Running:
+    """A sidecar in this process."""
+
+    sidecar: Sidecar
+    metrics: Metrics
+    events: list[tuple[str, Event]] = field(default_factory=list)
+
+    def of(self, stream: str, kind: type[Any]) -> list[Any]:
+        """Return the events of one kind about one stream."""
+        return [event for name, event in self.events if name == stream and isinstance(event, kind)]
+
+    async def ready(self, stream: str, times: int = 1) -> None:
+        """Wait until a stream is served."""
+        await eventually(
+            lambda: len(self.of(stream, StreamReady)) >= times,
+            within_seconds=WAIT_SECONDS,
+            describe=f"the sidecar serves {stream}",
+        )
+
+
+@asynccontextmanager
+async def sidecar_on(url: str, **settings: Any) -> AsyncIterator[Running]:
+    """Run a sidecar for a server; it is drained at the end, and must end clean."""
+    metrics = Metrics()
+    reporter = Reporter(metrics)
+    chosen = SidecarSettings(connection=ConnectionSettings(servers=(url,)), **settings)
+    running = Running(Sidecar(chosen, CLOCK, reporter), metrics)
+    reporter.listen(lambda stream, event: running.events.append((stream, event)))
+    task = asyncio.create_task(running.sidecar.run())
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running.sidecar.serving.wait()
+        yield running
+    finally:
+        running.sidecar.stop()
+        assert await task, "the sidecar left something in flight"

@@ -1,0 +1,41 @@
+"""Waiting for a condition within a deadline: the one place in the tests that may sleep.
+
+Its rule: a test waits for what it wants to see, never for an amount of time.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+POLL_SECONDS = 0.02
+"""Pause between two looks: short beside any deadline, long beside one look."""
+
+
+async def eventually(
+    condition: Callable[[], Any],
+    *,
+    within_seconds: float,
+    describe: str | Callable[[], str] = "the condition",
+) -> Any:
+    """Look at the condition, plain or async, until it is true, and return what it gave.
+
+    An AssertionError inside the condition counts as "not yet" and is shown when the deadline passes; any
+    other error ends the wait at once. `describe` may be a function, called only on failure, that shows the
+    state reached.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_seconds
+    last: AssertionError | None = None
+    while True:
+        try:
+            seen = condition()
+            found = await seen if inspect.isawaitable(seen) else seen
+            if found:
+                return found
+        except AssertionError as error:
+            last = error
+        if loop.time() >= deadline:
+            said = describe() if callable(describe) else describe
+            raise AssertionError(f"{said} did not hold within {within_seconds:g} s") from last
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,64 @@
+"""Where the files of the house are, and how the rules read them.
+
+Its rule: a rule says what it looks for and nothing else; files are found and parsed here, once per run.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "nats_scheduler"
+TESTS = ROOT / "tests"
+
+
+def modules(folder: Path) -> list[Path]:
+    """List the Python files under a folder, in a stable order."""
+    return sorted(folder.rglob("*.py"))
+
+
+@cache
+def syntax_tree(module: Path) -> ast.Module:
+    """Parse a module, once per run."""
+    return ast.parse(module.read_text("utf-8"), filename=str(module))
+
+
+def place(module: Path, node: ast.AST | None = None) -> str:
+    """Name a file, and a line in it, as an editor opens it."""
+    line = getattr(node, "lineno", None)
+    return f"{module.relative_to(ROOT)}" + (f":{line}" if line else "")
+
+
+def called_names(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """Give each call with its dotted name as written, such as `time.monotonic`; `?` for other parts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield _dotted(node.func), node
+
+
+def imported_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Give each imported name in full, such as `time.sleep` for `from time import sleep`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((f"{node.module or ''}.{alias.name}", node) for alias in node.names)
+
+
+def _dotted(expression: ast.expr) -> str:
+    if isinstance(expression, ast.Name):
+        return expression.id
+    if isinstance(expression, ast.Attribute):
+        return f"{_dotted(expression.value)}.{expression.attr}"
+    return "?"
+
+
+def markdown_files() -> list[Path]:
+    """List the Markdown files of the checkout, hidden folders (`.venv`, `.cache`) left out."""
+    found = []
+    for path in ROOT.rglob("*.md"):
+        parents = path.relative_to(ROOT).parts
+        if not any(part.startswith(".") or part in {"build", "dist"} for part in parents):
+            found.append(path)
+    return sorted(found)

@@ -1,0 +1,101 @@
+"""The rules of the house that no linter knows."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.sources import PACKAGE, TESTS, called_names, imported_names, modules, place, syntax_tree
+
+LONGEST_MODULE_LINES = 400
+SHORTEST_DOCSTRING = 40
+"""Characters; less than a sentence says nothing that the file's name does not."""
+SHAPELESS_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", "common"}
+
+CLOCK = PACKAGE / "runtime" / "clock.py"
+WAITING = TESTS / "harness" / "waiting.py"
+# The event loop's own clock (`loop.time()`) is left alone: its deadlines have no other measure.
+CLOCK_READS = re.compile(
+    r"((.*\.)?time\.(time|monotonic|perf_counter|process_time|thread_time|clock_gettime)(_ns)?"
+    r"|(.*\.)?(datetime|date)\.(now|utcnow|today))"
+)
+
+
+def reads_of_the_clock(module: Path) -> list[str]:
+    """List the places where a module calls or imports a clock."""
+    tree = syntax_tree(module)
+    called = [node for name, node in called_names(tree) if CLOCK_READS.fullmatch(name)]
+    taken = [node for name, node in imported_names(tree) if CLOCK_READS.fullmatch(name)]
+    return [place(module, node) for node in (*called, *taken)]
+
+
+def test_one_file_of_the_package_reads_the_clock() -> None:
+    readers = [found for module in modules(PACKAGE) if module != CLOCK for found in reads_of_the_clock(module)]
+    assert readers == [], "take the time as a parameter, or ask runtime/clock.py"
+
+
+def test_the_rule_about_clocks_sees_each_way_to_read_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "sample.py"
+    reads = [
+        "time.time()",
+        "time.monotonic_ns()",
+        "datetime.datetime.now(tz)",
+        "date.today()",
+    ]
+    module.write_text("\n".join([*reads, "from time import perf_counter", "parsed.timestamp()", "import time"]))
+    monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
+    assert reads_of_the_clock(module) == [f"sample.py:{line}" for line in range(1, 6)]
+
+
+@pytest.mark.parametrize("module", modules(PACKAGE), ids=place)
+def test_a_module_can_be_held_in_mind(module: Path) -> None:
+    assert len(module.read_text("utf-8").splitlines()) <= LONGEST_MODULE_LINES
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    shapeless = [
+        place(module)
+        for folder in (PACKAGE, TESTS)
+        for module in modules(folder)
+        if SHAPELESS_WORDS & {*module.stem.split("_"), module.parent.name}
+    ]
+    assert shapeless == []
+
+
+SPEAKING = [module for module in (*modules(PACKAGE), *modules(TESTS)) if module.name != "__init__.py"]
+
+
+@pytest.mark.parametrize("module", SPEAKING, ids=place)
+def test_a_module_says_what_it_is(module: Path) -> None:
+    said = ast.get_docstring(syntax_tree(module)) or ""
+    assert len(said) >= SHORTEST_DOCSTRING, "a docstring of substance"
+    assert said.endswith((".", ":", ")", "`", "|")), "whole sentences"
+
+
+@pytest.mark.parametrize("module", [m for m in modules(PACKAGE) if m.name == "__init__.py"], ids=place)
+def test_an_init_file_holds_only_its_docstring(module: Path) -> None:
+    assert len(syntax_tree(module).body) == 1
+    assert ast.get_docstring(syntax_tree(module))
+
+
+def test_only_the_harness_sleeps() -> None:
+    sleeps = [
+        place(module, node)
+        for module in modules(TESTS)
+        if module != WAITING
+        for name, node in (*called_names(syntax_tree(module)), *imported_names(syntax_tree(module)))
+        if name.split(".")[-1] == "sleep"
+    ]
+    assert sleeps == [], "wait for a condition with tests.harness.waiting.eventually"
+
+
+def test_nothing_is_mocked() -> None:
+    mocks = [
+        place(module, node)
+        for folder in (PACKAGE, TESTS)
+        for module in modules(folder)
+        for name, node in imported_names(syntax_tree(module))
+        if name.startswith(("unittest.mock", "mock.", "pytest_mock"))
+    ]
+    assert mocks == [], "use the in-memory JetStream and the manual clock of nats_scheduler.testing"

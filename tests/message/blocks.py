@@ -1,0 +1,88 @@
+"""Header blocks for the tests of this folder: written by hand, or drawn by Hypothesis from what could go wrong."""
+
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+
+NAMES = [
+    b"Nats-Schedule",
+    b"Nats-Schedule-Target",
+    b"Nats-Schedule-Source",
+    b"Nats-Schedule-TTL",
+    b"Nats-Schedule-Time-Zone",
+    b"Nats-Schedule-Rollup",
+    b"Nats-Schedule-Next",
+    b"Nats-Scheduler",
+    b"Nats-ScheduleFoo",
+    b"X-Nats-Schedule",
+    b"X-Nats-Schedule-Target",
+    b"X-Nats-Scheduler",
+    b"X-Nats-Schedule-Next",
+    b"nats-schedule",
+    b"Nats-Msg-Id",
+    b"Nats-TTL",
+    b"Nats-Rollup",
+    b"Nats-Expected-Stream",
+    b"Nats-Batch-Id",
+    b"Trace-Id",
+    b"A",
+]
+
+VALUES = [
+    b"@at 2030-01-01T00:00:00Z",
+    b"@every 5m",
+    b"0 0 5 * * *",
+    b"orders.due",
+    b"orders.s1",
+    b"purge",
+    b"sub",
+    b"UTC",
+    b"5m",
+    b"nats-scheduler:7:5:orders.s2",
+    b"orders.s2",
+    b"",
+]
+
+# Between these lie all the corners of the server's search: doubled names, bare line feeds, missing colons and ends.
+_shards = st.lists(
+    st.sampled_from([*NAMES, *VALUES, b"\r\n", b"\n", b"\r", b" ", b"\t", b":", b"\xff", b"\xc3\xa9", b"x"]),
+    max_size=6,
+).map(b"".join)
+_lines = st.tuples(
+    st.sampled_from(NAMES),
+    st.sampled_from([b": ", b":", b" :", b"", b":   "]),
+    st.one_of(st.sampled_from(VALUES), _shards),
+    st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n", b""]),
+).map(b"".join)
+_starts = st.sampled_from([b"NATS/1.0\r\n", b"NATS/1.0\r\n", b"NATS/1.0 503 busy\r\n", b"NATS/1.0\n", b"", b"\r\n"])
+
+odd_blocks = st.one_of(
+    st.binary(max_size=60),
+    _shards,
+    st.tuples(_starts, st.lists(_lines, max_size=8).map(b"".join), st.sampled_from([b"\r\n", b""])).map(b"".join),
+)
+"""Blocks that a publisher could send but no client library would."""
+
+proper_blocks = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8).map(
+    lambda items: block_of(*items)
+)
+"""Blocks as a client library writes them."""
+
+
+def block_of(*items: tuple[bytes | str, bytes | str]) -> bytes:
+    """Write a header block as a client library does."""
+    return b"NATS/1.0\r\n" + b"".join(_line(name, value) for name, value in items) + b"\r\n"
+
+
+def portable(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give the schedule headers among `items`, and what looks like one, their portable names."""
+    return [(f"X-{name}" if "Nats-Schedule" in name else name, value) for name, value in items]
+
+
+def _line(name: bytes | str, value: bytes | str) -> bytes:
+    # A tab in front is the value's own; a space would be the separator's.
+    return b"%s: %s\r\n" % (_bytes(name), _bytes(value))
+
+
+def _bytes(text: bytes | str) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")

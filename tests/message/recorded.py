@@ -1,0 +1,363 @@
+"""What a real nats-server 2.15.1 answered: the expectations of this folder, recorded and not thought out.
+
+Every publish went to `orders.s1` of one of three streams with the subjects `orders.>` and `sample.*`: the stream
+`full` has message schedules and message TTLs, `bare` has schedules only, `off` has neither.
+`REJECTIONS` holds (stream, headers, error code or None when stored); `GENERATED` the block of the last message on the
+source, or of the schedule, and the block that the server then generated.
+"""
+
+from typing import Any, Literal
+
+AT = "@at 2030-01-01T00:00:00Z"
+LONG_AGO = "@at 2020-01-01T00:00:00Z"
+
+Stream = Literal["full", "bare", "off"]
+Headers = tuple[tuple[str, str], ...]
+
+
+def schedule(pattern: str = AT, target: str = "orders.due", **others: str) -> Headers:
+    """Write the headers of a schedule; `time_zone="UTC"` becomes `Nats-Schedule-Time-Zone: UTC`."""
+    names = {
+        "time_zone": "Nats-Schedule-Time-Zone",
+        "ttl": "Nats-Schedule-TTL",
+        "rollup": "Nats-Schedule-Rollup",
+        "source": "Nats-Schedule-Source",
+        "storage_rollup": "Nats-Rollup",
+        "scheduler": "Nats-Scheduler",
+        "next": "Nats-Schedule-Next",
+    }
+    head = (("Nats-Schedule", pattern), ("Nats-Schedule-Target", target))
+    return head + tuple((names[key], value) for key, value in others.items())
+
+
+REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
+    # What is stored.
+    ("full", schedule(), None),
+    ("full", schedule("@every 1s"), None),
+    ("full", schedule("0 0 5 * * *", time_zone="Europe/Berlin"), None),
+    ("full", schedule("@daily", time_zone="UTC"), None),
+    ("full", schedule(ttl="5m", rollup="sub", source="sample.a"), None),
+    ("full", schedule(ttl="", rollup="", source=""), None),
+    ("full", schedule(ttl="00"), None),
+    ("full", schedule(ttl="NEVER"), None),
+    ("full", schedule(ttl="18446744073709551616"), None),
+    ("full", schedule(storage_rollup="SUB"), None),
+    ("full", schedule(storage_rollup=""), None),
+    ("full", schedule("    " + AT, "   orders.due"), None),
+    ("full", schedule(target="orders.a*"), None),
+    ("full", schedule(target="orders.>a"), None),
+    ("full", schedule(target="orders.x>"), None),
+    ("full", schedule(target="orders.ümläut"), None),
+    ("full", (("Nats-Schedule", AT), ("Nats-Schedule", "rubbish"), ("Nats-Schedule-Target", "orders.due")), None),
+    ("full", (("nats-schedule", "rubbish"), ("Nats-Schedule ", "rubbish"), ("X-Nats-Schedule", "x")), None),
+    ("full", (("Nats-ScheduleFoo", "rubbish"), ("Nats-Schedule-Foo", "rubbish")), None),
+    ("full", (("Nats-Schedule-Target", "no blanks"), ("Nats-Schedule-TTL", "soon")), None),
+    ("full", (("Nats-Schedule", ""), ("Nats-Schedule-TTL", "soon")), None),
+    ("off", schedule(""), None),
+    ("off", schedule("@at 0001-01-01T00:00:00Z", ""), None),
+    ("off", (("Nats-Schedule-Time-Zone", "UTC"),), None),
+    ("full", schedule("@at 0001-01-01T00:00:00Z", "", ttl="soon"), None),
+    # Checks 7 and 8: time zone and pattern.
+    ("full", schedule(time_zone=""), 10223),
+    ("full", schedule("@daily", time_zone="utc"), 10223),
+    ("full", schedule("@daily", time_zone="UTC "), 10223),
+    ("full", schedule("@daily", time_zone="../UTC"), 10223),
+    ("full", schedule("rubbish", time_zone="Mars/Olympus"), 10223),
+    ("full", (("Nats-Schedule-Time-Zone", "Mars/Olympus"),), 10223),
+    ("full", (("Nats-Schedule-Time-Zone", ""),), 10223),
+    ("full", schedule(time_zone="UTC"), 10189),
+    ("full", schedule("@every 5m", time_zone="UTC"), 10189),
+    ("full", schedule("rubbish", ""), 10189),
+    ("full", schedule(AT + " "), 10189),
+    ("full", schedule("\t" + AT), 10189),
+    ("full", schedule("@every 999ms"), 10189),
+    ("full", schedule("@reboot"), 10189),
+    ("full", schedule("* * * * *"), 10189),
+    ("full", schedule("0 0 0 30 2 *"), 10189),
+    ("full", schedule("2030-01-01T00:00:00Z"), 10189),
+    # Check 9, and what comes before it, on a stream without schedules.
+    ("off", schedule(), 10188),
+    ("off", schedule("rubbish"), 10188),
+    ("off", schedule("@daily", time_zone="Mars/Olympus"), 10188),
+    ("off", (("Nats-Schedule-Time-Zone", "Mars/Olympus"),), 10188),
+    ("off", schedule(ttl="soon"), 10188),
+    # Checks 10 to 12: TTL and roll-up of the generated message.
+    ("full", schedule(ttl="soon"), 10191),
+    ("full", schedule(ttl="999ms"), 10191),
+    ("full", schedule(ttl="0"), 10191),
+    ("full", schedule(ttl="5m "), 10191),
+    ("full", schedule(ttl="-1"), 10191),
+    ("full", schedule(ttl="9223372036854775808"), 10191),
+    ("full", schedule(rollup="SUB"), 10192),
+    ("full", schedule(rollup="all"), 10192),
+    ("full", schedule(rollup="sub "), 10192),
+    ("bare", schedule(ttl="5m"), 10166),
+    # Checks 13 to 16: target and source.
+    ("full", schedule(target=""), 10190),
+    ("full", (("Nats-Schedule", AT),), 10190),
+    ("full", schedule(target="orders.*"), 10190),
+    ("full", schedule(target="orders.>"), 10190),
+    ("full", schedule(target="orders..due"), 10190),
+    ("full", schedule(target="orders.due "), 10190),
+    ("full", schedule(target="orders.s1"), 10190),
+    ("full", schedule(target="elsewhere"), 10190),
+    ("full", schedule(target="Orders.due"), 10190),
+    ("full", schedule(target="sample.a.b"), 10190),
+    ("full", schedule(source="orders.due"), 10203),
+    ("full", schedule(source="orders.s1"), 10203),
+    ("full", schedule(source="sample.*"), 10203),
+    ("full", schedule(source="elsewhere"), 10203),
+    # Check 17: the roll-up of the schedule message itself.
+    ("full", schedule(storage_rollup="all"), 10192),
+    ("full", schedule(storage_rollup="rubbish"), 10192),
+    # Which of two faults is named.
+    ("full", schedule("rubbish", "", time_zone="rubbish", ttl="soon"), 10223),
+    ("full", schedule("rubbish", "", ttl="soon"), 10189),
+    ("full", schedule(target="", ttl="soon", rollup="all"), 10191),
+    ("bare", schedule(target="", ttl="5m", rollup="all"), 10192),
+    ("bare", schedule(target="", ttl="5m"), 10166),
+    ("full", schedule(target="elsewhere", source="sample.*"), 10203),
+    ("full", schedule(target="elsewhere", source="nowhere"), 10190),
+    ("full", schedule(source="nowhere", storage_rollup="all"), 10203),
+    ("full", schedule(target="elsewhere", next="soon"), 10190),
+    # Checks 18 to 22: the atomic cancel.
+    ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge")), None),
+    ("full", (("Nats-Scheduler", "elsewhere"), ("Nats-Schedule-Next", "purge")), None),
+    ("full", schedule(scheduler="orders.s2", next="purge"), None),
+    ("full", (("Nats-Scheduler", ""),), None),
+    ("full", (("Nats-Schedule-Next", ""),), None),
+    ("full", (("Nats-Schedule-Next", "Purge"),), 10212),
+    ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "2030-01-01T00:00:00Z")), 10212),
+    ("off", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "soon")), 10212),
+    ("full", (("Nats-Schedule-Next", "purge"),), 10212),
+    ("full", (("Nats-Scheduler", ""), ("Nats-Schedule-Next", "purge")), 10212),
+    ("full", (("Nats-Scheduler", "orders.*"), ("Nats-Schedule-Next", "purge")), 10212),
+    ("full", (("Nats-Scheduler", "orders.s1"), ("Nats-Schedule-Next", "purge")), 10212),
+    ("off", (("Nats-Scheduler", "orders.s1"), ("Nats-Schedule-Next", "purge")), 10212),
+    ("off", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge")), 10188),
+    ("full", (("Nats-Scheduler", "orders.s2"),), 10212),
+    ("off", (("Nats-Scheduler", "orders.s2"),), 10212),
+    ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "")), 10212),
+    ("full", schedule(scheduler="orders.s2"), 10212),
+]
+
+
+def schedule_block(others: bytes = b"") -> bytes:
+    """Write the block of a schedule on `t.s` for `t.o` that is long due, with more header lines behind."""
+    start = b"NATS/1.0\r\nNats-Schedule: " + LONG_AGO.encode() + b"\r\nNats-Schedule-Target: t.o\r\n"
+    return start + others + b"\r\n"
+
+
+PURGED = b"Nats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\n\r\n"
+
+GENERATED: list[tuple[str, bytes, bytes | None, bytes]] = [
+    ("a plain schedule", schedule_block(b""), None, (b"NATS/1.0\r\n") + PURGED),
+    (
+        "a plain schedule with Nats-Schedule-TTL: 5s, Nats-Schedule-Rollup: sub",
+        schedule_block(b"Nats-Schedule-TTL: 5s\r\nNats-Schedule-Rollup: sub\r\n"),
+        None,
+        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: 5s\r\nNats-Rollup: sub\r\n\r\n",
+    ),
+    (
+        "a plain schedule with Nats-Schedule-TTL:   00",
+        schedule_block(b"Nats-Schedule-TTL:   00\r\n"),
+        None,
+        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: 00\r\n\r\n",
+    ),
+    (
+        "a plain schedule with Nats-Schedule-TTL: never, Nats-Schedule-Rollup: sub",
+        schedule_block(b"Nats-Schedule-TTL: never\r\nNats-Schedule-Rollup: sub\r\n"),
+        None,
+        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: never\r\nNats-Rollup: sub\r\n\r\n",
+    ),
+    ("headers of the user", schedule_block(b"X: 1\r\nY: 2\r\n"), None, (b"NATS/1.0\r\nX: 1\r\nY: 2\r\n") + PURGED),
+    (
+        "duplicates",
+        schedule_block(b"A: 1\r\nB: 2\r\nA: 3\r\nA: 1\r\n"),
+        None,
+        (b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA: 3\r\nA: 1\r\n") + PURGED,
+    ),
+    (
+        "odd spacing",
+        schedule_block(b"A:1\r\nB:   2 \t\r\nC :3\r\n D: 4\r\nE:\r\n"),
+        None,
+        (b"NATS/1.0\r\nA:1\r\nB:   2 \t\r\nC :3\r\n D: 4\r\nE:\r\n") + PURGED,
+    ),
+    (
+        "lower-case look-alikes",
+        schedule_block(b"nats-schedule: x\r\nnats-ttl: 5\r\nNATS-MSG-ID: x\r\nnats-expected-stream: T\r\n"),
+        None,
+        (b"NATS/1.0\r\nnats-schedule: x\r\nnats-ttl: 5\r\nNATS-MSG-ID: x\r\nnats-expected-stream: T\r\n") + PURGED,
+    ),
+    (
+        "UTF-8 and what is not",
+        schedule_block(b"A: gr\xc3\xbc\xc3\x9fe\r\nB: \xff\xfe\x80\r\n\xc3\xa9: e\r\n"),
+        None,
+        (b"NATS/1.0\r\nA: gr\xc3\xbc\xc3\x9fe\r\nB: \xff\xfe\x80\r\n\xc3\xa9: e\r\n") + PURGED,
+    ),
+    (
+        "prefix look-alikes",
+        schedule_block(
+            b"Nats-ScheduleFoo: x\r\nNats-Schedule-Foo: y\r\nX-Nats-Schedule: z\r\n"
+            b"X-Nats-Schedule-Target: t.p\r\nNats-Schedul: kept\r\n"
+        ),
+        None,
+        (b"NATS/1.0\r\nX-Nats-Schedule: z\r\nX-Nats-Schedule-Target: t.p\r\nNats-Schedul: kept\r\n") + PURGED,
+    ),
+    (
+        "expectations",
+        schedule_block(
+            b"Nats-Expected-Foo: x\r\nNats-Expected-Stream: T\r\nNats-Expected: kept\r\nX-Nats-Expected-Foo: kept\r\n"
+        ),
+        None,
+        (b"NATS/1.0\r\nNats-Expected: kept\r\nX-Nats-Expected-Foo: kept\r\n") + PURGED,
+    ),
+    (
+        "what storing needs",
+        schedule_block(
+            b"Nats-Msg-Id: one\r\nNats-TTL: 1h\r\nNats-Rollup: sub\r\nNats-Msg-Idx: kept\r\nNats-TTL-x: kept\r\n"
+        ),
+        None,
+        (b"NATS/1.0\r\nNats-Msg-Idx: kept\r\nNats-TTL-x: kept\r\n") + PURGED,
+    ),
+    ("an empty roll-up", schedule_block(b"Nats-Rollup:\r\nA: b\r\n"), None, (b"NATS/1.0\r\nA: b\r\n") + PURGED),
+    (
+        "an inline status",
+        b"NATS/1.0 503 busy\r\nNats-Schedule: @at 2020-01-01T00:00:00Z\r\nNats-Schedule-Target: t.o\r\nA: b\r\n\r\n",
+        None,
+        (b"NATS/1.0\r\nA: b\r\n") + PURGED,
+    ),
+    (
+        "look-alikes in values",
+        schedule_block(b"A: Nats-TTL: 5\r\nB: Nats-TTLNats-TTL\r\nNats-TTL: 1h\r\nC: d\r\n"),
+        None,
+        (b"NATS/1.0\r\nA: Nats-TTL: 5\r\nB: Nats-TTLNats-TTL\r\nNats-TTL: 1h\r\nC: d\r\n") + PURGED,
+    ),
+    (
+        "a bare line feed",
+        schedule_block(b"A: b\nNats-Schedule-Foo: x\r\nC: d\nNats-TTL: 5\r\nE: f\r\n"),
+        None,
+        (b"NATS/1.0\r\nA: b\nC: d\nNats-TTL: 5\r\nE: f\r\n") + PURGED,
+    ),
+    (
+        "a line without a colon",
+        schedule_block(b"nothing\r\nA: b\r\n"),
+        None,
+        (b"NATS/1.0\r\nnothing\r\nA: b\r\n") + PURGED,
+    ),
+    (
+        "an empty mark of another stream",
+        schedule_block(b"Nats-Stream-Source:\r\nA: b\r\n"),
+        None,
+        (b"NATS/1.0\r\nNats-Stream-Source:\r\nA: b\r\n") + PURGED,
+    ),
+    (
+        "a source",
+        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+        b"NATS/1.0\r\nS: 1\r\ns: 2\r\nNats-Msg-Id: m1\r\n\r\n",
+        (b"NATS/1.0\r\nS: 1\r\ns: 2\r\n") + PURGED,
+    ),
+    (
+        "a source without headers",
+        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+        b"",
+        (b"NATS/1.0\r\n") + PURGED,
+    ),
+    (
+        "a source with an empty block",
+        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+        b"NATS/1.0\r\n\r\n",
+        (b"NATS/1.0\r\n") + PURGED,
+    ),
+    (
+        "a source with nothing to keep",
+        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+        b"NATS/1.0\r\nNats-Msg-Id: m2\r\nNats-TTL: 1h\r\nNats-ScheduleX: y\r\n\r\n",
+        (b"NATS/1.0\r\n") + PURGED,
+    ),
+    (
+        "a source whose block is no block",
+        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+        b"xx",
+        (b"NATS/1.0\r\n") + PURGED,
+    ),
+    (
+        "a source without an end",
+        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+        b"NATS/1.0\r\nA: bc",
+        (b"NATS/1.0\r\nA: ") + PURGED,
+    ),
+]
+
+Config = dict[str, Any]
+
+CREATES: list[tuple[Config, int | None, str]] = [
+    ({}, None, ""),
+    ({"allow_rollup_hdrs": True}, None, ""),
+    ({"deny_purge": True}, None, ""),
+    ({"retention": "workqueue"}, None, ""),
+    ({"retention": "interest", "deny_delete": True}, None, ""),
+    ({"pedantic": True, "allow_rollup_hdrs": True}, None, ""),
+    ({"allow_msg_schedules": False, "allow_msg_counter": True}, None, ""),
+    ({"sealed": True}, 10052, "stream configuration for create can not be sealed"),
+    ({"sealed": True, "discard": "new"}, 10052, "stream configuration for create can not be sealed"),
+    ({"deny_purge": True, "allow_rollup_hdrs": True}, 10052, "roll-ups require the purge permission"),
+    ({"allow_msg_counter": True}, 10052, "counter stream cannot use message schedules"),
+    ({"discard": "new"}, 10052, "message scheduling cannot use discard new"),
+    ({"discard": "new", "pedantic": True}, 10052, "message scheduling cannot use discard new"),
+    ({"pedantic": True}, 10052, "message scheduling cannot be set if roll-ups are disabled"),
+    ({"subjects": [], "mirror": {"name": "O"}}, 10186, "stream mirrors can not also schedule messages"),
+    ({"subjects": [], "sources": [{"name": "O"}]}, 10187, "stream source can not also schedule messages"),
+    (
+        {"sources": [{"name": "O"}], "discard": "new"},
+        10052,
+        "message scheduling cannot use discard new",
+    ),
+]
+
+UPDATES: list[tuple[Config, Config, int | None, str]] = [
+    ({"allow_msg_schedules": False}, {}, None, ""),
+    ({}, {"allow_rollup_hdrs": False}, None, ""),
+    ({}, {"deny_purge": True}, None, ""),
+    ({}, {"sealed": True}, None, ""),
+    ({"allow_msg_schedules": False, "subjects": [], "sources": [{"name": "O"}]}, {}, None, ""),
+    ({}, {"allow_msg_schedules": False}, 10052, "message schedules can not be disabled"),
+    ({}, {"discard": "new"}, 10052, "message scheduling cannot use discard new"),
+    ({}, {"sources": [{"name": "O"}]}, 10187, "stream source can not also schedule messages"),
+    (
+        {"allow_msg_schedules": False, "deny_purge": True},
+        {"deny_purge": True},
+        10052,
+        "stream configuration update can not cancel deny purge",
+    ),
+    (
+        {"allow_msg_schedules": False, "deny_purge": True},
+        {"deny_purge": False},
+        10052,
+        "stream configuration update can not cancel deny purge",
+    ),
+    (
+        {"allow_msg_schedules": False, "discard": "new"},
+        {"discard": "new"},
+        10052,
+        "message scheduling cannot use discard new",
+    ),
+    (
+        {"allow_msg_schedules": False, "allow_msg_counter": True},
+        {"allow_msg_counter": True},
+        10052,
+        "counter stream cannot use message schedules",
+    ),
+    (
+        {"allow_msg_schedules": False, "allow_msg_counter": True},
+        {},
+        10052,
+        "stream configuration update can not change message counter setting",
+    ),
+    ({}, {"allow_msg_counter": True}, 10052, "counter stream cannot use message schedules"),
+]
+
+
+def config(**changes: Any) -> Config:
+    """Write a stream configuration with the flag on, changed by `changes`."""
+    return {"name": "T", "subjects": ["t.>"], "allow_msg_schedules": True} | changes

@@ -1,0 +1,125 @@
+"""The server's header and subject functions, written down as literally as Python allows: the oracle of the fuzz tests.
+
+Slow and plain on purpose: each function follows its Go original (client.go, sublist.go) step by step, so that one can
+be read beside the other. Only what the originals do to memory is left out.
+"""
+
+EMPTY_LINE_SIZE = len(b"NATS/1.0\r\n\r\n")
+
+
+def key_index(key: bytes, block: bytes) -> int:
+    """`getHeaderKeyIndex`."""
+    offset = 0
+    while True:
+        index = block[offset:].find(key)
+        if index < 2:
+            return -1
+        index += offset
+        if index >= len(block) - 1 or block[index - 1 : index] != b"\n" or block[index - 2 : index - 1] != b"\r":
+            offset = index + len(key)
+            continue
+        if index + len(key) >= len(block):
+            return -1
+        if block[index + len(key)] != ord(":"):
+            offset = index + len(key)
+            continue
+        return index
+
+
+def slice_header(key: bytes, block: bytes) -> bytes | None:
+    """`sliceHeader`."""
+    index = key_index(key, block)
+    if index == -1:
+        return None
+    index += len(key) + 1
+    while index < len(block) and block[index] == ord(" "):
+        index += 1
+    start = index
+    while index < len(block) and block[index : index + 2] != b"\r\n":
+        index += 1
+    return block[start:index]
+
+
+def remove_if_present(block: bytes, key: bytes) -> bytes:
+    """`removeHeaderIfPresent`."""
+    while True:
+        start = key_index(key, block)
+        if start < 1 or block[start - 1] != ord("\n"):
+            return block
+        end = block[start:].find(b"\r\n")
+        if end < 0:
+            return block
+        block = block[:start] + block[start + end + 2 :]
+        if len(block) <= EMPTY_LINE_SIZE:
+            return b""
+
+
+def remove_if_prefix_present(block: bytes, prefix: bytes) -> bytes:
+    """`removeHeaderIfPrefixPresent`."""
+    index = 0
+    while index < len(block):
+        start = block[index:].find(prefix)
+        if start < 0:
+            return block
+        index += start
+        if index < 1 or block[index - 1] != ord("\n"):
+            index += len(prefix)
+            continue
+        end = block[index + len(prefix) :].find(b"\r\n")
+        if end < 0:
+            return block
+        block = block[:index] + block[index + end + len(prefix) + 2 :]
+        if len(block) <= EMPTY_LINE_SIZE:
+            return b""
+    return block
+
+
+def remove_status(block: bytes) -> bytes:
+    """`removeHeaderStatusIfPresent`."""
+    index = block.find(b"\r")
+    if not block.startswith(b"NATS/1.0") or index <= 8:
+        return block
+    block = block[:8] + block[index:]
+    return b"" if len(block) == EMPTY_LINE_SIZE else block
+
+
+def subset_match(tokens: list[str], test: list[str]) -> bool:
+    """`isSubsetMatchTokenized`."""
+    for index, wanted in enumerate(test):
+        if index >= len(tokens) or not wanted:
+            return False
+        if wanted == ">":
+            return True
+        given = tokens[index]
+        if given in ("", ">"):
+            return False
+        if given == "*":
+            if wanted != "*":
+                return False
+            continue
+        if wanted[0] != "*" and given != wanted:
+            return False
+    return len(tokens) == len(test)
+
+
+def collides(covering: str, literal: str) -> bool:
+    """`SubjectsCollide` for a literal second subject."""
+    tokens = covering.split(".")
+    if covering == literal or not ({"*", ">"} & set(tokens)):
+        return covering == literal
+    return subset_match(literal.split("."), tokens)
+
+
+def is_valid(subject: str) -> bool:
+    """`IsValidSubject`."""
+    rest_seen = False
+    for part in subject.split("."):
+        if not part or rest_seen or set(part) & set("\t\n\f\r "):
+            return False
+        rest_seen = part == ">"
+    return True
+
+
+def is_literal(subject: str) -> bool:
+    """`IsValidPublishSubject`."""
+    return is_valid(subject) and not {"*", ">"} & set(subject.split("."))

@@ -1,0 +1,127 @@
+"""A generated message carries the headers that the server would have given it, byte for byte."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.generated import generated_block, with_guard, with_identity
+from nats_scheduler.message.headers import EMPTY_BLOCK, header_items
+from nats_scheduler.message.reading import Generated, Reading, read_message
+from nats_scheduler.message.stream_rules import StreamRules
+from tests.message import reference
+from tests.message.blocks import block_of, odd_blocks
+from tests.message.recorded import GENERATED, PURGED
+
+RULES = StreamRules("T", ("t.>",), allow_msg_ttl=True)
+NEXT = 1_795_181_379_000_000_000
+
+
+def definition(block: bytes, dialect: Dialect = ADR51) -> Definition:
+    """Read a block that holds a schedule."""
+    found = read_definition(block, "t.s", RULES, dialect, 0)
+    assert isinstance(found, Definition)
+    return found
+
+
+def scheduled(pattern: str = "@every 1s", dialect: Dialect = ADR51, zone: str | None = None) -> Definition:
+    """Make the definition of a schedule for `t.o`."""
+    items = [(dialect.schedule, pattern.encode()), (dialect.target, b"t.o")]
+    if zone is not None:
+        items.append((dialect.time_zone, zone.encode()))
+    return definition(block_of(*items), dialect)
+
+
+@pytest.mark.parametrize(("name", "schedule", "source", "generated"), GENERATED)
+def test_the_block_is_the_one_that_the_server_generated(
+    name: str, schedule: bytes, source: bytes | None, generated: bytes
+) -> None:
+    base = schedule if source is None else source
+    assert generated_block(base, definition(schedule), "t.s", None) == generated
+
+
+def test_a_message_without_a_block_gets_one() -> None:
+    assert generated_block(None, scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == b"NATS/1.0\r\n" + PURGED
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "fire", "printed"),
+    [
+        ("@every 1s", None, NEXT, b"2026-11-20T13:29:39Z"),
+        ("@every 1s", None, NEXT + 500_000_000, b"2026-11-20T13:29:39.5Z"),
+        ("@daily", "UTC", NEXT, b"2026-11-20T13:29:39Z"),
+        ("@daily", "Europe/Berlin", NEXT, b"2026-11-20T14:29:39+01:00"),
+        ("@every 1s", None, None, b"purge"),
+    ],
+)
+def test_the_next_fire_is_printed_as_the_server_prints_it(
+    pattern: str, zone: str | None, fire: int | None, printed: bytes
+) -> None:
+    block = generated_block(EMPTY_BLOCK, scheduled(pattern, zone=zone), "t.s", fire)
+    assert header_items(block) == [(b"Nats-Scheduler", b"t.s"), (b"Nats-Schedule-Next", printed)]
+
+
+def test_a_portable_schedule_generates_portable_headers() -> None:
+    block = block_of(
+        ("X-Nats-Schedule", "@at 2020-01-01T00:00:00Z"),
+        ("X-Nats-Schedule-Target", "t.o"),
+        ("X-Nats-Schedule-TTL", "5s"),
+        ("X-Nats-Schedule-Rollup", "sub"),
+        ("Nats-TTL", "1h"),
+        ("A", "b"),
+    )
+    assert generated_block(block, definition(block, PORTABLE), "t.s", None) == (
+        b"NATS/1.0\r\nA: b\r\nX-Nats-Scheduler: t.s\r\nX-Nats-Schedule-Next: purge\r\n"
+        b"Nats-TTL: 5s\r\nNats-Rollup: sub\r\n\r\n"
+    )
+
+
+def test_a_portable_fire_carries_no_header_that_a_newer_server_refuses_or_obeys() -> None:
+    source = block_of(
+        ("Nats-Schedule", "@daily"),
+        ("Nats-Schedule-Next", "purge"),
+        ("X-Nats-Schedule", "@daily"),
+        ("Nats-Stream-Source", "ORIGIN 1 > > >"),
+        ("Nats-Batch-Id", "b"),
+        ("Nats-Batch-Sequence", "1"),
+        ("Nats-Batch-Commit", "1"),
+        ("Nats-Expected-Stream", "OTHER"),
+        ("A", "b"),
+    )
+    block = generated_block(source, scheduled("@at 2020-01-01T00:00:00Z", PORTABLE), "t.s", None)
+    assert header_items(block) == [(b"A", b"b"), (b"X-Nats-Scheduler", b"t.s"), (b"X-Nats-Schedule-Next", b"purge")]
+
+
+def test_an_ordinary_fire_keeps_them_as_the_server_does() -> None:
+    source = block_of(("Nats-Stream-Source", "ORIGIN 1 > > >"), ("Nats-Batch-Id", "b"), ("X-Nats-Schedule", "@daily"))
+    block = generated_block(source, scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None)
+    assert block == source[:-2] + PURGED
+
+
+def test_identity_and_guard_come_after_the_headers_of_the_adr() -> None:
+    block = with_guard(with_identity(b"NATS/1.0\r\n" + PURGED, "nats-scheduler:7:5:t.s"), "t.s", 7)
+    assert block == (
+        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-Msg-Id: nats-scheduler:7:5:t.s\r\n"
+        b"Nats-Expected-Last-Subject-Sequence: 7\r\nNats-Expected-Last-Subject-Sequence-Subject: t.s\r\n\r\n"
+    )
+
+
+@given(odd_blocks)
+def test_any_base_is_stripped_as_the_server_strips_it(base: bytes) -> None:
+    left = reference.remove_status(base)
+    for prefix in (b"Nats-Schedule", b"Nats-Expected-"):
+        left = reference.remove_if_prefix_present(left, prefix)
+    for name in (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup"):
+        left = reference.remove_if_present(left, name)
+    kept = left[:-2] if len(left) > 2 else b"NATS/1.0\r\n"
+    assert generated_block(base, scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == kept + PURGED
+
+
+@given(st.sampled_from(DIALECTS), st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n ."), min_size=1))
+def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, name: str) -> None:
+    schedule = f"t.{name}"
+    block = generated_block(block_of(("A", "b")), scheduled("@at 2020-01-01T00:00:00Z", dialect), schedule, None)
+    block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
+    read = read_message(block, "t.o", 0, RULES, DIALECTS)
+    assert read == Reading(generated=Generated(schedule, 7, 5, dialect))

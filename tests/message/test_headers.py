@@ -1,0 +1,170 @@
+"""Headers are read and changed as the server does it, byte for byte."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import (
+    EMPTY_BLOCK,
+    header_items,
+    header_value,
+    with_header,
+    with_headers,
+    without_headers,
+    without_status,
+)
+from tests.message import reference
+from tests.message.blocks import NAMES, block_of, odd_blocks, proper_blocks
+
+names = st.sampled_from(NAMES)
+found_names = st.sampled_from([name for name in NAMES if name != b"A"])
+"""All but the one that stands in `NATS/1.0` itself, where the search gives up."""
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (b"Name: value", b"value"),
+        (b"Name:value", b"value"),
+        (b"Name:    value", b"value"),
+        (b"Name: value \t", b"value \t"),
+        (b"Name:\tvalue", b"\tvalue"),
+        (b"Name:", b""),
+        (b"Name:   ", b""),
+        (b"Name: \xff\xfe", b"\xff\xfe"),
+        (b"Name: a\rb\nc", b"a\rb\nc"),
+        (b"name: value", None),
+        (b"Name : value", None),
+        (b" Name: value", None),
+        (b"Name", None),
+        (b"XName: value", None),
+        (b"Name-More: value", None),
+        (b"Other: Name: value", None),
+    ],
+)
+def test_a_value_is_found_as_the_server_finds_it(line: bytes, value: bytes | None) -> None:
+    assert header_value(b"NATS/1.0\r\nA: b\r\n" + line + b"\r\nC: d\r\n\r\n", b"Name") == value
+
+
+def test_the_first_of_several_values_wins() -> None:
+    block = block_of(("A", "x"), ("Name", "first"), ("Name", "second"))
+    assert header_value(block, b"Name") == b"first"
+
+
+@pytest.mark.parametrize("block", [None, b"", EMPTY_BLOCK, b"xx", b"Name: x"])
+def test_where_no_header_is_none_is_found(block: bytes | None) -> None:
+    assert header_value(block, b"Name") is None
+    assert header_items(block) == []
+    assert without_headers(block, [b"Name"], [b"Na"]) == (block or b"")
+
+
+def test_a_doubled_look_alike_hides_the_header_behind_it() -> None:
+    hidden = b"NATS/1.0\r\nA: NameName\r\nName: value\r\n\r\n"
+    apart = b"NATS/1.0\r\nA: Name..Name\r\nName: value\r\n\r\n"
+    assert header_value(hidden, b"Name") is None
+    assert without_headers(hidden, [b"Name"]) == hidden
+    assert header_value(apart, b"Name") == b"value"
+
+
+def test_a_name_that_the_block_starts_with_is_never_found() -> None:
+    block = b"NATS/1.0\r\nA: 1\r\n\r\n"
+    assert header_value(block, b"A") is None
+    assert without_headers(block, [b"A"]) == block
+
+
+def test_a_header_is_appended_at_the_end() -> None:
+    block = with_header(block_of(("A", "1"), ("B", "2")), b"A", b"3")
+    assert block == b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA: 3\r\n\r\n"
+
+
+@pytest.mark.parametrize("block", [None, b"", b"x", b"xx", EMPTY_BLOCK])
+def test_no_block_becomes_one(block: bytes | None) -> None:
+    assert with_header(block, b"A", b"1") == b"NATS/1.0\r\nA: 1\r\n\r\n"
+
+
+def test_an_appended_value_cannot_start_another_header() -> None:
+    block = with_header(None, b"A", b" \t1\r\nB: 2\n ")
+    assert block == b"NATS/1.0\r\nA: 1  B: 2\r\n\r\n"
+
+
+def test_every_occurrence_is_removed_and_the_rest_stays() -> None:
+    block = b"NATS/1.0\r\nKey: 1\r\nA:  x \r\nKey:\r\nKey: 2\r\nkey: 3\r\nA: y\r\nKeys: 4\r\nKey: 5\r\n\r\n"
+    assert without_headers(block, [b"Key"]) == b"NATS/1.0\r\nA:  x \r\nkey: 3\r\nA: y\r\nKeys: 4\r\n\r\n"
+    assert without_headers(block, (), [b"Key"]) == b"NATS/1.0\r\nA:  x \r\nkey: 3\r\nA: y\r\n\r\n"
+
+
+def test_a_block_of_nothing_but_stripped_headers_vanishes() -> None:
+    assert without_headers(block_of(("Key", "1"), ("Other", "2")), [b"Key"], [b"Oth"]) == b""
+    assert without_headers(EMPTY_BLOCK, [b"Key"], [b"Oth"]) == EMPTY_BLOCK
+
+
+def test_a_prefix_behind_a_bare_line_feed_is_stripped_too() -> None:
+    block = b"NATS/1.0\r\nA: b\nName-x: 1\r\nC: d\nName: 2\r\n\r\n"
+    assert without_headers(block, [b"Name"]) == block
+    assert without_headers(block, (), [b"Name-"]) == b"NATS/1.0\r\nA: b\nC: d\nName: 2\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("stored", "kept"),
+    [
+        (b"NATS/1.0 503 busy\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0abc\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0 503\r\n\r\n", b""),
+        (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n\r\n"),
+        (b"A: b\r\n\r\n", b"A: b\r\n\r\n"),
+        (b"", b""),
+    ],
+)
+def test_an_inline_status_is_dropped_as_a_newer_server_drops_it(stored: bytes, kept: bytes) -> None:
+    assert without_status(stored) == kept
+
+
+@given(odd_blocks, names)
+def test_values_agree_with_the_server_on_any_bytes(block: bytes, name: bytes) -> None:
+    assert header_value(block, name) == reference.slice_header(name, block)
+
+
+@given(odd_blocks, st.lists(names, max_size=3), st.lists(names, max_size=3))
+def test_removals_agree_with_the_server_on_any_bytes(block: bytes, removed: list[bytes], prefixes: list[bytes]) -> None:
+    left = reference.remove_status(block)
+    for prefix in prefixes:
+        left = reference.remove_if_prefix_present(left, prefix)
+    for name in removed:
+        left = reference.remove_if_present(left, name)
+    assert without_headers(block, removed, prefixes) == left
+
+
+@given(odd_blocks, st.sampled_from(DIALECTS))
+def test_one_pass_finds_what_the_search_by_name_finds(block: bytes, dialect: Dialect) -> None:
+    fields = schedule_fields(block, dialect)
+    by_name = {name: header_value(block, name) for name in dialect.names}
+    assert {name: fields[name] for name in dialect.names if name in fields} == {
+        name: value.decode("utf-8", "surrogateescape") for name, value in by_name.items() if value is not None
+    }
+
+
+@given(proper_blocks, st.lists(found_names, max_size=3), st.lists(found_names, max_size=3))
+def test_what_is_removed_is_gone_and_what_is_listed_is_the_rest(
+    block: bytes, removed: list[bytes], prefixes: list[bytes]
+) -> None:
+    kept = [
+        (name, value)
+        for name, value in header_items(block)
+        if name not in removed and not name.startswith(tuple(prefixes))
+    ]
+    assert header_items(without_headers(block, removed, prefixes)) == kept
+
+
+@given(proper_blocks, st.lists(st.tuples(names, st.binary(max_size=20)), max_size=3))
+def test_appended_headers_are_listed_last(block: bytes, appended: list[tuple[bytes, bytes]]) -> None:
+    items = header_items(with_headers(block, appended))
+    assert items[: len(items) - len(appended)] == header_items(block)
+    assert [name for name, _ in items[len(items) - len(appended) :]] == [name for name, _ in appended]
+
+
+@given(odd_blocks)
+def test_no_bytes_are_wrong_enough_to_raise(block: bytes) -> None:
+    header_items(block)
+    assert with_header(block, b"A", b"1").endswith(b"A: 1\r\n\r\n")

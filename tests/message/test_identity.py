@@ -1,0 +1,55 @@
+"""A fire's identity is written and read without loss, and nothing else is taken for one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.message.identity import fire_identity, parse_identity
+
+
+def test_an_identity_names_sequence_time_and_schedule() -> None:
+    assert fire_identity("orders.s1", 7, 1_790_000_000_000_000_000) == (
+        "nats-scheduler:7:1790000000000000000:orders.s1"
+    )
+
+
+@given(st.text(min_size=1), st.integers(0, 2**64 - 1), st.integers(-(10**24), 10**24))
+def test_an_identity_is_read_back_without_loss(schedule: str, sequence: int, fire_time: int) -> None:
+    identity = fire_identity(schedule, sequence, fire_time)
+    assert parse_identity(identity) == (schedule, sequence, fire_time)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nats-scheduler",
+        "nats-scheduler:1:2:",
+        "nats-scheduler:1:2",
+        "nats-scheduler:01:2:s",
+        "nats-scheduler:1:02:s",
+        "nats-scheduler:1:-0:s",
+        "nats-scheduler:-1:2:s",
+        "nats-scheduler:+1:2:s",
+        "nats-scheduler: 1:2:s",
+        "nats-scheduler:1:2.0:s",
+        "nats-scheduler:1_0:2:s",
+        "nats-scheduler:١:2:s",
+        "Nats-Scheduler:1:2:s",
+        " nats-scheduler:1:2:s",
+        "x",
+    ],
+)
+def test_a_foreign_message_id_is_no_identity(text: str) -> None:
+    assert parse_identity(text) is None
+
+
+def test_a_foreign_id_of_thousands_of_digits_costs_nothing_and_raises_nothing() -> None:
+    assert parse_identity("nats-scheduler:" + "9" * 60_000 + ":1:s") is None
+    assert parse_identity("nats-scheduler:1:" + "9" * 60_000 + ":s") is None
+
+
+@given(st.text())
+def test_only_our_own_text_is_an_identity(text: str) -> None:
+    read = parse_identity(text)
+    assert read is None or fire_identity(*read) == text

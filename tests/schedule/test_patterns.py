@@ -1,0 +1,213 @@
+"""Patterns: what is read, what is refused and why, and when the three kinds fire."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND, round_to_second
+from nats_scheduler.schedule.patterns import (
+    ALIASES,
+    At,
+    Cron,
+    Every,
+    Invalid,
+    InvalidPattern,
+    InvalidTimeZone,
+    Pattern,
+    parse_pattern,
+)
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+NOON = 1_768_564_800 * SECOND
+"""2026-01-16T12:00:00Z, a Friday."""
+
+
+def read(text: str, zone: str | None = None) -> Pattern:
+    pattern = parse_pattern(text, zone)
+    assert pattern is not None
+    assert not isinstance(pattern, Invalid), str(pattern)
+    return pattern
+
+
+def reason(text: str, zone: str | None = None) -> str:
+    answer = parse_pattern(text, zone)
+    assert isinstance(answer, InvalidPattern), answer
+    assert answer.text == text
+    return answer.reason
+
+
+def test_each_kind_keeps_its_text_and_says_whether_it_repeats() -> None:
+    texts = ["@at 2026-01-16T12:00:00Z", "@every 90s", "0 0 12 * * *", "@daily"]
+    patterns = [read(text) for text in texts]
+    assert [type(pattern) for pattern in patterns] == [At, Every, Cron, Cron]
+    assert [pattern.text for pattern in patterns] == texts
+    assert [pattern.repeats for pattern in patterns] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("text", ["", "@at 0001-01-01T00:00:00Z"])
+def test_an_empty_text_is_no_schedule(text: str) -> None:
+    assert parse_pattern(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["@at 0001-01-01T00:00:00Z", "@at 0001-01-01T01:00:00.0+01:00", "@at 0001-01-01T0:00:00Z"]
+)
+def test_the_zero_time_is_no_schedule(text: str) -> None:
+    assert parse_pattern(text) is None
+
+
+@pytest.mark.parametrize("zone", ["", "Mars/Olympus", "utc", "Europe/Amsterdam "])
+@pytest.mark.parametrize("text", ["", "0 0 12 * * *", "@at 2026-01-16T12:00:00Z", "@every 5s", "rubbish"])
+def test_the_time_zone_is_checked_before_the_pattern(text: str, zone: str) -> None:
+    answer = parse_pattern(text, zone)
+    assert isinstance(answer, InvalidTimeZone)
+    assert answer.text == zone
+
+
+def test_an_empty_text_with_a_sound_time_zone_is_no_schedule() -> None:
+    assert parse_pattern("", "Europe/Amsterdam") is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Amsterdam", "Local"])
+@pytest.mark.parametrize(
+    "text", ["@at 2026-01-16T12:00:00Z", "@at 0001-01-01T00:00:00Z", "@every 5s", "@every rubbish"]
+)
+def test_only_cron_takes_a_time_zone(text: str, zone: str) -> None:
+    assert "takes no time zone" in reason(text, zone)
+
+
+REFUSED = """
+@at|@at |@at 2026-01-16|@at  2026-01-16T12:00:00Z|@at\t2026-01-16T12:00:00Z|@AT 2026-01-16T12:00:00Z
+@every|@every |@every 999ms|@every 0.9999999999s|@every 0|@every -5s|@every 1d|@every  5s|@every 5s |@every5s
+@Daily|@daily | @daily|@reboot|@|rubbish|daily| |*
+"""
+
+
+@pytest.mark.parametrize("text", REFUSED.strip("\n").replace("\n", "|").split("|"))
+def test_what_the_server_refuses_is_refused(text: str) -> None:
+    assert reason(text)
+
+
+def test_a_bare_time_is_told_what_is_missing() -> None:
+    """The nats CLI 0.4.0 sends one for --schedule-after."""
+    assert "needs '@at ' in front" in reason("2026-01-16T12:00:00Z")
+    assert "needs '@at ' in front" in reason("2026-01-16T12:00:00.123456789+01:00", "Europe/Amsterdam")
+
+
+def test_a_crontab_is_told_what_is_missing() -> None:
+    assert "seconds field in front is missing" in reason("30 9 * * 1-5")
+
+
+def test_an_unknown_alias_is_told_the_known_ones() -> None:
+    assert all(known in reason("@Daily") for known in ["@at TIME", "@every DURATION", *ALIASES])
+
+
+def test_a_refusal_reads_as_a_sentence() -> None:
+    assert str(parse_pattern("61 * * * * *")) == "'61 * * * * *': second 61 is above 59"
+    assert str(parse_pattern("@every 5")) == "'@every 5': expected a duration such as 90s, 1h30m or 1.5s"
+    assert len(str(parse_pattern("x" * 60_000))) < 250
+
+
+def test_equal_cron_texts_share_one_pattern() -> None:
+    assert read("0 0 12 * * *", "Asia/Tokyo") is read("0 0 12 * * *", "Asia/Tokyo")
+    assert read("0 0 12 * * *", "Asia/Tokyo") != read("0 0 12 * * *", "Asia/Seoul")
+    assert read("0 0 12 * * *") != read("0 0 12 * * *", "UTC")
+
+
+def test_patterns_are_values() -> None:
+    for text in ("@at 2026-01-16T12:00:00Z", "@every 90s", "0 0 12 * * *", "0 0 12 * * *" + " " * 500):
+        assert read(text) == read(text)
+        assert hash(read(text)) == hash(read(text))
+        with pytest.raises(AttributeError):
+            read(text).text = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("alias", "fields"), ALIASES.items())
+def test_an_alias_fires_as_the_fields_it_stands_for(alias: str, fields: str) -> None:
+    for zone in (None, "America/New_York"):
+        assert read(alias, zone).next_fire(NOON, 0) == read(fields, zone).next_fire(NOON, 0)
+
+
+def test_a_moment_fires_once_whenever_it_was_stored() -> None:
+    pattern = read("@at 2026-01-16T12:00:00.000000001Z")
+    assert pattern.first_fire(0) == pattern.first_fire(NOON * 2) == NOON + 1
+    assert pattern.next_fire(0, 0) is None
+    assert pattern.latest_fire(NOON, NOON + 1, 0) == NOON + 1
+    assert pattern.latest_fire(NOON + 1, NOON * 2, 0) is None
+    assert pattern.latest_fire(0, NOON, 0) is None
+
+
+def test_a_moment_of_any_year_does_not_wrap() -> None:
+    """On the server a time after 2262 often fires at once (behaviour 8.5)."""
+    assert read("@at 9999-12-31T23:59:59Z").first_fire(0) == 253_402_300_799 * SECOND
+    assert read("@at 0000-01-01T00:00:00Z").first_fire(0) == -62_167_219_200 * SECOND
+
+
+def test_an_interval_starts_at_the_stored_time_rounded_to_the_second() -> None:
+    pattern = read("@every 1s")
+    assert pattern.first_fire(NOON + 180_000_000) == NOON + SECOND
+    assert pattern.first_fire(NOON + 680_000_000) == NOON + 2 * SECOND
+
+
+def test_an_interval_with_a_fraction_is_what_was_written() -> None:
+    """On the server 1.4s runs each second and 2.5s each three (behaviour 8.16)."""
+    pattern = read("@every 1.4s")
+    fire, offsets = NOON, []
+    for _ in range(5):
+        following = pattern.next_fire(fire, NOON)
+        assert following is not None
+        offsets.append((following - fire) / SECOND)
+        fire = following
+    assert offsets == [1.4] * 5
+
+
+def test_an_interval_of_centuries_does_not_wrap() -> None:
+    """On the server `@every 2562047h` loops (behaviour 8.5)."""
+    pattern = read("@every 2562047h")
+    assert pattern.first_fire(NOON) == NOON + 2_562_047 * HOUR
+
+
+@given(
+    st.integers(SECOND, 10**13), st.integers(-(10**19), 10**19), st.integers(-(10**19), 10**19), st.integers(0, 10**15)
+)
+def test_an_interval_fires_on_its_grid_and_nowhere_else(interval: int, stored_at: int, after: int, outage: int) -> None:
+    pattern = Every("@every", interval)
+    anchor = round_to_second(stored_at)
+    fire = pattern.next_fire(after, stored_at)
+    assert fire is not None
+    assert fire > after
+    assert (fire - anchor) % interval == 0
+    assert fire >= anchor + interval
+    assert fire - interval <= after or fire == pattern.first_fire(stored_at)
+    latest = pattern.latest_fire(after, after + outage, stored_at)
+    if latest is None:
+        assert fire > after + outage
+    else:
+        assert after < latest <= after + outage
+        beyond = pattern.next_fire(latest, stored_at)
+        assert beyond is not None
+        assert beyond > after + outage
+        assert (latest - anchor) % interval == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "printed"),
+    [
+        ("@every 1.5s", None, "2026-01-16T12:00:00.5Z"),
+        ("0 0 12 * * *", None, "2026-01-16T12:00:00.5Z"),
+        ("0 0 12 * * *", "UTC", "2026-01-16T12:00:00.5Z"),
+        ("0 0 12 * * *", "Europe/London", "2026-01-16T12:00:00.5Z"),
+        ("0 0 12 * * *", "America/New_York", "2026-01-16T07:00:00.5-05:00"),
+        ("@at 2026-01-16T12:00:00Z", None, "2026-01-16T12:00:00.5Z"),
+    ],
+)
+def test_an_instant_is_printed_in_the_zone_of_the_schedule(text: str, zone: str | None, printed: str) -> None:
+    assert read(text, zone).format(NOON + SECOND // 2) == printed
+
+
+def test_a_schedule_in_a_zone_fires_at_its_local_time() -> None:
+    pattern = read("0 30 9 * * mon-fri", "America/New_York")
+    fire = pattern.next_fire(NOON, 0)
+    assert fire == NOON + 2 * HOUR + 30 * MINUTE
+    assert pattern.format(fire) == "2026-01-16T09:30:00-05:00"
+    assert parse_rfc3339(pattern.format(fire)) == fire

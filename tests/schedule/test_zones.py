@@ -1,0 +1,288 @@
+"""Zones answer as the standard library does on the same data, and are found where Go finds them."""
+
+import os
+import random
+import struct
+from bisect import bisect_right
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND, SECONDS_A_DAY, days_from_civil
+from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
+from nats_scheduler.schedule.posix_rule import parse_posix_rule
+from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
+from nats_scheduler.schedule.zone_files import local_zone_data
+from nats_scheduler.schedule.zones import UTC as UTC_ZONE
+from nats_scheduler.schedule.zones import Segment, Zone, load_zone
+
+PACKAGE = Path(str(files("tzdata"))) / "zoneinfo"
+NAMES = sorted((PACKAGE.parent / "zones").read_text("utf-8").split())
+FIRST_YEAR, LAST_YEAR = 1950, 2200
+
+
+@cache
+def loaded(name: str) -> Zone:
+    zone = load_zone(name)
+    assert isinstance(zone, Zone)
+    return zone
+
+
+@cache
+def standard(name: str) -> ZoneInfo:
+    """Read the package's file with the standard library, whatever the host has installed."""
+    with (PACKAGE / name).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+def standard_offset(name: str, second: int) -> int:
+    offset = datetime.fromtimestamp(second, UTC).astimezone(standard(name)).utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())
+
+
+def second_of(year: int, month: int = 1, day: int = 1) -> int:
+    return days_from_civil(year, month, day) * SECONDS_A_DAY
+
+
+SECONDS = st.integers(second_of(FIRST_YEAR), second_of(LAST_YEAR))
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_every_zone_of_the_package_has_the_offsets_of_the_standard_library(part: int) -> None:
+    draw = random.Random(part)
+    different = []
+    for name in NAMES[part::8]:
+        for _ in range(40):
+            second = draw.randrange(second_of(FIRST_YEAR), second_of(LAST_YEAR))
+            if loaded(name).offset_at(second * SECOND) != standard_offset(name, second):
+                different.append((name, second))
+    assert different == []
+
+
+@given(st.sampled_from(NAMES), SECONDS)
+def test_a_segment_ends_exactly_where_the_standard_library_changes_its_offset(name: str, second: int) -> None:
+    segment = loaded(name).segment_at(second * SECOND)
+    for edge in (segment.start, segment.end):
+        if edge is not None and edge > second_of(FIRST_YEAR) * SECOND:
+            around = [standard_offset(name, edge // SECOND - 1), standard_offset(name, edge // SECOND)]
+            assert segment.offset in around
+            assert [loaded(name).offset_at(edge - 1), loaded(name).offset_at(edge)] == around
+
+
+@given(st.sampled_from(NAMES), st.integers(-(10**21), 10**21))
+def test_segments_follow_each_other_without_a_hole_at_any_distance(name: str, instant: int) -> None:
+    zone = loaded(name)
+    segment = zone.segment_at(instant)
+    assert segment.start is None or segment.start <= instant
+    assert segment.end is None or instant < segment.end
+    if segment.end is not None:
+        assert zone.segment_at(segment.end).start == segment.end
+        assert zone.segment_at(segment.end - 1) == segment
+    if segment.start is not None:
+        assert zone.segment_at(segment.start - 1).end == segment.start
+
+
+@given(st.sampled_from(NAMES), st.integers(second_of(2100), second_of(9000)))
+def test_a_rule_repeats_every_400_years_for_ever(name: str, second: int) -> None:
+    later = second + 146_097 * SECONDS_A_DAY * 25
+    assert loaded(name).offset_at(later * SECOND) == loaded(name).offset_at(second * SECOND)
+
+
+def test_utc_is_one_segment_for_ever() -> None:
+    assert UTC_ZONE.segment_at(-(10**30)) == UTC_ZONE.segment_at(10**30) == Segment(None, None, 0)
+    assert load_zone("UTC") is UTC_ZONE
+
+
+def test_a_zone_is_loaded_once() -> None:
+    assert load_zone("Europe/Amsterdam") is load_zone("Europe/Amsterdam")
+
+
+@pytest.mark.parametrize(
+    "name", ["UTC", "Local", "America/New_York", "EST", "CET", "GMT", "Zulu", "Etc/GMT+2", "US/Pacific", "posixrules"]
+)
+def test_names_that_go_loads_are_loaded(name: str) -> None:
+    zone = load_zone(name)
+    assert isinstance(zone, Zone)
+    assert zone.name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "utc",
+        "local",
+        "america/new_york",
+        "Z",
+        "+02:00",
+        "UTC+2",
+        "GMT+2",
+        ".",
+        "America",
+        "Europe/",
+        "Europe/Amsterdam/",
+        "Europe/Amsterdam ",
+        "Europe\\Amsterdam",
+        "../zoneinfo/UTC",
+        "Europe/../UTC",
+        "a..b",
+        "/etc/localtime",
+        "\\UTC",
+        "zone.tab",
+        "__init__.py",
+        "UTC\0",
+        "\udcff",
+        "x" * 70_000,
+    ],
+    ids=lambda name: repr(name)[:24],
+)
+def test_names_that_go_does_not_load_are_refused(name: str) -> None:
+    assert isinstance(load_zone(name), InvalidTimeZone)
+
+
+def test_a_company_zone_is_found_through_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Ourhouse").mkdir()
+    (tmp_path / "Ourhouse" / "Attic").write_bytes((PACKAGE / "Asia" / "Kathmandu").read_bytes())
+    monkeypatch.setenv("ZONEINFO", str(tmp_path))
+    zone = load_zone("Ourhouse/Attic")
+    assert isinstance(zone, Zone)
+    assert zone.offset_at(0) == loaded("Asia/Kathmandu").offset_at(0)
+
+
+def test_the_package_comes_before_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Asia").mkdir()
+    (tmp_path / "Asia" / "Thimbu").write_bytes((PACKAGE / "UTC").read_bytes())
+    monkeypatch.setenv("ZONEINFO", str(tmp_path))
+    zone = load_zone("Asia/Thimbu")
+    assert isinstance(zone, Zone)
+    assert zone.offset_at(10**18) == 6 * 3600
+
+
+@pytest.mark.parametrize(
+    ("setting", "file"),
+    [
+        ("Asia/Tokyo", PACKAGE / "Asia" / "Tokyo"),
+        (":Asia/Tokyo", PACKAGE / "Asia" / "Tokyo"),
+        (str(PACKAGE / "Asia" / "Tokyo"), PACKAGE / "Asia" / "Tokyo"),
+        ("UTC", None),
+        ("", None),
+        ("Mars/Olympus", None),
+    ],
+    ids=["name", "colon", "path", "UTC", "empty", "unknown"],
+)
+def test_the_local_zone_is_what_the_environment_says(
+    setting: str, file: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", setting)
+    assert local_zone_data() == (file.read_bytes() if file else None)
+
+
+def test_without_a_setting_the_local_zone_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+    host = Path("/etc/localtime")
+    assert local_zone_data() == (host.read_bytes() if os.path.exists(host) else None)
+
+
+def test_bytes_that_are_no_zone_data_are_refused() -> None:
+    sound = (PACKAGE / "Europe" / "Amsterdam").read_bytes()
+    assert read_tzif(sound) is not None
+    assert read_tzif(b"") is None
+    assert read_tzif(b"TZif9" + sound[5:]) is None
+    assert read_tzif(b"XZif" + sound[4:]) is None
+    assert all(read_tzif(sound[:length]) is None for length in range(len(sound) - 40))
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"TZif2", b"TZif\0"]))
+def test_no_bytes_make_the_reader_raise(data: bytes, beginning: bytes) -> None:
+    table = read_tzif(beginning + data)
+    assert table is None or isinstance(table, OffsetTable)
+
+
+def test_data_of_the_first_version_is_read_without_a_rule() -> None:
+    header = struct.pack(">4sc15x6l", b"TZif", b"\0", 0, 0, 0, 1, 2, 4)
+    types = struct.pack(">lBBlBB", -60, 0, 0, 3_600, 1, 0)
+    data = header + struct.pack(">lB", -5, 1) + types + b"ABC\0"
+    assert read_tzif(data) == OffsetTable(-60, ((-5, 3_600),), "")
+    assert read_tzif(data[:-1]) is None
+
+
+RULES = {
+    "UTC0": (0, []),
+    "<+0545>-5:45": (20_700, []),
+    "EST5EDT": (-18_000, [(second_of(2026, 3, 8) + 25_200, -14_400), (second_of(2026, 11, 1) + 21_600, -18_000)]),
+    "CET-1CEST,M3.5.0,M10.5.0/3": (
+        3_600,
+        [(second_of(2026, 3, 29) + 3_600, 7_200), (second_of(2026, 10, 25) + 3_600, 3_600)],
+    ),
+    "<-02>2<-01>,M3.5.0/-1,M10.5.0/0": (
+        -7_200,
+        [(second_of(2026, 3, 29) + 3_600, -3_600), (second_of(2026, 10, 25) + 3_600, -7_200)],
+    ),
+    "IST-1GMT0,M10.5.0,M3.5.0/1": (
+        3_600,
+        [(second_of(2026, 3, 29) + 3_600, 3_600), (second_of(2026, 10, 25) + 3_600, 0)],
+    ),
+    "AAA0BBB,J60/0,J300/0": (0, [(second_of(2026, 3, 1), 3_600), (second_of(2026, 10, 27) - 3_600, 0)]),
+    "AAA0BBB,59/0,299/0": (0, [(second_of(2026, 3, 1), 3_600), (second_of(2026, 10, 27) - 3_600, 0)]),
+}
+
+
+@pytest.mark.parametrize("text", RULES)
+def test_rules_change_the_offset_when_they_say(text: str) -> None:
+    rule = parse_posix_rule(text)
+    assert rule is not None
+    assert (rule.standard, rule.changes(2026)) == RULES[text]
+
+
+def test_the_sixtieth_day_is_the_first_of_march_in_a_leap_year_too() -> None:
+    rule = parse_posix_rule("AAA0BBB,J60/0,J300/0")
+    assert rule is not None
+    assert rule.changes(2024)[0] == (second_of(2024, 3, 1), 3_600)
+
+
+@pytest.mark.parametrize("text", ["", "E5", "EST", "EST5EDT,M3.2.0", "EST5EDT,M3.2.0,M11.1.0,", "<EST5", "EST5:"])
+def test_a_text_that_is_no_rule_is_refused(text: str) -> None:
+    assert parse_posix_rule(text) is None
+
+
+def test_daylight_time_that_lasts_all_year_has_no_seams() -> None:
+    zone = Zone("Permanent", OffsetTable(0, (), "XXX3EDT4,0/0,J365/23"))
+    assert {zone.offset_at(second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
+
+
+def test_without_a_rule_the_last_offset_holds_for_ever() -> None:
+    zone = Zone("Ruleless", OffsetTable(0, ((0, 3_600),), ""))
+    assert zone.segment_at(10**25) == Segment(0, None, 3_600)
+    assert zone.segment_at(-1) == Segment(None, 0, 0)
+
+
+def test_an_unreadable_rule_is_as_none() -> None:
+    assert Zone("Odd", OffsetTable(0, ((0, 3_600),), "rubbish")).offset_at(DAY) == 3_600
+
+
+def test_changes_of_name_alone_make_no_segment() -> None:
+    zone = Zone("Renamed", OffsetTable(0, ((0, 3_600), (100, 3_600), (200, 0)), ""))
+    assert zone.segment_at(150 * SECOND) == Segment(0, 200 * SECOND, 3_600)
+
+
+@given(st.lists(st.tuples(st.integers(-(10**10), 10**10), st.integers(-50_000, 50_000)), unique_by=lambda c: c[0]))
+def test_a_table_is_looked_up_as_it_is_written(changes: list[tuple[int, int]]) -> None:
+    changes.sort()
+    zone = Zone("Any", OffsetTable(7, tuple(changes), ""))
+    moments = [second for second, _ in changes]
+    for second in [*moments, *(moment - 1 for moment in moments), 0]:
+        at = bisect_right(moments, second)
+        assert zone.offset_at(second * SECOND) == (changes[at - 1][1] if at else 7)
+
+
+def test_the_reason_shows_the_name() -> None:
+    refused = load_zone("Mars/Olympus")
+    assert isinstance(refused, Invalid)
+    assert str(refused).startswith("'Mars/Olympus': no such time zone")

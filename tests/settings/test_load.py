@@ -1,0 +1,200 @@
+"""Loading: the nearest word wins, nothing is passed over, every problem is told, no secret is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.settings.fields import setting_fields
+from nats_scheduler.settings.load import SettingsError, load_settings, resolve_settings
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+
+
+def write(folder: Path, **content: object) -> Path:
+    path = folder / "settings.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def problems(
+    flags: dict[str, object] | None = None, environ: dict[str, str] | None = None, file: Path | None = None
+) -> list[str]:
+    """Return what is wrong, as the operator reads it."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags or {}, NOWHERE | (environ or {}), file)
+    assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]
+    return str(caught.value).splitlines()
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    resolved = resolve_settings({}, NOWHERE, None)
+    assert resolved.settings == SidecarSettings()
+    assert set(resolved.sources.values()) == {"default"}
+    assert list(resolved.sources) == list(setting_fields())
+
+
+def test_the_nearest_word_wins(tmp_path: Path) -> None:
+    context = tmp_path / "far.json"
+    context.write_text('{"url": "nats://context", "inbox_prefix": "_C", "jetstream_domain": "c"}')
+    file = write(tmp_path, connection={"servers": ["nats://file"], "inbox_prefix": "_F"}, window=1, look_ahead="1s")
+    environ = NOWHERE | {"NATS_URL": "nats://variable", "NATS_SCHEDULER_WINDOW": "2", "NATS_CONTEXT": str(context)}
+    resolved = resolve_settings({"window": "3"}, environ, file)
+    connection = resolved.settings.connection
+    assert (resolved.settings.window, resolved.sources["window"]) == (3, "--window")
+    assert connection.servers == ("nats://variable:4222",)
+    assert resolved.sources["connection.servers"] == "$NATS_URL"
+    assert (connection.inbox_prefix, resolved.sources["connection.inbox_prefix"]) == ("_F", f"file {file}")
+    assert (connection.js_domain, resolved.sources["connection.js_domain"]) == ("c", "context far")
+
+
+def test_our_variable_wins_over_that_of_the_cli() -> None:
+    environ = {"NATS_URL": "nats://theirs", "NATS_SCHEDULER_CONNECTION_SERVERS": "nats://ours"}
+    assert load_settings({}, NOWHERE | environ, None).connection.servers == ("nats://ours:4222",)
+
+
+def test_credentials_win_as_a_whole(tmp_path: Path) -> None:
+    creds = tmp_path / "x.creds"
+    creds.write_text("")
+    file = write(tmp_path, connection={"user": "bob", "password": "pw"})
+    connection = load_settings({"creds": str(creds)}, NOWHERE, file).connection
+    assert (connection.creds, connection.user, connection.password) == (creds, None, None)
+
+
+def test_one_way_to_log_in_may_come_from_two_places() -> None:
+    connection = load_settings({"user": "bob"}, NOWHERE | {"NATS_PASSWORD": "pw"}, None).connection
+    assert connection.user == "bob"
+    assert connection.password is not None
+
+
+def test_a_lone_user_is_a_token_as_in_the_cli() -> None:
+    for flags, environ in (({"user": "tok"}, {}), ({}, {"NATS_USER": "tok"})):
+        connection = load_settings(flags, NOWHERE | environ, None).connection
+        assert connection.user is None
+        assert connection.token is not None
+        assert connection.token.get_secret_value() == "tok"
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", "1", "t", "yes", "on"])
+def test_yes_has_the_usual_forms_in_a_variable(text: str) -> None:
+    environ = NOWHERE | {"NATS_SCHEDULER_CONNECTION_TLS_FIRST": text}
+    assert load_settings({}, environ, None).connection.tls_first is True
+
+
+def test_text_of_a_variable_takes_the_form_of_its_setting() -> None:
+    environ = {
+        "NATS_SCHEDULER_PORTABLE_STREAMS": "A, B",
+        "NATS_SCHEDULER_METRICS_PORT": "0",
+        "NATS_SCHEDULER_LOOK_AHEAD": "250ms",
+        "NATS_SCHEDULER_LOG_FORMAT": "json",
+        "NATS_TIMEOUT": "1s",
+        "NATS_USER": "",
+    }
+    settings = load_settings({}, NOWHERE | environ, None)
+    assert settings.portable_streams == ("A", "B")
+    assert (settings.metrics_port, settings.look_ahead, settings.log_format) == (0, 250 * MILLISECOND, "json")
+    assert settings.connection.request_timeout == SECOND
+
+
+def test_every_problem_is_told_at_once_with_key_value_origin_and_what_was_expected(tmp_path: Path) -> None:
+    file = write(tmp_path, window="5", log_level=None, drain_timeout=3)
+    told = problems({"ack_timeout": "5", "registry_bucket": "a b"}, {"NATS_SCHEDULER_METRICS_PORT": "70000"}, file)
+    durations = "with its unit, such as '5s' or '250ms'"
+    assert told == [
+        f"window of '5' (file {file}): expected a whole number from 1 to 8192",
+        f"ack_timeout of '5' (--ack-timeout): expected a duration from 100ms to 1m0s, {durations}",
+        f"drain_timeout of 3 (file {file}): expected a duration from 0s to 10m0s, {durations}",
+        f"log_level of null (file {file}): expected debug or info or warning or error",
+        "metrics_port of 70000 ($NATS_SCHEDULER_METRICS_PORT): expected a whole number from 0 to 65535",
+        "registry_bucket of 'a b' (--registry-bucket): expected a string: key-value bucket that remembers streams: "
+        "letters, digits, _ and -, 1 to 200 characters",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"NATS_SCHEDULER_WINDOE": "3"}, "NATS_SCHEDULER_WINDOE of '3' (environment): expected a variable that is a"),
+        ({"NATS_SCHEDULER_PASWORD": "hunter2"}, "NATS_SCHEDULER_PASWORD of **********"),
+        ({"NATS_SOCKS_PROXY": "socks5://bob:hunter2@p"}, "NATS_SOCKS_PROXY of 'socks5://bob:***@p'"),
+        ({"NATS_PASSWORD": "hunter2"}, "connection.password of ********** ($NATS_PASSWORD): expected user beside it"),
+        ({"NATS_URL": "nats://bob:hunter2@n1:x"}, "connection.servers of ['nats://bob:***@n1:x'] ($NATS_URL)"),
+        ({"NATS_CREDS": "/no/such"}, "connection.creds of '/no/such' ($NATS_CREDS): expected a file that exists"),
+        ({"NATS_SCHEDULER_STREAMS_FOLDER": "/no"}, "streams_folder of '/no' ($NATS_SCHEDULER_STREAMS_FOLDER)"),
+        ({"NATS_SCHEDULER_REGISTRY_BUCKET": "a\nb"}, "registry_bucket of 'a\\nb'"),
+        ({"NATS_URL": "nats://\udcff"}, "connection.servers of 'nats://\\udcff' ($NATS_URL): expected text that can"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_an_error(environ: dict[str, str], told: str) -> None:
+    (found,) = problems(environ=environ)
+    assert found.startswith(told)
+    assert "hunter2" not in found
+
+
+def test_what_kubernetes_puts_into_a_container_is_not_ours() -> None:
+    environ = {
+        "NATS_SCHEDULER_SERVICE_HOST": "10.0.0.1",
+        "NATS_SCHEDULER_SERVICE_PORT": "9464",
+        "NATS_SCHEDULER_SERVICE_PORT_METRICS": "9464",
+        "NATS_SCHEDULER_PORT": "tcp://10.0.0.1:9464",
+        "NATS_SCHEDULER_PORT_9464_TCP": "tcp://10.0.0.1:9464",
+        "NATS_SCHEDULER_PORT_9464_TCP_ADDR": "10.0.0.1",
+        "NATS_SCHEDULER_METRICS_PORT": "tcp://10.0.0.1:9464",
+        "NATS_SCHEDULER_METRICS_SERVICE_HOST": "10.0.0.1",
+    }
+    assert load_settings({}, NOWHERE | environ, None) == SidecarSettings()
+
+
+def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
+    told = problems(file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"}))
+    assert [line.partition(" (")[0] for line in told] == [
+        "windo of 1",
+        "conection of {…}",
+        "connection.pasword of **********",
+    ]
+    assert "such as window" in told[0]
+    assert "such as connection.password" in told[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", "JSON (expecting value, line 1, column 1)"),
+        ("[]", "a JSON object"),
+        ('{"window": 1, "window": 2}', "each key once"),
+        ('{"connection": {"user": "a", "user": "b"}}', "each key once"),
+        ('{"window": 1} trailing', "JSON (extra data, line 1, column 15)"),
+        ('{"connection": "nats://bob:hunter2@n1"}', "an object"),
+    ],
+)
+def test_a_file_that_is_not_one_json_object_is_an_error(tmp_path: Path, content: str, expected: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(content)
+    (told,) = problems(file=path)
+    assert told.endswith(f"expected {expected}")
+    assert "hunter2" not in told
+
+
+def test_a_file_that_is_missing_or_huge_is_an_error(tmp_path: Path) -> None:
+    assert "No such file" in problems(file=tmp_path / "none.json")[0]
+    huge = tmp_path / "huge.json"
+    huge.write_text(" " * 1024 * 1024 + "{}")
+    assert "more than 1048576 bytes" in problems(file=huge)[0]
+
+
+def test_null_and_the_address_of_the_schema_may_stand_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text('{"$schema": "./x.json", "metrics_port": null, "connection": {"user": null}}')
+    assert load_settings({}, NOWHERE, path) == SidecarSettings()
+
+
+def test_two_ways_to_log_in_in_one_place_are_an_error(tmp_path: Path) -> None:
+    creds = tmp_path / "x.creds"
+    creds.write_text("")
+    file = write(tmp_path, connection={"user": "a", "creds": str(creds)})
+    told = problems(file=file)
+    assert told == [f"connection.user of 'a' (file {file}): expected one way to log in, not user and creds at once"]

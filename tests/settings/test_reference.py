@@ -1,0 +1,65 @@
+"""What is written about the settings is what holds: the schema and the reference page follow the models."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.settings.fields import CLI_FLAGS, CLI_VARIABLES, setting_fields
+from nats_scheduler.settings.load import load_settings
+from nats_scheduler.settings.schema import settings_schema, shown_values
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.settings.reference import PAGE, derived_part, page_with
+
+
+def test_the_reference_page_says_what_the_models_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page_with(derived_part()), "python -m tests.settings.reference"
+
+
+def test_the_example_on_the_reference_page_can_be_used(tmp_path: Path) -> None:
+    found = re.search(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    (tmp_path / "sidecar.creds").write_text("")
+    (tmp_path / "streams").mkdir()
+    path = tmp_path / "settings.json"
+    path.write_text(found[1].replace("/etc/nats-scheduler", str(tmp_path)))
+    settings = load_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}, path)
+    assert settings.metrics_port == 9464
+
+
+@pytest.mark.parametrize("key", setting_fields())
+def test_every_setting_says_what_it_is(key: str) -> None:
+    field = setting_fields()[key]
+    assert field.description.endswith(".")
+    if field.kind in ("duration", "integer"):
+        assert " to " in field.description, "the range"
+
+
+def test_names_outside_are_unique() -> None:
+    fields = setting_fields().values()
+    assert len({field.name for field in fields}) == len(fields)
+    assert len({field.flag for field in fields}) == len(fields)
+    names = [name for field in fields for name in field.variables]
+    assert len(set(names)) == len(names)
+    assert {*CLI_FLAGS, *CLI_VARIABLES} <= set(setting_fields())
+
+
+def test_the_schema_has_durations_as_text_and_forbids_unknown_keys() -> None:
+    schema = settings_schema()
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["ConnectionSettings"]["additionalProperties"] is False
+    assert schema["properties"]["ack_timeout"]["default"] == "5s"
+    assert json.loads(json.dumps(schema)) == schema
+
+
+def test_shown_values_are_those_of_a_file_that_gives_the_same_settings(tmp_path: Path) -> None:
+    values = shown_values(SidecarSettings(window=7, drain_timeout=0))
+    document: dict[str, object] = {key: value for key, value in values.items() if "." not in key}
+    document["connection"] = {key.partition(".")[2]: value for key, value in values.items() if "." in key}
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(document))
+    again = load_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}, path)
+    assert again == SidecarSettings(window=7, drain_timeout=0)

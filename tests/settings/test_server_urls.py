@@ -1,0 +1,78 @@
+"""Addresses: read as the nats CLI reads them, shown without what is secret in them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.settings.server_urls import masked_url, read_server, split_servers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("localhost", "nats://localhost:4222"),
+        ("localhost:4333", "nats://localhost:4333"),
+        ("nats://n1", "nats://n1:4222"),
+        ("nats://n1:", "nats://n1:4222"),
+        ("tls://n1", "tls://n1:4222"),
+        ("nats://[::1]", "nats://[::1]:4222"),
+        ("nats://[::1]:5000", "nats://[::1]:5000"),
+        ("bob:pw@n1", "nats://bob:pw@n1:4222"),
+    ],
+)
+def test_an_address_is_filled_in(text: str, expected: str) -> None:
+    assert read_server(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nats://",
+        "nats://:4222",
+        "n1:0",
+        "n1:65536",
+        "n1:port",
+        "http://n1",
+        "a b",
+        "nats://[::1",
+        "ws://n1",
+        "wss://n1:443",
+        "bob:p/w@n1",
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    assert read_server(text) is None
+
+
+def test_a_list_is_split_at_commas() -> None:
+    assert split_servers(" a , nats://b:1 ,,") == ("a", "nats://b:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nats://n1:4222", "nats://n1:4222"),
+        ("nats://bob:pw@n1", "nats://bob:***@n1"),
+        ("nats://tok@n1", "nats://***@n1"),
+        ("bob:pw@n1", "bob:***@n1"),
+        ("nats://a:b@n1,nats://c:d@n2", "nats://a:***@n1,nats://c:***@n2"),
+        ("nats://bob:p@w@n1", "nats://bob:***@n1"),
+        ("nats://bob:p/w@n1", "nats://bob:***@n1"),
+        ("could not reach nats://bob:pw@n1: refused", "could not reach nats://bob:***@n1: refused"),
+    ],
+)
+def test_what_stands_before_the_at_sign_is_masked(text: str, expected: str) -> None:
+    assert masked_url(text) == expected
+
+
+@given(
+    st.text(
+        st.characters(exclude_characters=", \t\r\n/", exclude_categories=["Cs", "Zs", "Cc", "Zl", "Zp"]), min_size=4
+    )
+)
+def test_no_password_survives_masking(password: str) -> None:
+    secret = f"!{password}!"
+    assert secret not in masked_url(f"nats://bob:{secret}@n1:4222")
