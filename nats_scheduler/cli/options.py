@@ -20,7 +20,7 @@ import click
 
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.settings.environment import CONTEXT_VARIABLE
-from nats_scheduler.settings.fields import FILE_VARIABLE, SettingField, setting_fields
+from nats_scheduler.settings.fields import FILE_VARIABLE, PREFIX, SettingField, setting_fields
 from nats_scheduler.settings.load import ResolvedSettings, resolve_settings
 from nats_scheduler.settings.problems import SettingsError
 
@@ -39,10 +39,30 @@ def settings_options(command: Command) -> Command:
     return _with_flags(command, list(setting_fields().values()))
 
 
-def resolve(flags: Mapping[str, object], file: str | None) -> ResolvedSettings:
+def sidecar_options(command: Command) -> Command:
+    """Give a command the flags of the sidecar alone: where to connect it knows by itself.
+
+    The `nats` CLI's variables and contexts are not read, and a connection in the settings file is passed over.
+    """
+    fields = [field for key, field in setting_fields().items() if "." not in key]
+
+    @wraps(command)
+    def run(settings_file: str | None, **arguments: Any) -> Any:
+        flags = {field.name: arguments.pop(field.name) for field in fields} | {"no_context": True}
+        return command(resolved=resolve(flags, settings_file, _without_connection(os.environ)), **arguments)
+
+    decorated: Command = run
+    for option in reversed([*map(_option, fields), _settings_file_option()]):
+        decorated = option(decorated)
+    return decorated
+
+
+def resolve(
+    flags: Mapping[str, object], file: str | None, environ: Mapping[str, str] | None = None
+) -> ResolvedSettings:
     """Return the settings that hold; ends the command with exit code 2 where they cannot be used."""
     try:
-        return resolve_settings(flags, os.environ, None if file is None else Path(file))
+        return resolve_settings(flags, environ or os.environ, None if file is None else Path(file))
     except SettingsError as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None
 
@@ -84,11 +104,21 @@ def _beside_the_fields() -> list[Callable[[Command], Command]]:
     return [
         click.option("--context", metavar="NAME", help=f"Saved context of the nats CLI. [${CONTEXT_VARIABLE}]"),
         click.option("--no-context", is_flag=True, help="Do without the selected context."),
-        click.option(
-            "--settings",
-            "settings_file",
-            metavar="FILE",
-            envvar=FILE_VARIABLE,
-            help=f"Settings file (JSON; see `nats-scheduler settings schema`). [${FILE_VARIABLE}]",
-        ),
+        _settings_file_option(),
     ]
+
+
+def _settings_file_option() -> Callable[[Command], Command]:
+    return click.option(
+        "--settings",
+        "settings_file",
+        metavar="FILE",
+        envvar=FILE_VARIABLE,
+        help=f"Settings file (JSON; see `nats-scheduler settings schema`). [${FILE_VARIABLE}]",
+    )
+
+
+def _without_connection(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without what says how to connect."""
+    ours = tuple(name for name in environ if name.startswith(PREFIX) and not name.startswith(f"{PREFIX}CONNECTION_"))
+    return {name: value for name, value in environ.items() if not name.startswith("NATS_") or name in ours}

@@ -36,7 +36,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
 from nats_scheduler.message.generated import generated_block, with_guard, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -122,7 +122,21 @@ class Firing:
             doubted = [held for held in self._active.values() if subject_matches(held.subject, pattern)]
         for held in doubted:
             if held.flight is not None and held.flight.stage in (Stage.READY, Stage.READING):
+                if held.flight.stage is Stage.READY:
+                    held.flight.fire = None
                 self._read(held, held.flight)
+
+    def contact_regained(self) -> None:
+        """Look again at what may have been removed while nobody listened; with the guard the server sees to that."""
+        if not self._limits.guard:
+            self.doubt(RemovalRequested())
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
+        for held in self._roster:
+            backs_off = held.flight is not None and held.flight.stage in (Stage.RETRYING, Stage.PURGING)
+            if backs_off and held.wake != NO_WAKE:
+                self._roster.wake(held, held.wake - by)
 
     def earliest_unsettled(self) -> int | None:
         """Return the due time (ns) of the earliest fire that was begun and is not known to be stored."""
@@ -131,7 +145,7 @@ class Firing:
     def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
         """Take what lay on the subject; returns the message where it is another one than the schedule held."""
         held = self._in_stage(read.schedule, read.sequence, Stage.READING)
-        if held is None or held.flight is None:
+        if held is None or held.flight is None or self._is_outdated(held.flight):
             return None
         if read.message is None or read.message.sequence < held.sequence:
             self.end(held, Ending.REMOVED)
@@ -140,7 +154,9 @@ class Firing:
             return read.message
         flight = held.flight
         flight.content, flight.source = read.message, read.source
-        if held.due <= now and self.is_open:
+        if flight.fire is not None:
+            self._repeat(held, flight, flight.fire, now)
+        elif held.due <= now and self.is_open:
             self._publish(held, flight, now)
         else:
             self._make_ready(held, flight)
@@ -149,7 +165,7 @@ class Firing:
     def content_unread(self, unread: ContentUnread, now: int) -> None:
         """Try again later."""
         held = self._in_stage(unread.schedule, unread.sequence, Stage.READING)
-        if held is not None and held.flight is not None:
+        if held is not None and held.flight is not None and not self._is_outdated(held.flight):
             self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
 
     # -- the fire ------------------------------------------------------------------------------------------------
@@ -199,6 +215,7 @@ class Firing:
     def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
         """Remove a schedule that is done; until the server has done so it stays held, and silent."""
         self._settle(held)
+        self._roster.rest(held)
         held.flight = Flight(Stage.PURGING, ending=ending)
         self.remove_versions(held.subject, held.sequence)
 
@@ -230,6 +247,10 @@ class Firing:
         self._roster.drop(held.subject)
         self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
 
+    def forget(self, held: Held) -> None:
+        """Await nothing more of a schedule that was replaced."""
+        self._settle(held)
+
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def _in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
@@ -250,10 +271,16 @@ class Firing:
         self._roster.wake(held, held.due)
 
     def _read(self, held: Held, flight: Flight) -> None:
-        flight.stage, flight.content, flight.fire = Stage.READING, None, None
+        flight.stage, flight.content = Stage.READING, None
+        flight.reads += 1
         held.flight = flight
         self._active[held.sequence] = held
         self._emit(ReadContent(held.subject, held.sequence, held.definition.source))
+
+    def _is_outdated(self, flight: Flight) -> bool:
+        """Count an answer to a read, and tell whether it was asked again since."""
+        flight.reads -= 1
+        return flight.reads > 0
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         fire_time, next_fire = held.due, self._after(held, held.due)
@@ -301,17 +328,25 @@ class Firing:
         return None
 
     def _retry(self, held: Held, flight: Flight, now: int) -> None:
-        if flight.fire is not None:
+        if flight.fire is not None and self._limits.guard:
             self._send(held, flight, flight.fire, now)
         else:
             self._read(held, flight)
 
+    def _repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
+        """Repeat a fire of unknown outcome whose schedule was found to be still there, where no guard looks."""
+        if self.is_open:
+            self._send(held, flight, fire, now)
+        else:
+            flight.stage = Stage.RETRYING
+            self._roster.wake(held, now)
+
     def _refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
-        if outcome.code in WRONG_LAST_SEQUENCE and flight.attempts == 0:
-            flight.attempts += 1
+        flight.fire = flight.content = None
+        if outcome.code in WRONG_LAST_SEQUENCE and not flight.looked_again:
+            flight.looked_again = True
             self._read(held, flight)
             return
-        flight.fire = flight.content = None
         wait = self._back_off(held, flight, now, REFUSED_RETRY_LIMIT)
         if flight.reported_code != outcome.code:
             flight.reported_code = outcome.code

@@ -50,6 +50,10 @@ class Flight:
     fire: Fire | None = None
     ending: Ending = Ending.FIRED
     """What to say of the schedule once it is removed."""
+    reads: int = 0
+    """Reads whose answers are awaited; only the last one counts, since it was asked for after the doubt arose."""
+    looked_again: bool = False
+    """Whether a refusal by the guard has led to a look already."""
     attempts: int = 0
     reported_code: int = 0
     """The last refusal that was reported, so that each is told once and not at every retry."""

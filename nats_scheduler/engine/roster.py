@@ -36,6 +36,10 @@ class Held:
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
 
+    def __lt__(self, other: "Held") -> bool:
+        """Order two entries of one message: at most one of them is valid, so that any order will do."""
+        return False
+
 
 class Roster:
     """The held schedules by subject, and the agenda."""
@@ -78,6 +82,10 @@ class Roster:
         if len(self._agenda) > 2 * len(self._held) + MIN_AGENDA_ENTRIES:
             self._agenda = [(h.wake, h.sequence, h) for h in self._held.values() if h.wake != NO_WAKE]
             heapq.heapify(self._agenda)
+
+    def rest(self, held: Held) -> None:
+        """Look at the schedule no more, until it is woken for another reason."""
+        held.wake = NO_WAKE
 
     def next_wake(self) -> int | None:
         """Return the earliest instant at which something is to be looked at."""

@@ -39,9 +39,13 @@ from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import SECOND
 
 MAX_WAKES_PER_STEP = 1024
 """How many schedules one step looks at; the rest follow in the next, so that answers are heard between."""
+
+LEAST_CLOCK_STEP = 1 * SECOND
+"""A wall clock that went back by less (ns) is not worth a look: no back-off grows by more than that."""
 
 
 class StreamEngine:
@@ -57,6 +61,7 @@ class StreamEngine:
         self._superseded: dict[str, int] = {}
         self._checkpoint = CheckpointLoaded(through=-1, sequence=0)
         self._last_read = 0
+        self._now = 0
         self._live = False
         self._draining = False
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
@@ -76,6 +81,9 @@ class StreamEngine:
 
     def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
         """Take what happened up to `now` (ns since the Unix epoch) and return what to do, in order."""
+        if now < self._now - LEAST_CLOCK_STEP:
+            self._firing.clock_stepped_back(self._now - now)
+        self._now = now
         for given in inputs:
             self._handlers[type(given)](given, now)
         if self._firing.is_open:
@@ -123,10 +131,10 @@ class StreamEngine:
 
     def _messages_read(self, given: MessagesRead, now: int) -> None:
         for message in given.messages:
+            self._last_read = max(self._last_read, message.sequence)
             self._take(message, now)
 
     def _take(self, message: StoredMessage, now: int) -> None:
-        self._last_read = max(self._last_read, message.sequence)
         reading = read_message(message.block, message.subject, message.stored_at, self._rules, self._dialects)
         if reading is None:
             self._overwritten(message)
@@ -146,12 +154,13 @@ class StreamEngine:
         held = self._roster.on(message.subject)
         if held is not None and held.sequence < message.sequence:
             self._firing.end(held, Ending.OVERWRITTEN)
-        if self._rejected and message.subject in self._rejected:
-            self._rejected.pop(message.subject)
+        if self._rejected and self._rejected_at(message.subject) < message.sequence:
+            self._rejected.pop(message.subject, None)
 
     def _accept(self, definition: Definition, message: StoredMessage, now: int) -> None:
         before = self._roster.on(message.subject)
-        if before is not None and before.sequence >= message.sequence:
+        known = self._rejected_at(message.subject) if before is None else before.sequence
+        if known >= message.sequence:
             return
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
@@ -159,6 +168,7 @@ class StreamEngine:
         self._rejected.pop(message.subject, None)
         self._roster.hold(held)
         if before is not None:
+            self._firing.forget(before)
             self._supersede(before, held)
         if self._live:
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
@@ -187,12 +197,16 @@ class StreamEngine:
             if held.sequence >= message.sequence:
                 return
             self._firing.end(held, Ending.REPLACED)
-        known = self._rejected.get(message.subject)
-        if known is not None and known[0] >= message.sequence:
+        if self._rejected_at(message.subject) >= message.sequence:
             return
         self._rejected[message.subject] = (message.sequence, rejection)
         if self._live:
             self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
+
+    def _rejected_at(self, subject: str) -> int:
+        """Return the sequence of the rejected message on a subject, 0 where there is none."""
+        known = self._rejected.get(subject)
+        return 0 if known is None else known[0]
 
     def _generated(self, generated: Generated, message: StoredMessage) -> None:
         held = self._roster.exactly(generated.schedule, generated.sequence)
@@ -222,6 +236,7 @@ class StreamEngine:
         for subject, sequence in self._superseded.items():
             self._firing.remove_versions(subject, sequence)
         self._superseded.clear()
+        self._firing.contact_regained()
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._firing.is_open = False

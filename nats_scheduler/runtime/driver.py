@@ -50,6 +50,11 @@ class StreamDriver:
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
         """Resolves when the engine broke: what it knows cannot be trusted any more, and a new one has to be built."""
 
+    @property
+    def has_contact(self) -> bool:
+        """Whether there is a contact with the stream at this moment."""
+        return self._port is not None
+
     def attach(self, port: StreamPort) -> None:
         """Work through this contact from now on; nothing fires before it has caught up."""
         self._port = port

@@ -35,6 +35,8 @@ class Sidecar:
         """The streams served, by name."""
         self.serving = asyncio.Event()
         """Set while the account is watched and its streams are known."""
+        self.connection: Connection | None = None
+        """The connection of the moment."""
         self._stopping = asyncio.Event()
         self._files: list[dict[str, Any]] = []
 
@@ -74,6 +76,7 @@ class Sidecar:
     async def _serve(self, connection: Connection) -> bool:
         account = Account(connection, self._settings, self._clock, self._reporter, self.services, self.serving)
         self._reporter.advise = lambda subject, body: connection.write(frame(subject, "", b"", body))
+        self.connection = connection
         try:
             server = await account.prepare()
             self._reporter.connected(connection.server.name, server.version)
@@ -85,6 +88,7 @@ class Sidecar:
             return True
         finally:
             self.serving.clear()
+            self.connection = None
             await connection.close()
 
     async def _apply_files(self, account: Account) -> None:

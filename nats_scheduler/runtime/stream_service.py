@@ -61,7 +61,8 @@ class StreamService:
             mode is self.mode
             and server == self._server
             and state.created == self.state.created
-            and state.last_sequence >= self.driver.engine.last_read
+            # In contact, what was read last may be newer than `state`; else a stream that is behind was rolled back.
+            and (self.driver.has_contact or state.last_sequence >= self.driver.engine.last_read)
             and state.config.get("retention") == self.state.config.get("retention")
             and state.rules == self.state.rules
         )

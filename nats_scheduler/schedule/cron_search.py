@@ -54,7 +54,7 @@ def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
         local = end + segment.offset
         if local >= limit:
             return None
-        if local < searched or (match is not None and match <= local - 3600):
+        if local < searched or (match is not None and match < local):
             searched, match = local, first_match(fields, local, last_year)
 
 

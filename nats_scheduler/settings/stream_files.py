@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 
+FORBIDDEN_IN_NAMES = " \t.*>/\\"
+"""What a stream's name cannot hold."""
+
+
 class StreamFileError(Exception):
     """A stream file cannot be used; whoever wrote it has to act."""
 
@@ -24,7 +28,7 @@ def read_stream_file(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise StreamFileError(f"{path} holds {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
     name = config.get("name")
-    if not isinstance(name, str) or not name or any(letter in name for letter in " \t.*>/\\"):
+    if not isinstance(name, str) or not name or any(letter in FORBIDDEN_IN_NAMES for letter in name):
         raise StreamFileError(
             f"{path}: name is {name!r}, expected a stream name without blanks, '.', '*', '>', '/' or '\\'"
         )

@@ -5,18 +5,27 @@ Its rule: a test waits for what it wants to see, never for an amount of time.
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
 
 POLL_SECONDS = 0.02
 """Pause between two looks: short beside any deadline, long beside one look."""
 
+T = TypeVar("T")
+Described = str | Callable[[], str]
 
+
+@overload
+async def eventually(
+    condition: Callable[[], Coroutine[Any, Any, T | None]], *, within_seconds: float, describe: Described = ...
+) -> T: ...
+@overload
+async def eventually(condition: Callable[[], T | None], *, within_seconds: float, describe: Described = ...) -> T: ...
 async def eventually(
     condition: Callable[[], Any],
     *,
     within_seconds: float,
-    describe: str | Callable[[], str] = "the condition",
+    describe: Described = "the condition",
 ) -> Any:
     """Look at the condition, plain or async, until it is true, and return what it gave.
 

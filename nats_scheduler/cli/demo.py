@@ -1,0 +1,106 @@
+"""The demo of `nats-scheduler dev`: a stream, and one schedule of each kind.
+
+Rule: nothing here that a user could not do: the stream is added as `nats-scheduler stream add` does it, the schedules
+are plain messages with headers.
+A native server of 2.12 knows `@at` only; what it refuses is published once more with the portable headers, which the
+sidecar fires on every server.
+Cost: one message a second, the sensor's. Limit: the first fires come within five seconds, sooner would be hard to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from nats_scheduler.cli.fires import Kind
+from nats_scheduler.jetstream.api import raise_refusal
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.jetstream.streams import FlaggedStreams
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.schedule.instants import SECOND, floor_to_second
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+STREAM: dict[str, Any] = {
+    "name": "DEMO",
+    "description": "The demo of nats-scheduler dev",
+    "subjects": ["demo.>"],
+    "storage": "file",
+    "max_msgs_per_subject": 1000,
+    "allow_msg_schedules": True,
+}
+SENSOR = "demo.sensor.temperature"
+SENSOR_SECONDS = 1.0
+"""How often the demo writes a value to the subject that is sampled."""
+DELAY = 5 * SECOND
+"""How long from now (ns) the delayed message is due, at least 4 s."""
+PATTERN_INVALID = 10189
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSchedule:
+    """One schedule of the demo."""
+
+    kind: Kind
+    pattern: str
+    target: str
+    body: str
+    source: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Return the subject that the schedule is published to."""
+        return f"demo.schedules.{self.kind}"
+
+    def block(self, dialect: Dialect) -> bytes:
+        """Return its headers."""
+        headers = [(dialect.schedule, self.pattern.encode()), (dialect.target, self.target.encode())]
+        headers += [(dialect.source, self.source.encode())] if self.source else []
+        return with_headers(EMPTY_BLOCK, headers)
+
+
+def demo_schedules(now: int) -> list[DemoSchedule]:
+    """Return the four schedules, the delayed one due some seconds after `now` (ns)."""
+    at = format_rfc3339(floor_to_second(now) + DELAY)
+    return [
+        DemoSchedule(Kind.DELAYED, f"@at {at}", "demo.reminders", "Call back"),
+        DemoSchedule(Kind.INTERVAL, "@every 2s", "demo.heartbeats", "Still here"),
+        DemoSchedule(Kind.CRON, "*/3 * * * * *", "demo.reports", "Report, please"),
+        DemoSchedule(Kind.SAMPLING, "@every 4s", "demo.samples", "No value yet", source=SENSOR),
+    ]
+
+
+async def publish_demo(connection: Connection, streams: FlaggedStreams, now: int) -> list[tuple[DemoSchedule, Dialect]]:
+    """Add the stream, publish the schedules, and return each with the headers that the server took.
+
+    Raises `JetStreamError` where the server refuses more than a pattern that it does not know.
+    """
+    await streams.add(STREAM)
+    return [(schedule, await _publish(connection, schedule)) for schedule in demo_schedules(now)]
+
+
+async def write_sensor(connection: Connection) -> None:
+    """Publish a temperature every second, until cancelled; raises `JetStreamError` when the connection is lost."""
+    for count in itertools.count():
+        await connection.request(SENSOR, f"{20 + count % 30 / 10:.1f} degrees".encode())
+        await asyncio.sleep(SENSOR_SECONDS)
+
+
+async def _publish(connection: Connection, schedule: DemoSchedule) -> Dialect:
+    try:
+        await _store(connection, schedule, ADR51)
+    except ApiError as error:
+        if error.code != PATTERN_INVALID:
+            raise
+        await _store(connection, schedule, PORTABLE)
+        return PORTABLE
+    return ADR51
+
+
+async def _store(connection: Connection, schedule: DemoSchedule, dialect: Dialect) -> None:
+    reply = await connection.request(schedule.subject, schedule.body.encode(), schedule.block(dialect))
+    raise_refusal(json.loads(reply.body), f"publish to {schedule.subject}")

@@ -1,0 +1,112 @@
+"""Watch the streams that a sidecar serves, and hand over the fires that are stored in them.
+
+Rule: the watch looks on and changes nothing: it reads each stream as the sidecar's own follower does, headers only, on
+a connection of its own.
+Streams are those of the sidecar at the moment, looked at every quarter of a second; a stream that was deleted and made
+again is another one.
+Cost: every message of a served stream is delivered to this process twice. Limit: on a stream with work queue or
+interest retention, fires of a native server are not seen, since nothing may be attached to such a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from nats_scheduler.cli.fires import FireReader, SeenFire
+from nats_scheduler.engine.inputs import Input, MessagesRead
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.contact import follower_of
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.stream_service import StreamService
+
+LOOK_SECONDS = 0.25
+"""How often the served streams are looked at."""
+
+LAST_FIRES_SECONDS = 1.0
+"""Longest wait at the end for what is stored already."""
+
+Key = tuple[str, str]
+"""A stream's name, and when it was created."""
+
+
+class FireWatch:
+    """The fires of all served streams from the instant `since` (ns) on."""
+
+    def __init__(
+        self,
+        services: Mapping[str, StreamService],
+        since: int,
+        tell: Callable[[list[SeenFire]], None],
+        tell_stream: Callable[[StreamService], None],
+    ) -> None:
+        self._services = services
+        self._since = since
+        self._tell = tell
+        self._tell_stream = tell_stream
+        self._progress = asyncio.Event()
+        self._told: dict[str, str] = {}
+        self._readers: dict[Key, FireReader] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+
+    async def run(self, connection: Connection, api: JetStreamApi) -> None:
+        """Watch until cancelled, or until the connection is lost; what was read is kept for the next connection."""
+        try:
+            while not connection.is_lost:
+                self._look(connection, api)
+                await asyncio.wait((connection.lost,), timeout=LOOK_SECONDS)
+        finally:
+            await self._end_all()
+
+    async def catch_up(self, api: JetStreamApi) -> None:
+        """Wait, not for long, until everything that is stored has been read."""
+        try:
+            async with asyncio.timeout(LAST_FIRES_SECONDS):
+                for (name, _created), reader in list(self._readers.items()):
+                    await self._read_to_the_end(api, name, reader)
+        except (TimeoutError, JetStreamError):
+            return  # the summary is short of what could not be read in time
+
+    async def _read_to_the_end(self, api: JetStreamApi, stream: str, reader: FireReader) -> None:
+        info = await api.stream(stream)
+        last = 0 if info is None else StreamState.from_info(info).last_sequence
+        while reader.last_read < last:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def _look(self, connection: Connection, api: JetStreamApi) -> None:
+        served = {(name, service.state.created): service for name, service in self._services.items()}
+        for key in set(self._tasks) - set(served):
+            self._tasks.pop(key).cancel()
+            self._readers.pop(key, None)
+        for key, service in served.items():
+            if self._told.get(service.state.name) != service.mode:
+                self._told[service.state.name] = service.mode
+                self._tell_stream(service)
+            if key not in self._tasks or self._tasks[key].done():
+                self._tasks[key] = asyncio.create_task(self._follow(service.state, key, connection, api))
+
+    async def _follow(self, state: StreamState, key: Key, connection: Connection, api: JetStreamApi) -> None:
+        reader = self._readers.setdefault(key, FireReader(state.config))
+        follower = follower_of(connection, api, state.config, lambda fact: self._read(reader, fact), holds=reader.holds)
+        try:
+            await follower.follow(reader.last_read)
+        except JetStreamError:
+            return  # the next look begins anew, where the stream is still served
+
+    def _read(self, reader: FireReader, fact: Input) -> None:
+        if not isinstance(fact, MessagesRead):
+            return
+        self._progress.set()
+        fires = [fire for message in fact.messages if (fire := reader.read(message)) is not None]
+        fires = [fire for fire in fires if fire.stored_at >= self._since]
+        if fires:
+            self._tell(fires)
+
+    async def _end_all(self) -> None:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,130 @@
+"""Tell the fires among a stream's messages, and how late each of them was.
+
+Rule: what is shown is what lies in the stream. A fire of ours carries its fire time in its identity; one of the
+server's own scheduler does not, so there it is the time that its schedule, or the fire before it, named as the next.
+Why from the stream and not from the engine's events: a native server tells nobody of its fires, and the kind of a
+schedule stands in the schedule's message, which is always read before its fires.
+Cost: one reading a message, beside the sidecar's own. Limit: where earlier fires of a native schedule were removed
+from the stream, the fire after them is measured from an older time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import ADR51, DIALECTS
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.reading import Generated, read_message
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import FLAG, StreamRules
+from nats_scheduler.schedule.patterns import At, Every
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+
+class Kind(StrEnum):
+    """What sort of schedule a fire came from."""
+
+    DELAYED = "delayed"
+    INTERVAL = "interval"
+    CRON = "cron"
+    SAMPLING = "sampling"
+    UNKNOWN = "unknown"
+    """The schedule was gone before it could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFire:
+    """A generated message; all times are nanoseconds since the Unix epoch."""
+
+    stream: str
+    schedule: str
+    target: str
+    kind: Kind
+    due: int
+    stored_at: int
+    since: int
+    """When the schedule itself was stored."""
+
+    @property
+    def lateness(self) -> int:
+        """Return how long after its due time it was stored, by the server's clock, in nanoseconds."""
+        return self.stored_at - self.due
+
+
+@dataclass(slots=True)
+class _Known:
+    """A schedule that was read; `due` is its next fire (ns), for fires that do not say."""
+
+    definition: Definition
+    stored_at: int
+    due: int | None
+
+
+class FireReader:
+    """Reads the messages of one stream, in their order."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.stream = str(config["name"])
+        self.last_read = 0
+        """The highest stream sequence read so far."""
+        self._rules = StreamRules.from_config(config)
+        self._is_native = config.get(FLAG) is True
+        self._known: dict[str, _Known] = {}
+
+    def holds(self, subject: str) -> bool:
+        """Tell whether a schedule was read on this subject."""
+        return subject in self._known
+
+    def read(self, message: StoredMessage) -> SeenFire | None:
+        """Take the next message; returns the fire that it is, if it is one."""
+        self.last_read = max(self.last_read, message.sequence)
+        fire = self._native_fire(message) if self._is_native else None
+        if fire is not None:
+            return fire
+        reading = read_message(message.block, message.subject, message.stored_at, self._rules, DIALECTS)
+        if reading is not None and reading.definition is not None:
+            due = reading.definition.pattern.first_fire(message.stored_at)
+            self._known[message.subject] = _Known(reading.definition, message.stored_at, due)
+            return None
+        self._known.pop(message.subject, None)
+        return self._our_fire(reading.generated, message) if reading is not None and reading.generated else None
+
+    def _our_fire(self, generated: Generated, message: StoredMessage) -> SeenFire:
+        known = self._known.get(generated.schedule)
+        if known is not None and not known.definition.pattern.repeats:
+            del self._known[generated.schedule]
+        return self._seen(generated.schedule, message, known, generated.fire_time)
+
+    def _native_fire(self, message: StoredMessage) -> SeenFire | None:
+        """Recognise a fire of the server's own scheduler: it names a schedule that was due, and lies on its target."""
+        scheduler = header_value(message.block, ADR51.scheduler)
+        schedule = "" if scheduler is None else scheduler.decode("utf-8", "surrogateescape")
+        known = self._known.get(schedule)
+        if known is None or known.due is None or known.definition.target != message.subject:
+            return None
+        if message.stored_at < known.due:
+            return None
+        fire = self._seen(schedule, message, known, known.due)
+        following = parse_rfc3339((header_value(message.block, ADR51.next) or b"").decode("utf-8", "surrogateescape"))
+        known.due = following if isinstance(following, int) else None
+        if known.due is None:
+            del self._known[schedule]
+        return fire
+
+    def _seen(self, schedule: str, message: StoredMessage, known: _Known | None, due: int) -> SeenFire:
+        kind = Kind.UNKNOWN if known is None else kind_of(known.definition)
+        since = due if known is None else known.stored_at
+        return SeenFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
+
+
+def kind_of(definition: Definition) -> Kind:
+    """Return what sort of schedule this is; one with a source is sampling, whatever its pattern."""
+    if definition.source is not None:
+        return Kind.SAMPLING
+    if isinstance(definition.pattern, At):
+        return Kind.DELAYED
+    return Kind.INTERVAL if isinstance(definition.pattern, Every) else Kind.CRON

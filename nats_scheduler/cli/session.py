@@ -1,0 +1,117 @@
+"""One command's conversation with a server: connect, learn what it can do, find the streams that are served.
+
+Rule: nothing is written. The registry is read where it exists; a command that has to remember something opens
+it first. Every failure of the server or the network ends the command with 1 and one sentence.
+Cost: the client and pydantic are imported, some 200 ms; one connection and one request.
+Limit: one pass over the servers; a command does not wait for a server to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import click
+
+from nats_scheduler.cli.output import CommandError
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.runtime.modes import Facts, Mode, mode_of
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStream:
+    """A stream that carries schedules, and who fires them."""
+
+    state: StreamState
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connection, and what is known of the server at its other end."""
+
+    connection: Connection
+    api: JetStreamApi
+    registry: Registry
+    server: Capabilities
+    settings: SidecarSettings
+
+    @property
+    def flagged(self) -> FlaggedStreams:
+        """The streams that carry the flag."""
+        return FlaggedStreams(self.api, self.registry, self.server)
+
+    async def mode(self, state: StreamState) -> Mode | None:
+        """Return who serves a stream, None where nobody does: the sidecar's own decision."""
+        facts = Facts(
+            server_is_native=self.server.schedules_natively,
+            echoed=state.is_native,
+            remembered=state.is_native or state.is_marked or await self.flagged.is_remembered(state),
+            named=state.name in self.settings.portable_streams,
+        )
+        return mode_of(facts)
+
+    async def served_streams(self) -> list[ServedStream]:
+        """Return every stream of the account that is served, by name."""
+        states = [StreamState.from_info(info) async for info in self.api.streams()]
+        served = [(state, await self.mode(state)) for state in sorted(states, key=lambda state: state.name)]
+        return [ServedStream(state, mode) for state, mode in served if mode is not None]
+
+    async def served_stream(self, name: str) -> ServedStream:
+        """Return one stream; ends the command with 1 where it does not exist or is not served."""
+        info = await self.api.stream(name)
+        if info is None:
+            raise CommandError(f"stream {name} does not exist")
+        state = StreamState.from_info(info)
+        mode = await self.mode(state)
+        if mode is None:
+            hint = "give its configuration with allow_msg_schedules to `nats-scheduler stream add`"
+            raise CommandError(f"stream {name} does not carry schedules: {hint}")
+        return ServedStream(state, mode)
+
+
+def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T]]) -> T:
+    """Do a command's work with a server and return what it returns; ends the command with 1 where that fails."""
+    for warning in resolved.warnings:
+        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+    # Not the task's result: asyncio.run builds the text of a finished task, of all 100,000 schedules of a list, twice.
+    done: list[T] = []
+
+    async def connect_and_work() -> None:
+        async with open_session(resolved.settings) as session:
+            done.append(await work(session))
+
+    try:
+        asyncio.run(connect_and_work())
+    except JetStreamError as error:
+        raise CommandError(str(error)) from None
+    return done[0]
+
+
+@asynccontextmanager
+async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
+    """Connect, and close the connection in the end; raises `JetStreamError` where JetStream is not to be had."""
+    connection = await Dialer(settings.connection).dial()
+    try:
+        api = JetStreamApi(connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds)
+        greeting = connection.server
+        server = capabilities(await api.info(), greeting.version, greeting.max_payload)
+        if server.is_too_old:
+            oldest = ".".join(map(str, OLDEST_VERSION))
+            raise CommandError(f"the server is a {server.version}: message schedules need {oldest} or later")
+        yield Session(connection, api, Registry(connection, api, settings.registry_bucket), server, settings)
+    finally:
+        await connection.close()

@@ -1,0 +1,202 @@
+"""`nats-scheduler stream`: tell the scheduler which streams carry schedules, and see which do.
+
+Rule: what is asked for is exactly what is in the files; the rules of the server decide, whatever its version,
+with its codes. One file that cannot be used does not keep the others from being used.
+Cost: three requests a stream. Limit: `unchanged` compares with what the server says before and after, so
+whoever changes the stream at the same moment is counted in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    EXIT_WRONG_USE,
+    CommandError,
+    print_json,
+    print_table,
+    printable,
+    rejection_document,
+)
+from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.streams import SERVER_METADATA, StreamRefusedError, StreamState
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.stream_files import StreamFileError, read_stream_file
+
+NOT_SERVED = "allow_msg_schedules is not set, so nobody fires its schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A file whose stream is as the file says."""
+
+    file: str
+    stream: str
+    outcome: str
+    """`created`, `updated` or `unchanged`."""
+    mode: Mode | None
+
+    @property
+    def served(self) -> str:
+        """Say in words who fires."""
+        return NOT_SERVED if self.mode is None else EXPLANATIONS[self.mode]
+
+
+@dataclass(frozen=True, slots=True)
+class NotAdded:
+    """A file that could not be used (`exit_code` 2), or whose stream the server's rules forbid (1)."""
+
+    file: str
+    stream: str | None
+    error: Mapping[str, object]
+    """As JSON shows it."""
+    message: str
+    exit_code: int
+
+
+@click.group("stream")
+def command() -> None:
+    """Tell the scheduler which streams carry schedules."""
+
+
+@command.command("add")
+@click.argument("files", metavar="FILE…", nargs=-1, required=True)
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> None:
+    """Create or update streams that carry schedules.
+
+    FILE is what `nats stream add --config` takes, with "allow_msg_schedules": true.
+    Exit codes: 0 all done, 1 a stream is refused or the server not reached, 2 a file cannot be used.
+    """
+    read = [(file, _read(file)) for file in files]
+    wanted = [(file, config) for file, config in read if not isinstance(config, NotAdded)]
+    failed = [config for _, config in read if isinstance(config, NotAdded)]
+    if not as_json:
+        _complain(failed)
+    outcomes = in_session(resolved, lambda session: _add_all(session, wanted)) if wanted else []
+    added = [outcome for outcome in outcomes if isinstance(outcome, Added)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, NotAdded)]
+    if as_json:
+        print_json(_document(added, failed + refused))
+    else:
+        for one in added:
+            click.echo(f"stream {one.stream} {one.outcome}, {one.mode or 'not served'}: {one.served}")
+        _complain(refused)
+    raise click.exceptions.Exit(max((one.exit_code for one in failed + refused), default=0))
+
+
+@command.command("ls")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def ls(resolved: ResolvedSettings, as_json: bool) -> None:
+    """List the streams that carry schedules, and who fires them.
+
+    Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    found = in_session(resolved, _list)
+    if as_json:
+        print_json({"streams": [_listed(stream, since) for stream, since in found]})
+        return
+    if not found:
+        click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
+        return
+    rows = [
+        (one.state.name, one.mode, _retention(one), one.state.created, _time(since) or "-", EXPLANATIONS[one.mode])
+        for one, since in found
+    ]
+    print_table(["stream", "mode", "retention", "created", "with schedules since", "served"], rows)
+
+
+def _read(file: str) -> Config | NotAdded:
+    try:
+        return read_stream_file(Path(file))
+    except StreamFileError as error:
+        return NotAdded(file, None, {"reason": str(error)}, str(error), EXIT_WRONG_USE)
+
+
+def _complain(failures: list[NotAdded]) -> None:
+    for failure in failures:
+        CommandError(printable(failure.message)).show()
+
+
+async def _add_all(session: Session, wanted: list[tuple[str, Config]]) -> list[Added | NotAdded]:
+    """Create or update each stream in turn."""
+    if not session.server.schedules_natively:
+        await session.registry.open()
+    return [await _add(session, file, config) for file, config in wanted]
+
+
+async def _add(session: Session, file: str, config: Config) -> Added | NotAdded:
+    try:
+        return await _added(session, file, config)
+    except StreamRefusedError as error:
+        return _not_added(file, config, rejection_document(error.rejection), error)
+    except ApiError as error:
+        codes = {"code": error.status, "err_code": error.code, "description": error.description}
+        return _not_added(file, config, codes, error)
+    except JetStreamError as error:  # whether it took effect is unknown; to add it again is harmless
+        return _not_added(file, config, {"reason": str(error)}, error)
+
+
+async def _added(session: Session, file: str, config: Config) -> Added:
+    before = await session.api.stream(config["name"])
+    known = before is not None and await session.flagged.is_remembered(StreamState.from_info(before))
+    state, created = await session.flagged.add(config)
+    mode = await session.mode(state)
+    was_so = before is not None and _own(before["config"]) == _own(state.config)
+    unchanged = was_so and (known or mode is not Mode.EMULATED)
+    return Added(file, state.name, "created" if created else "unchanged" if unchanged else "updated", mode)
+
+
+def _not_added(file: str, config: Config, error: Mapping[str, object], reason: Exception) -> NotAdded:
+    return NotAdded(file, config["name"], error, f"{file}: {reason}", EXIT_FAILED)
+
+
+def _own(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what the server writes into it by itself."""
+    metadata = {k: v for k, v in (config.get("metadata") or {}).items() if not k.startswith(SERVER_METADATA)}
+    return {**config, "metadata": metadata}
+
+
+def _document(added: list[Added], failed: list[NotAdded]) -> dict[str, object]:
+    streams = [
+        {"file": one.file, "stream": one.stream, "outcome": one.outcome, "mode": one.mode, "served": one.served}
+        for one in added
+    ]
+    return {"streams": streams, "errors": [{"file": one.file, "stream": one.stream, **one.error} for one in failed]}
+
+
+async def _list(session: Session) -> list[tuple[ServedStream, int | None]]:
+    served = await session.served_streams()
+    return [(one, await session.flagged.remembered_since(one.state)) for one in served]
+
+
+def _listed(one: ServedStream, since: int | None) -> dict[str, object]:
+    return {
+        "stream": one.state.name,
+        "mode": one.mode,
+        "served": EXPLANATIONS[one.mode],
+        "retention": _retention(one),
+        "created": one.state.created,
+        "since": _time(since),
+    }
+
+
+def _retention(one: ServedStream) -> str:
+    return str(one.state.config.get("retention", "limits"))
+
+
+def _time(instant: int | None) -> str | None:
+    return None if instant is None else format_rfc3339(instant)

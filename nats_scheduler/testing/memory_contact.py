@@ -1,0 +1,293 @@
+"""Contact with a stream in memory: `engine.port.StreamPort` without a server, and without real time.
+
+A `Network` decides what happens to each request on its way: it may be late, be lost, lose its answer, or be refused.
+`Perfect` lets everything arrive at once, and is what a user's tests want; simulations bring their own.
+
+The rule: nothing happens inside `publish`, `read` and `purge`; it happens in `deliver`, in the order of arrival.
+Who calls `deliver` decides what drives it: a test by hand, a world in virtual time, or an event loop
+(`MemoryContact(…, soon=loop.call_soon)`).
+What was already on its way when the contact ends still arrives: keep calling `deliver` where that matters.
+
+Cost: a heap entry or two a request. Limit: one contact sees its own stream only, and the follower loses nothing.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    ContentUnread,
+    Input,
+    MessagesRead,
+    PublishConcluded,
+    PurgeConcluded,
+    Refused,
+    Unknown,
+)
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.memory_stream import MemoryStream
+
+ANSWER_DEADLINE = 5 * SECOND
+"""After this long (ns) without an answer, an outcome is unknown."""
+
+
+class Fate(NamedTuple):
+    """What happens to one request."""
+
+    arrives: bool = True
+    """Whether the server sees it."""
+    answered: bool = True
+    """Whether the answer comes back."""
+    refusal: Refused | None = None
+    """What the server says instead of doing it."""
+    request_takes: int = 0
+    """Nanoseconds until the server sees it."""
+    answer_takes: int = 0
+    """Nanoseconds until the answer is heard."""
+
+
+DONE = Fate()
+"""It arrives and is answered at once."""
+
+
+class Network(Protocol):
+    """Decides the fate of each request, and how long a message takes to the follower."""
+
+    def publish(self, fire: Fire) -> Fate:
+        """Decide what happens to a fire."""
+        ...
+
+    def read(self, request: ReadContent) -> Fate:
+        """Decide what happens to a read."""
+        ...
+
+    def purge(self, request: PurgeSchedule) -> Fate:
+        """Decide what happens to a purge."""
+        ...
+
+    def follow(self, message: StoredMessage) -> int:
+        """Return how long (ns) a stored message takes to the follower; none overtakes another."""
+        ...
+
+
+class Perfect:
+    """A network on which nothing is late and nothing is lost. Derive from it to change one thing."""
+
+    def publish(self, fire: Fire) -> Fate:
+        """Let a fire arrive."""
+        return DONE
+
+    def read(self, request: ReadContent) -> Fate:
+        """Let a read arrive."""
+        return DONE
+
+    def purge(self, request: PurgeSchedule) -> Fate:
+        """Let a purge arrive."""
+        return DONE
+
+    def follow(self, message: StoredMessage) -> int:
+        """Let a message come at once."""
+        return 0
+
+
+class ContactEndedError(Exception):
+    """The contact was ended, which ends following too."""
+
+
+class _Request(NamedTuple):
+    do: Callable[[], Input]
+    refuse: Callable[[Refused], Input]
+    give_up: Callable[[str], Input]
+
+
+class MemoryContact:
+    """One stream in memory, as long as contact with it lasts."""
+
+    def __init__(
+        self,
+        stream: MemoryStream,
+        tell: Tell,
+        clock: ManualClock,
+        network: Network | None = None,
+        *,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        self._stream = stream
+        self._tell = tell
+        self._clock = clock
+        self._network = network or Perfect()
+        self._soon = soon
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+        self._open: dict[int, _Request] = {}
+        self._ended: str | None = None
+        self._follower: _Follower | None = None
+
+    # -- the port ------------------------------------------------------------------------------------------------
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Begin to store these fires, in this order."""
+        for fire in fires:
+            self._begin(self._network.publish(fire), self._storing(fire))
+
+    def read(self, request: ReadContent) -> None:
+        """Begin to read what a fire will say."""
+        self._begin(self._network.read(request), self._reading(request))
+
+    def purge(self, request: PurgeSchedule) -> None:
+        """Begin to remove a schedule's versions."""
+        self._begin(self._network.purge(request), self._purging(request))
+
+    async def follow(self, after: int) -> None:
+        """Tell every message with a sequence above `after`, until cancelled or the contact is ended."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stop = self.begin_following(after, ended)
+        try:
+            await ended
+        finally:
+            stop()
+
+    def end(self, reason: str) -> None:
+        """End the contact and answer everything that is still open; a second time is harmless."""
+        if self._ended is not None:
+            return
+        self._ended = reason
+        opened, self._open = self._open, {}
+        for request in opened.values():
+            self._tell(request.give_up(reason))
+        if self._follower is not None:
+            self._follower.end(reason)
+
+    # -- what drives it ------------------------------------------------------------------------------------------
+
+    def begin_following(self, after: int, ended: asyncio.Future[None] | None = None) -> Callable[[], None]:
+        """Do what `follow` does without an event loop; returns what stops it."""
+        assert self._follower is None, "a contact follows once"
+        self._follower = _Follower(self, after, ended)
+        return self._follower.stop
+
+    def deliver(self) -> int:
+        """Let everything happen that is due by now, and return how much that was."""
+        count = 0
+        while self._events and self._events[0][0] <= self._clock.monotonic():
+            heapq.heappop(self._events)[2]()
+            count += 1
+        return count
+
+    def next_delivery(self) -> int | None:
+        """Return how long (ns) it takes until `deliver` has something to do; None where nothing is under way."""
+        return max(self._events[0][0] - self._clock.monotonic(), 0) if self._events else None
+
+    # -- one request ---------------------------------------------------------------------------------------------
+
+    def _begin(self, fate: Fate, request: _Request) -> None:
+        if self._ended is not None:
+            self._tell(request.give_up(self._ended))
+            return
+        number = self._number
+        self._open[number] = request
+        if fate.arrives:
+            self._after(fate.request_takes, lambda: self._arrived(number, request, fate))
+        if not (fate.arrives and fate.answered):
+            self._after(ANSWER_DEADLINE, lambda: self._answered(number, request.give_up("no answer within 5 s")))
+
+    def _arrived(self, number: int, request: _Request, fate: Fate) -> None:
+        answer = request.do() if fate.refusal is None else request.refuse(fate.refusal)
+        if fate.answered:
+            self._after(fate.answer_takes, lambda: self._answered(number, answer))
+
+    def _answered(self, number: int, answer: Input) -> None:
+        if self._open.pop(number, None) is not None:
+            self._tell(answer)
+
+    def _after(self, duration: int, event: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (self._clock.monotonic() + duration, self._number, event))
+        if self._soon is not None and duration == 0:
+            self._soon(self._deliver_soon)
+
+    def _deliver_soon(self) -> None:
+        self.deliver()
+
+    # -- the three kinds -----------------------------------------------------------------------------------------
+
+    def _storing(self, fire: Fire) -> _Request:
+        return _Request(
+            do=lambda: PublishConcluded(fire, self._stream.publish(fire.target, fire.block, fire.body)),
+            refuse=lambda refusal: PublishConcluded(fire, refusal),
+            give_up=lambda reason: PublishConcluded(fire, Unknown(reason)),
+        )
+
+    def _reading(self, request: ReadContent) -> _Request:
+        schedule, sequence, source = request.schedule, request.sequence, request.source
+        last = self._stream.last
+        return _Request(
+            do=lambda: ContentRead(schedule, sequence, last(schedule), last(source) if source else None),
+            refuse=lambda refusal: ContentUnread(schedule, sequence, refusal.description),
+            give_up=lambda reason: ContentUnread(schedule, sequence, reason),
+        )
+
+    def _purging(self, request: PurgeSchedule) -> _Request:
+        schedule, through = request.schedule, request.through
+
+        def do() -> Input:
+            self._stream.purge(schedule, through)
+            return PurgeConcluded(schedule, through)
+
+        return _Request(
+            do=do,
+            refuse=lambda refusal: PurgeConcluded(schedule, through, refusal.description, refused=True),
+            give_up=lambda reason: PurgeConcluded(schedule, through, reason),
+        )
+
+
+class _Follower:
+    """Tells what is stored: first the history, then `CaughtUp`, then what comes."""
+
+    def __init__(self, contact: MemoryContact, after: int, ended: asyncio.Future[None] | None) -> None:
+        self._contact = contact
+        self._ended = ended
+        self._arrival = 0
+        self._is_over = False
+        history = [_headers_only(message) for message in contact._stream.messages(after=after)]
+        self._stop_listening = contact._stream.listen(self._stored)
+        contact._after(0, lambda: self._tell_history(history))
+
+    def stop(self) -> None:
+        """Tell nothing more."""
+        self._is_over = True
+        self._stop_listening()
+
+    def end(self, reason: str) -> None:
+        """Stop, and let whoever awaits the following know why."""
+        self.stop()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(ContactEndedError(reason))
+
+    def _stored(self, message: StoredMessage) -> None:
+        clock = self._contact._clock
+        self._arrival = max(self._arrival, clock.monotonic() + self._contact._network.follow(message))
+        told = _headers_only(message)
+        self._contact._after(self._arrival - clock.monotonic(), lambda: self._tell([told]))
+
+    def _tell_history(self, history: list[StoredMessage]) -> None:
+        if history:
+            self._tell(history)
+        if not self._is_over:
+            self._contact._tell(CaughtUp())
+
+    def _tell(self, messages: list[StoredMessage]) -> None:
+        if not self._is_over:
+            self._contact._tell(MessagesRead(messages))
+
+
+def _headers_only(message: StoredMessage) -> StoredMessage:
+    return message._replace(body=None)

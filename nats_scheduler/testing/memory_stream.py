@@ -1,0 +1,206 @@
+"""A JetStream stream in memory: what the sidecar relies on, and nothing else.
+
+The rule: every answer is the one that a nats-server 2.11 on its own gives, in the order of its checks.
+One suite of tests asks both (`tests/contract/`).
+Time is asked of the function that it is given, so messages expire, and identities are forgotten, when a test says so.
+
+Kept in dictionaries, since their order is that of storing: the last message of a subject is the last key.
+Cost: a few microseconds a message. Limit: no consumers, no replicas, no limits on count and bytes of the stream, no
+delete markers; `take` stands for a consumer of a work queue.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nats_scheduler.engine.inputs import Outcome, Refused, Stored, Unknown
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_covered, subject_matches
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.ttls import NEVER, parse_ttl
+
+DUPLICATE_WINDOW = 120 * SECOND
+"""How long (ns) an identity is remembered unless the configuration says otherwise."""
+
+Listener = Callable[[StoredMessage], None]
+"""Is called with each message as it is stored."""
+
+
+class MemoryStream:
+    """One stream. `config` is the JSON of the JetStream API; `guard=False` makes it a server 2.10."""
+
+    def __init__(self, config: Mapping[str, Any], now: Callable[[], int], *, guard: bool = True) -> None:
+        self.config = dict(config)
+        self.rules = StreamRules.from_config(config)
+        self.guard = guard
+        self.last_sequence = 0
+        """The sequence given last; it is never given again."""
+        self._now = now
+        self._max_age = int(config.get("max_age") or 0)
+        self._per_subject = int(config.get("max_msgs_per_subject") or 0)
+        self._window = int(config.get("duplicate_window") or min(DUPLICATE_WINDOW, self._max_age or DUPLICATE_WINDOW))
+        self._messages: dict[int, StoredMessage] = {}
+        self._subjects: dict[str, dict[int, None]] = {}
+        self._expiries: list[tuple[int, int]] = []
+        self._identities: dict[bytes, tuple[int, int]] = {}
+        self._listeners: list[Listener] = []
+
+    # -- storing -------------------------------------------------------------------------------------------------
+
+    def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Outcome:
+        """Store a message, or say why not; on a subject that is not the stream's nobody listens, which is `Unknown`."""
+        if not is_covered(subject, self.rules.subjects):
+            return Unknown("no stream listens on the target, or it has no leader")
+        self.expire()
+        refusal = self._ttl_fault(block) or self._guard_fault(subject, block)
+        if refusal is not None:
+            return refusal
+        known = self._duplicate_of(block)
+        if known is not None:
+            return Stored(known, duplicate=True)
+        return self._rollup_fault(block) or Stored(self._store(subject, block, body))
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every message from now on; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        self.expire()
+        return len(self._messages)
+
+    def message(self, sequence: int) -> StoredMessage | None:
+        """Return the message with a sequence."""
+        self.expire()
+        return self._messages.get(sequence)
+
+    def last(self, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject."""
+        self.expire()
+        sequences = self._subjects.get(subject)
+        return self._messages[next(reversed(sequences))] if sequences else None
+
+    def messages(self, matching: str = ">", after: int = 0) -> Iterator[StoredMessage]:
+        """Yield the messages above a sequence whose subject matches, in order."""
+        self.expire()
+        for sequence, message in list(self._messages.items()):
+            if sequence > after and subject_matches(message.subject, matching):
+                yield message
+
+    # -- removing ------------------------------------------------------------------------------------------------
+
+    def delete(self, sequence: int) -> bool:
+        """Remove one message; returns whether it was there."""
+        message = self._messages.pop(sequence, None)
+        if message is None:
+            return False
+        sequences = self._subjects[message.subject]
+        del sequences[sequence]
+        if not sequences:
+            del self._subjects[message.subject]
+        return True
+
+    def purge(self, matching: str = ">", through: int | None = None) -> int:
+        """Remove the messages whose subject matches, up to and including sequence `through`; returns how many."""
+        self.expire()
+        exact = self._subjects.get(matching)
+        candidates = [self._messages[s] for s in exact] if exact is not None else list(self.messages(matching))
+        doomed = [m.sequence for m in candidates if through is None or m.sequence <= through]
+        return sum(map(self.delete, doomed))
+
+    def take(self, matching: str = ">") -> list[StoredMessage]:
+        """Consume as a worker of a work queue does: return the messages whose subject matches, and remove them."""
+        taken = list(self.messages(matching))
+        for message in taken:
+            self.delete(message.sequence)
+        return taken
+
+    def expire(self) -> None:
+        """Remove what is too old by now. Every other method does so first."""
+        now = self._now()
+        while self._expiries and self._expiries[0][0] <= now:
+            self.delete(heapq.heappop(self._expiries)[1])
+
+    # -- the server's checks, in its order -----------------------------------------------------------------------
+
+    def _ttl_fault(self, block: bytes) -> Refused | None:
+        text = header_value(block, b"Nats-TTL")
+        if not text:
+            return None
+        ttl = parse_ttl(text.decode("utf-8", "surrogateescape"))
+        if isinstance(ttl, Invalid):
+            return Refused(400, 10165, "invalid per-message TTL")
+        return (
+            None if self.rules.allow_msg_ttl or not self.guard else Refused(400, 10166, "per-message TTL is disabled")
+        )
+
+    def _guard_fault(self, subject: str, block: bytes) -> Refused | None:
+        expected = header_value(block, b"Nats-Expected-Last-Subject-Sequence")
+        if not expected:
+            return None
+        named = header_value(block, b"Nats-Expected-Last-Subject-Sequence-Subject") if self.guard else None
+        last = self.last(named.decode("utf-8", "surrogateescape") if named else subject)
+        sequence = 0 if last is None else last.sequence
+        return None if b"%d" % sequence == expected else Refused(400, 10071, f"wrong last sequence: {sequence}")
+
+    def _duplicate_of(self, block: bytes) -> int | None:
+        identity = header_value(block, b"Nats-Msg-Id")
+        known = self._identities.get(identity) if identity else None
+        return known[0] if known is not None and self._now() - known[1] < self._window else None
+
+    def _rollup_fault(self, block: bytes) -> Refused | None:
+        rollup = header_value(block, b"Nats-Rollup")
+        if not rollup:
+            return None
+        if self.config.get("allow_rollup_hdrs") is not True:
+            return Refused(400, 10111, "rollup not permitted")
+        known = rollup.lower() in (b"sub", b"all")
+        return None if known else Refused(400, 10111, f"rollup value invalid: {rollup.decode(errors='replace')!r}")
+
+    # -- keeping -------------------------------------------------------------------------------------------------
+
+    def _store(self, subject: str, block: bytes, body: bytes) -> int:
+        self.last_sequence += 1
+        message = StoredMessage(subject, self.last_sequence, self._now(), block, body)
+        self._messages[message.sequence] = message
+        self._subjects.setdefault(subject, {})[message.sequence] = None
+        self._remember(message)
+        self._limit_age(message)
+        self._limit_versions(message)
+        for listener in list(self._listeners):
+            listener(message)
+        return message.sequence
+
+    def _remember(self, message: StoredMessage) -> None:
+        """Remember the identity as the youngest, and forget those that fell out of the window."""
+        identity = header_value(message.block, b"Nats-Msg-Id")
+        if not identity:
+            return
+        self._identities.pop(identity, None)
+        self._identities[identity] = (message.sequence, message.stored_at)
+        forgotten = message.stored_at - self._window
+        while self._identities[oldest := next(iter(self._identities))][1] <= forgotten:
+            del self._identities[oldest]
+
+    def _limit_age(self, message: StoredMessage) -> None:
+        text = header_value(message.block, b"Nats-TTL") if self.rules.allow_msg_ttl else None
+        ttl = parse_ttl(text.decode()) if text else 0
+        assert isinstance(ttl, int), "an invalid TTL was refused before"
+        ages = [ttl * SECOND] if ttl > 0 else []
+        if self._max_age and ttl != NEVER:
+            ages.append(self._max_age)
+        if ages:
+            heapq.heappush(self._expiries, (message.stored_at + min(ages), message.sequence))
+
+    def _limit_versions(self, message: StoredMessage) -> None:
+        rollup = (header_value(message.block, b"Nats-Rollup") or b"").lower()
+        if rollup:
+            self.purge(message.subject if rollup == b"sub" else ">", message.sequence - 1)
+        versions = self._subjects[message.subject]
+        while self._per_subject and len(versions) > self._per_subject:
+            self.delete(next(iter(versions)))
