@@ -113,7 +113,7 @@ class Screen:
         for schedule, dialect in published:
             source = f", the last message of {schedule.source}" if schedule.source else ""
             name = "" if dialect is ADR51 else f" ({dialect.schedule.decode()})"
-            what = f"{schedule.kind:<9} {schedule.subject:<23}  {schedule.pattern:<24}{name}"
+            what = f"{schedule.kind:<9} {schedule.subject:<23}  {schedule.pattern + name:<28}"
             self.lines(f"{what} -> {schedule.target}{source}")
         if any(dialect is not ADR51 for _schedule, dialect in published):
             self.lines(

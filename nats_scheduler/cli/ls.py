@@ -63,9 +63,15 @@ def command(resolved: ResolvedSettings, stream: str | None, invalid: bool, count
     if as_json:
         print_json(_document(listing, [] if invalid else shown))
         return
+    if not listing.streams:
+        click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
+        return
     if not invalid:
         _print_schedules(listing, shown)
-    _print_rejected(listing)
+    if listing.rejected:
+        _print_rejected(listing)
+    elif invalid:
+        click.echo(f"nothing is invalid on {_names(listing)}")
 
 
 async def _read(session: Session, stream: str | None) -> Listing:
@@ -87,11 +93,8 @@ async def _read(session: Session, stream: str | None) -> Listing:
 
 
 def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> None:
-    if not listing.streams:
-        click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
-        return
     if not shown:
-        click.echo(f"no schedules on {', '.join(one.state.name for one in listing.streams)}")
+        click.echo(f"no schedules on {_names(listing)}")
         return
     columns: dict[str, Callable[[ServedStream, ListedSchedule], str]] = {
         "stream": lambda stream, _: stream.state.name,
@@ -119,8 +122,6 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
 
 
 def _print_rejected(listing: Listing) -> None:
-    if not listing.rejected:
-        return
     click.echo(f"\n{len(listing.rejected)} invalid, stored but never fired:")
     rows = [
         [
@@ -136,6 +137,10 @@ def _print_rejected(listing: Listing) -> None:
         for stream, listed in listing.rejected
     ]
     print_table(["stream", "subject", "header", "value", "reason", "code", "sequence", "stored"], rows)
+
+
+def _names(listing: Listing) -> str:
+    return ", ".join(one.state.name for one in listing.streams)
 
 
 def _away(listed: ListedSchedule, at: int) -> str:

@@ -62,7 +62,7 @@ def resolve(
 ) -> ResolvedSettings:
     """Return the settings that hold; ends the command with exit code 2 where they cannot be used."""
     try:
-        return resolve_settings(flags, environ or os.environ, None if file is None else Path(file))
+        return resolve_settings(flags, os.environ if environ is None else environ, None if file is None else Path(file))
     except SettingsError as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None
 

@@ -21,9 +21,9 @@ from nats_scheduler.schedule.instants import (
 
 _NAME = r"(?:<[^>]+>|[^-+,<0-9]{3,})"
 _TIME = r"[+-]?[0-9]{1,3}(?::[0-9]{1,2}(?::[0-9]{1,2})?)?"
-_DATE = r"(?:J?[0-9]{1,3}|M[0-9]{1,2}\.[0-9]\.[0-9])"
+_DATE = r"(?:J?[0-9]{1,3}|M(?:0?[1-9]|1[0-2])\.[1-5]\.[0-6])"
 _split = re.compile(
-    rf"{_NAME}({_TIME})(?:{_NAME}({_TIME})?(?:,({_DATE})(?:/({_TIME}))?,({_DATE})(?:/({_TIME}))?)?)?"
+    rf"{_NAME}({_TIME})(?:({_NAME})({_TIME})?(?:,({_DATE})(?:/({_TIME}))?,({_DATE})(?:/({_TIME}))?)?)?"
 ).fullmatch
 
 _DEFAULT_START, _DEFAULT_END = "M3.2.0", "M11.1.0"
@@ -61,22 +61,15 @@ def parse_posix_rule(text: str) -> PosixRule | None:
     parts = _split(text)
     if parts is None:
         return None
-    standard_text, daylight_text, start, start_time, end, end_time = parts.groups()
+    standard_text, daylight_name, daylight_text, start, start_time, end, end_time = parts.groups()
     # POSIX counts offsets west of Greenwich.
     standard = -_seconds(standard_text)
-    if not _has_daylight(text):
-        return PosixRule(standard, None, (_nowhere, 0), (_nowhere, 0))
     daylight = standard + 3600 if daylight_text is None else -_seconds(daylight_text)
+    if daylight_name is None or daylight == standard:
+        return PosixRule(standard, None, (_nowhere, 0), (_nowhere, 0))
     starts = _day(start or _DEFAULT_START), _seconds(start_time or "2")
     ends = _day(end or _DEFAULT_END), _seconds(end_time or "2")
     return PosixRule(standard, daylight, starts, ends)
-
-
-_standard_only = re.compile(rf"{_NAME}{_TIME}").fullmatch
-
-
-def _has_daylight(text: str) -> bool:
-    return _standard_only(text) is None
 
 
 def _nowhere(_year: int) -> int:

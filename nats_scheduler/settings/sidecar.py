@@ -61,8 +61,11 @@ class SidecarSettings(BaseModel):
         ),
     )
     look_ahead: Annotated[int, DurationRange(10 * MILLISECOND, MINUTE)] = Field(
-        default=1 * SECOND,
-        description="How long before its time a fire is prepared: a duration, 10ms to 1m.",
+        default=10 * SECOND,
+        description=(
+            "How long before its time a fire is prepared: a duration, 10ms to 1m. "
+            "A server of 2.10, which cannot refuse a stale fire, gets 50ms at most."
+        ),
     )
     drain_timeout: Annotated[int, DurationRange(0, 10 * MINUTE)] = Field(
         default=10 * SECOND,

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-
 FORBIDDEN_IN_NAMES = " \t.*>/\\"
 """What a stream's name cannot hold."""
 

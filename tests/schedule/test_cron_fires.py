@@ -124,6 +124,15 @@ def test_around_a_change_of_offset_it_fires_when_the_wall_clock_matches(data: st
     assert pattern.latest_fire(after, until, 0) == (expected[-1] if expected else None)
 
 
+def test_the_seconds_beside_a_change_of_offset_are_found_from_both_sides() -> None:
+    for change in changes():
+        for second in (change.second - 1, change.second):
+            wall = wall_at(second, standard(change.zone))
+            pattern = cron(f"{wall[0]} {wall[1]} {wall[2]} {wall[3]} {wall[4]} *", change.zone)
+            assert pattern.next_fire((second - 1) * SECOND, 0) == second * SECOND, change
+            assert pattern.latest_fire((second - 1) * SECOND, second * SECOND, 0) == second * SECOND, change
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_the_latest_fire_before_any_second_around_a_change_is_the_last_that_matches(data: st.DataObject) -> None:

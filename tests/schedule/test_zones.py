@@ -216,6 +216,7 @@ def test_data_of_the_first_version_is_read_without_a_rule() -> None:
 RULES = {
     "UTC0": (0, []),
     "<+0545>-5:45": (20_700, []),
+    "AAA0BBB0,M3.2.0,M11.1.0": (0, []),
     "EST5EDT": (-18_000, [(second_of(2026, 3, 8) + 25_200, -14_400), (second_of(2026, 11, 1) + 21_600, -18_000)]),
     "CET-1CEST,M3.5.0,M10.5.0/3": (
         3_600,
@@ -247,7 +248,9 @@ def test_the_sixtieth_day_is_the_first_of_march_in_a_leap_year_too() -> None:
     assert rule.changes(2024)[0] == (second_of(2024, 3, 1), 3_600)
 
 
-@pytest.mark.parametrize("text", ["", "E5", "EST", "EST5EDT,M3.2.0", "EST5EDT,M3.2.0,M11.1.0,", "<EST5", "EST5:"])
+@pytest.mark.parametrize(
+    "text", ["", "E5", "EST", "EST5EDT,M3.2.0", "EST5EDT,M3.2.0,M11.1.0,", "<EST5", "EST5:", "EST5EDT,M13.2.0,M11.1.0"]
+)
 def test_a_text_that_is_no_rule_is_refused(text: str) -> None:
     assert parse_posix_rule(text) is None
 

@@ -1,0 +1,1 @@
+"""Measure the sidecar against the native scheduler: `python -m bench`."""

@@ -1,0 +1,147 @@
+"""`nats-scheduler check`: the server's answer, without a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+PATTERN = "Nats-Schedule: @every 5m"
+TARGET = "Nats-Schedule-Target: orders.due"
+
+
+def headers(*given: str) -> list[str]:
+    return [part for header in given for part in ("-H", header)]
+
+
+def stream(folder: Path, **config: object) -> str:
+    path = folder / "stream.json"
+    whole = {"name": "ORDERS", "subjects": ["orders.>"], "allow_msg_schedules": True, **config}
+    path.write_text(json.dumps(whole))
+    return str(path)
+
+
+def test_a_valid_pattern_ends_with_0(cli: Cli) -> None:
+    shown = cli("check", "0 30 9 * * mon-fri", "--tz", "Europe/Berlin")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("kind: schedule\npattern: 0 30 9 * * mon-fri\n")
+
+
+def test_a_valid_message_is_told_back(cli: Cli) -> None:
+    given = headers(
+        PATTERN, TARGET, "Nats-Schedule-Source:orders.last", "Nats-Schedule-TTL:5m", "Nats-Schedule-Rollup: sub"
+    )
+    shown = cli("check", *given, "--json")
+    told = json.loads(shown.stdout)
+    assert shown.exit_code == 0
+    assert told.pop("first_fire")
+    assert told == {
+        "valid": True,
+        "kind": "schedule",
+        "pattern": "@every 5m",
+        "headers": "adr51",
+        "target": "orders.due",
+        "source": "orders.last",
+        "ttl": "5m",
+        "rollup": "sub",
+    }
+
+
+def test_portable_headers_are_checked_too(cli: Cli) -> None:
+    shown = cli("check", *headers("X-Nats-Schedule: @daily", "X-Nats-Schedule-Target: a"), "--json")
+    assert json.loads(shown.stdout)["headers"] == "portable"
+
+
+def test_a_cancel_is_valid(cli: Cli) -> None:
+    shown = cli("check", *headers("Nats-Scheduler: orders.later", "Nats-Schedule-Next: purge"), "--json")
+    assert (shown.exit_code, json.loads(shown.stdout)["cancels"]) == (0, "orders.later")
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "header", "value"),
+    [
+        ([PATTERN], 10190, "Nats-Schedule-Target", ""),
+        ([PATTERN, "Nats-Schedule-Target: a.>"], 10190, "Nats-Schedule-Target", "a.>"),
+        ([PATTERN, TARGET, "Nats-Schedule-TTL: soon"], 10191, "Nats-Schedule-TTL", "soon"),
+        ([PATTERN, TARGET, "Nats-Schedule-Rollup: all"], 10192, "Nats-Schedule-Rollup", "all"),
+        ([PATTERN, TARGET, "Nats-Schedule-Source: orders.due"], 10203, "Nats-Schedule-Source", "orders.due"),
+        ([PATTERN, TARGET, "Nats-Schedule-Time-Zone: UTC"], 10189, "Nats-Schedule", "@every 5m"),
+        (["Nats-Schedule: @daily", TARGET, "Nats-Schedule-Time-Zone:"], 10223, "Nats-Schedule-Time-Zone", ""),
+        (["Nats-Schedule-Next: later", "Nats-Scheduler: a"], 10212, "Nats-Schedule-Next", "later"),
+    ],
+)
+def test_an_invalid_message_gets_the_code_of_the_server_and_ends_with_1(
+    cli: Cli, given: list[str], code: int, header: str, value: str
+) -> None:
+    shown = cli("check", *headers(*given), "--json")
+    told = json.loads(shown.stdout)
+    assert (shown.exit_code, told["valid"]) == (1, False)
+    assert (told["error"]["err_code"], told["error"]["header"], told["error"]["value"]) == (code, header, value)
+    for_people = cli("check", *headers(*given))
+    assert (for_people.exit_code, for_people.stdout) == (1, "")
+    assert f"{header} of {value!r}" in for_people.stderr
+    assert told["error"]["description"] in for_people.stderr
+
+
+def test_the_subjects_of_the_stream_count(cli: Cli, tmp_path: Path) -> None:
+    given = [*headers(PATTERN, "Nats-Schedule-Target: elsewhere"), "--stream-config", stream(tmp_path)]
+    assert "server code 10190" in cli("check", *given).stderr
+
+
+def test_the_subject_of_the_message_counts(cli: Cli) -> None:
+    assert cli("check", *headers(PATTERN, TARGET), "--subject", "orders.due").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        ({"allow_msg_schedules": False}, 10188),
+        ({"sources": [{"name": "A"}]}, 10187),
+        ({"mirror": {"name": "A"}}, 10186),
+    ],
+)
+def test_the_rules_of_the_stream_count(cli: Cli, tmp_path: Path, config: dict[str, object], code: int) -> None:
+    given = [*headers(PATTERN, TARGET), "--stream-config", stream(tmp_path, **config), "--json"]
+    shown = cli("check", *given)
+    assert (shown.exit_code, json.loads(shown.stdout)["error"]["err_code"]) == (1, code)
+    assert cli("check", *given[:-1]).exit_code == 1
+
+
+def test_ttls_need_a_stream_that_allows_them(cli: Cli, tmp_path: Path) -> None:
+    given = [*headers(PATTERN, TARGET, "Nats-Schedule-TTL: 5m"), "--stream-config"]
+    assert "server code 10166" in cli("check", *given, stream(tmp_path)).stderr
+    assert cli("check", *given, stream(tmp_path, allow_msg_ttl=True)).exit_code == 0
+
+
+def test_an_ordinary_message_is_no_schedule_and_a_near_miss_is_pointed_at(cli: Cli) -> None:
+    shown = cli("check", *headers("nats-schedule: @daily", TARGET))
+    assert shown.exit_code == 1
+    assert "nats-schedule is not Nats-Schedule" in shown.stderr
+    assert json.loads(cli("check", *headers("A: b"), "--json").stdout) == {"valid": False, "kind": "ordinary"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["@daily", "-H", PATTERN],
+        ["@daily", "--subject", "a"],
+        ["-H", PATTERN, "--tz", "UTC"],
+        ["-H", "no colon"],
+        ["-H", ": no name"],
+        ["-H", "A: b\r\nNats-Schedule: @daily"],
+        ["-H", PATTERN, "--stream-config", "/no/such/file"],
+    ],
+)
+def test_wrong_use_ends_with_2(cli: Cli, arguments: list[str]) -> None:
+    assert cli("check", *arguments).exit_code == 2
+
+
+def test_a_stream_file_that_is_not_an_object_is_wrong_use(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    for content in ("[]", "{", "\udcff"):
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        assert cli("check", "-H", PATTERN, "--stream-config", str(path)).exit_code == 2

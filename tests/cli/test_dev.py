@@ -1,0 +1,243 @@
+"""`nats-scheduler dev` as a newcomer meets it: real processes, the real server, the real nats CLI."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import socket
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.cli.dev_screen import Screen, Tally, fire_line
+from nats_scheduler.cli.fires import Kind, SeenFire
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from tests.cli.conftest import Cli
+from tests.harness.nats_cli import NatsCli
+from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, server_binary
+from tests.harness.waiting import eventually
+from tests.house.sources import ROOT
+
+FIRE = r"^\d{{4}}-\d\d-\d\dT[\d:.]+Z +-?\d+\.\d ms  {kind} +demo\.schedules\.{kind} -> demo\.\w+$"
+KINDS = ("delayed", "interval", "cron", "sampling")
+FIRES_SECONDS = 15.0
+"""Within this time the demo shows all four kinds."""
+
+
+def url_of(dev: ChildProcess) -> str:
+    """Return the URL that the command printed."""
+    found = re.search(r"nats://\S+:\d+", dev.stdout)
+    assert found, dev.stdout
+    return found[0]
+
+
+def is_listening(url: str) -> bool:
+    """Tell whether somebody takes connections there."""
+    host, _, port = url.removeprefix("nats://").rpartition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def servers_on(folder: Path) -> Iterator[int]:
+    """Yield the nats-servers that have their store in a folder, where the system can tell."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if {b"-sd", str(folder).encode()} <= set(arguments):
+            yield int(process.name)
+
+
+async def all_kinds(dev: ChildProcess) -> None:
+    """Wait until a fire of each kind was printed."""
+    await asyncio.gather(*(dev.wait_for_line(FIRE.format(kind=kind), within_seconds=FIRES_SECONDS) for kind in KINDS))
+
+
+async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(tmp_path: Path) -> None:
+    server_binary(V2_11)
+    with sidecar("dev", "--demo", "--for", "10s", folder=tmp_path) as dev:
+        await all_kinds(dev)
+        assert await dev.wait_for_exit() == 0
+    assert re.search(r"^ran for 10\.\d s on nats-server 2\.11\.", dev.stdout, re.M)
+    assert re.search(r"^fires     \d+: 1 delayed, \d+ interval, \d+ cron, \d+ sampling$", dev.stdout, re.M)
+    assert re.search(r"^lateness  p50 [\d.]+ ms, p99 [\d.]+ ms, max [\d.]+ ms$", dev.stdout, re.M)
+    assert re.search(r"^rejected  0\nmissed    0$", dev.stdout, re.M)
+    assert "\x1b" not in dev.stdout, "no colours in a pipe"
+    assert dev.stderr == ""
+
+
+async def test_the_demo_works_on_native_servers_and_says_who_fires(tmp_path: Path) -> None:
+    async def demo_on(version: str) -> str:
+        flags = ("--demo", "--server-path", str(server_binary(version)))
+        with sidecar("dev", *flags, folder=tmp_path / version) as dev:
+            await all_kinds(dev)
+            assert await dev.terminate() == 0
+        assert dev.stderr == ""
+        return dev.stdout
+
+    only_at, all_patterns = await asyncio.gather(demo_on(V2_12), demo_on(V2_14))
+    native = "stream DEMO is native: the server fires for Nats-Schedule, the sidecar for X-Nats-Schedule\n"
+    assert native in only_at
+    assert native in all_patterns
+    assert "natively it knows @at only" in only_at
+    assert re.search(r"@every 2s \(X-Nats-Schedule\) +-> demo\.heartbeats", only_at)
+    assert "(X-Nats-Schedule)" not in all_patterns
+
+
+async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
+    (temporary := tmp_path / "tmp").mkdir()
+    with sidecar("dev", "--demo", folder=tmp_path, env={"TMPDIR": str(temporary)}) as dev:
+        await dev.wait_for_line(r" interval +demo\.")
+        url, folder = url_of(dev), next(temporary.iterdir())
+        assert is_listening(url)
+        assert await dev.interrupt() == 0
+    assert "ran for" in dev.stdout
+    assert not is_listening(url)
+    assert list(servers_on(folder)) == []
+    assert list(temporary.iterdir()) == []
+
+
+async def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with sidecar("dev", "--data", str(data), folder=tmp_path) as dev:
+        await eventually(lambda: (data / "nats-server.log").exists(), within_seconds=10.0)
+        assert await dev.interrupt() == 0
+    assert list(servers_on(data)) == []
+
+
+async def test_kept_data_goes_on_with_the_next_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with sidecar("dev", "--demo", "--data", str(data), folder=tmp_path, name="first") as first:
+        await first.wait_for_line(r" interval +demo\.")
+        assert await first.terminate() == 0
+    with sidecar("dev", "--data", str(data), folder=tmp_path, name="second") as second:
+        await second.wait_for_line(r"^stream DEMO is emulated")
+        await second.wait_for_line(r" interval +demo\.")
+        await second.wait_for_line(r" cron +demo\.")
+        assert await second.terminate() == 0
+    assert (data / "jetstream").is_dir()
+    assert "The demo published" not in second.stdout
+
+
+async def test_two_cannot_share_their_data(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with sidecar("dev", "--data", data, folder=tmp_path, name="first") as first:
+        await first.wait_for_line("nats-server .* at ")
+        with sidecar("dev", "--data", data, folder=tmp_path, name="second") as second:
+            assert await second.wait_for_exit() == 2
+        assert "in use by another process" in second.stderr
+        assert await first.terminate() == 0
+
+
+async def test_the_printed_nats_lines_work_as_pasted(tmp_path: Path, nats_cli: NatsCli) -> None:
+    async def paste(version: str) -> None:
+        folder = tmp_path / f"a folder for {version}"
+        flags = ("--data", str(folder / "data"), "--server-path", str(server_binary(version)))
+        with sidecar("dev", *flags, folder=folder) as dev:
+            await dev.wait_for_line("Ctrl-C ends this")
+            lines = [shlex.split(line)[1:] for line in dev.stdout.splitlines() if line.startswith("nats -s")]
+            add, sub, *pubs, purge = lines
+            await nats_cli.run(*add)
+            with nats_cli.start(*sub, name=f"sub-{version}") as subscriber:
+                await subscriber.wait_for_line("Subscribing")
+                for pub in pubs:
+                    assert "Stored in Stream: ORDERS" in await nats_cli.run(*pub)
+                await subscriber.wait_for_line("every five seconds")
+            await dev.wait_for_line(r" interval +orders\.schedules\.interval -> orders\.due")
+            await nats_cli.run(*purge)
+            kept = await nats_cli.run("-s", url_of(dev), "stream", "subjects", "ORDERS", "--names")
+            assert {"orders.schedules.once", "orders.schedules.cron"} <= set(kept.split())
+            assert "orders.schedules.interval" not in kept
+            assert await dev.terminate() == 0
+        assert dev.stderr == ""
+
+    await asyncio.gather(*map(paste, (V2_10, V2_11, V2_12, V2_14)))
+
+
+async def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
+    command = f"{shlex.join(sidecar_command())} dev --demo | head -n 1"
+    with ChildProcess(["/bin/sh", "-c", command], tmp_path, env=clean_environment(tmp_path)) as pipeline:
+        assert await pipeline.wait_for_exit(within_seconds=30.0) == 0
+    assert "nats-server" in pipeline.stdout
+    assert pipeline.stderr == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")
+async def test_a_server_that_dies_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with sidecar("dev", "--data", str(data), folder=tmp_path) as dev:
+        await dev.wait_for_line("Ctrl-C ends this")
+        for server in servers_on(data):
+            os.kill(server, 9)
+        assert await dev.wait_for_exit() == 1
+    assert "nats-scheduler: error: nats-server ended by itself:" in dev.stderr
+
+
+async def test_without_a_server_it_says_what_to_install(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    with ChildProcess([sys.executable, "-m", "venv", "--without-pip", str(bare)], tmp_path, name="venv") as venv:
+        assert await venv.wait_for_exit(within_seconds=60.0) == 0
+    paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    env = clean_environment(tmp_path) | {"PYTHONPATH": paths, "PATH": str(bare / "bin")}
+    script = "from nats_scheduler.cli.main import main; main()"
+    with ChildProcess([str(bare / "bin" / "python"), "-c", script, "dev"], tmp_path, env=env) as dev:
+        assert await dev.wait_for_exit() == 2
+    assert "pip install 'nats-scheduler[server]'" in dev.stderr
+
+
+def test_wrong_use_ends_with_2(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for arguments, told in (
+        (("--for", "20"), "expected a duration above zero, such as '20s'"),
+        (("--for", "0s"), "expected a duration above zero"),
+        (("--server-version", V2_10, "--server-path", "x"), "either --server-version or --server-path"),
+        (("--server-path", "no-such-file"), "no-such-file"),
+        (("--window", "0"), "window"),
+        (("--data", str(tmp_path / "file")), "expected a folder to write to"),
+    ):
+        result = cli("dev", *arguments)
+        assert (result.exit_code, told in result.stderr) == (2, True), result.stderr
+
+
+def test_where_others_connect_does_not_matter(cli: Cli) -> None:
+    # A flag that is wrong ends the command before a server starts; the variables are passed over before that.
+    result = cli("dev", "--window", "0", env={"NATS_CREDS": "/no/such.creds", "NATS_CONTEXT": "none", "NATS_URL": ":"})
+    assert "creds" not in result.stderr
+    assert "context" not in result.stderr
+
+
+def fire(lateness: int, *, due: int = 100 * SECOND, since: int = 0, kind: Kind = Kind.CRON) -> SeenFire:
+    return SeenFire("S", "s.a", "s.b", kind, due, due + lateness, since)
+
+
+def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
+    tally = Tally(50 * SECOND)
+    assert tally.lines()[:2] == ["fires     0", "lateness  none measured"]
+    for lateness in range(1, 101):
+        tally.fire(fire(lateness * MILLISECOND))
+    tally.fire(fire(60 * SECOND, due=10 * SECOND))
+    tally.fire(fire(60 * SECOND, since=130 * SECOND, kind=Kind.DELAYED))
+    assert tally.lines() == [
+        "fires     102: 1 delayed, 101 cron",
+        "lateness  p50 51.0 ms, p99 100.0 ms, max 100.0 ms (2 overdue at the start left out)",
+        "rejected  0",
+        "missed    0",
+    ]
+
+
+def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:
+    hostile = SeenFire("S", "s.\x1b[2J", "s.b", Kind.CRON, 0, MILLISECOND, 0)
+    assert r"s.\x1b[2J -> s.b" in fire_line(hostile, overdue=False)
+
+
+def test_a_screen_that_failed_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(gone=lambda: None).lines("one", "two")
+    assert capsys.readouterr().out == "one\ntwo\n"

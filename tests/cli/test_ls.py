@@ -1,0 +1,281 @@
+"""`nats-scheduler ls`: what is stored, when it fires next, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import Cron, parse_pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from tests.cli.conftest import Cli
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, Account, account_on, block_of, in_seconds
+from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_14
+
+Ls = Callable[..., Awaitable[Result]]
+
+NEVER = "@at 2999-01-01T00:00:00Z"
+
+
+@pytest.fixture(params=EMULATED_VERSIONS)
+async def server(request: pytest.FixtureRequest, start_server: StartServer) -> EmbeddedServer:
+    """Start a server of each version that we fire for; nobody serves it."""
+    return await start_server(request.param)
+
+
+@pytest.fixture
+async def account(server: EmbeddedServer) -> AsyncIterator[Account]:
+    """Connect to the server."""
+    async with account_on(server.url) as connected:
+        yield connected
+
+
+@pytest.fixture
+def ls(cli: Cli, server: EmbeddedServer) -> Ls:
+    """Run `nats-scheduler ls …` against the server."""
+    return on(cli, server)
+
+
+def on(cli: Cli, server: EmbeddedServer) -> Ls:
+    """Return what runs `nats-scheduler ls …` against a server; in a thread, where it has a loop of its own."""
+
+    async def run(*arguments: str, **options: Any) -> Result:
+        return await asyncio.to_thread(cli, "ls", *arguments, "--server", server.url, **options)
+
+    return run
+
+
+async def flagged(account: Account, name: str, **config: Any) -> None:
+    """Create a stream that carries the flag in its metadata, as one that the sidecar knows does."""
+    metadata = {"nats-scheduler.allow_msg_schedules": "true"}
+    await account.create(name, metadata=metadata, allow_msg_schedules=False, **config)
+
+
+async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    headers = {
+        "Nats-Schedule": "0 30 9 * * mon-fri",
+        "Nats-Schedule-Time-Zone": "Europe/Berlin",
+        "Nats-Schedule-Target": "ORDERS.out",
+        "Nats-Schedule-Source": "ORDERS.in",
+        "Nats-Schedule-Rollup": "sub",
+    }
+    sequence = await account.publish("ORDERS.daily", headers)
+    stored = await account.api.message("ORDERS", seq=sequence)
+    assert stored is not None
+    said = await ls("ORDERS", "--json")
+    assert (said.exit_code, said.stderr) == (0, "")
+    document = json.loads(said.stdout)
+    at = parse_rfc3339(document["at"])
+    pattern = parse_pattern("0 30 9 * * mon-fri", "Europe/Berlin")
+    assert isinstance(at, int)
+    assert isinstance(pattern, Cron)
+    fire = pattern.next_fire(at, stored.stored_at)
+    assert fire is not None
+    assert document == {
+        "at": document["at"],
+        "streams": [{"stream": "ORDERS", "mode": "emulated", "served": EXPLANATIONS[Mode.EMULATED]}],
+        "schedules": [
+            {
+                "stream": "ORDERS",
+                "subject": "ORDERS.daily",
+                "pattern": "0 30 9 * * mon-fri",
+                "time_zone": "Europe/Berlin",
+                "target": "ORDERS.out",
+                "source": "ORDERS.in",
+                "ttl": None,
+                "rollup": "sub",
+                "next_fire": {"utc": format_rfc3339(fire), "local": pattern.format(fire), "nanoseconds": fire},
+                "standing": "waiting",
+                "sequence": sequence,
+                "stored": format_rfc3339(stored.stored_at),
+                "dialect": "adr51",
+                "mode": "emulated",
+                "fired_by": "sidecar",
+            }
+        ],
+        "total": 1,
+        "invalid": [],
+    }
+
+
+async def test_json_says_what_is_wrong_with_a_schedule(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    headers = {"X-Nats-Schedule": "@every 1ms", "X-Nats-Schedule-Target": "ORDERS.out"}
+    sequence = await account.publish("ORDERS.fast", headers)
+    (invalid,) = json.loads((await ls("--json")).stdout)["invalid"]
+    assert invalid.pop("stored")
+    assert invalid == {
+        "stream": "ORDERS",
+        "subject": "ORDERS.fast",
+        "pattern": "@every 1ms",
+        "target": "ORDERS.out",
+        "sequence": sequence,
+        "dialect": "portable",
+        "mode": "emulated",
+        "error": {
+            "code": 400,
+            "err_code": 10189,
+            "description": "message schedules pattern is invalid",
+            "header": "X-Nats-Schedule",
+            "value": "@every 1ms",
+            "reason": "is not a pattern such as '@every 5m': an interval is at least 1s",
+        },
+    }
+
+
+async def test_tables_show_the_soonest_first_and_leave_out_what_nobody_uses(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    target = {"Nats-Schedule-Target": "ORDERS.out"}
+    await account.publish("ORDERS.b", {"Nats-Schedule": NEVER, **target})
+    await account.publish("ORDERS.a", {"Nats-Schedule": f"@at {in_seconds(-90)}", **target})
+    await account.publish("ORDERS.c", {"Nats-Schedule": "@every soon", **target})
+    said = await ls("ORDERS")
+    lines = [line.split() for line in said.stdout.splitlines()]
+    columns = ["subject", "pattern", "target", "next fire (UTC)", "in", "sequence", "stored", "dialect", "mode"]
+    assert lines[0] == " ".join(columns).split()
+    assert [line[0] for line in lines[1:3]] == ["ORDERS.a", "ORDERS.b"]
+    assert lines[1][5] == "overdue"
+    assert lines[2][4:6] == ["2999-01-01T00:00:00Z", lines[2][5]]
+    assert lines[2][5].endswith("h")
+    assert said.stdout.splitlines()[4] == "1 invalid, stored but never fired:"
+    assert lines[5] == ["stream", "subject", "header", "value", "reason", "code", "sequence", "stored"]
+    assert lines[6][:5] == ["ORDERS", "ORDERS.c", "Nats-Schedule", "@every", "soon"]
+    assert "10189" in lines[6]
+
+
+async def test_what_a_message_holds_cannot_speak_to_the_terminal(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    await account.publish("ORDERS.c", {"Nats-Schedule": "\x1b[31mred", "Nats-Schedule-Target": "ORDERS.out"})
+    said = (await ls()).stdout
+    assert "\x1b" not in said
+    assert "\\x1b[31mred" in said
+
+
+async def test_count_and_invalid_choose_what_is_shown(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    for rest, pattern in (("late", NEVER), ("soon", "@every 1h"), ("wrong", "soon")):
+        await account.publish(f"ORDERS.{rest}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": "ORDERS.out"})
+    counted = json.loads((await ls("--count", "1", "--json")).stdout)
+    assert ([one["subject"] for one in counted["schedules"]], counted["total"]) == (["ORDERS.soon"], 2)
+    assert "\nand 1 more\n" in (await ls("--count", "1")).stdout
+    invalid = json.loads((await ls("--invalid", "--json")).stdout)
+    assert ([one["subject"] for one in invalid["invalid"]], invalid["schedules"]) == (["ORDERS.wrong"], [])
+    assert "ORDERS.soon" not in (await ls("--invalid")).stdout
+
+
+async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(account: Account, ls: Ls) -> None:
+    for name in ("A", "B"):
+        await flagged(account, name)
+    for name in ("NAMED", "PLAIN"):
+        await account.create(name, allow_msg_schedules=False)
+    for name in ("A", "B", "NAMED", "PLAIN"):
+        for prefix in ("", "X-"):
+            headers = {f"{prefix}Nats-Schedule": NEVER, f"{prefix}Nats-Schedule-Target": f"{name}.out"}
+            await account.publish(f"{name}.{prefix}s", headers)
+    said = await ls("--json", env={"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"})
+    document = json.loads(said.stdout)
+    assert [(one["stream"], one["mode"]) for one in document["streams"]] == [
+        ("A", "emulated"),
+        ("B", "emulated"),
+        ("NAMED", "portable"),
+    ]
+    assert [(one["stream"], one["dialect"]) for one in document["schedules"]] == [
+        ("A", "portable"),
+        ("A", "adr51"),
+        ("B", "portable"),
+        ("B", "adr51"),
+        ("NAMED", "portable"),
+    ]
+    assert (await ls()).stdout.startswith("stream  subject")
+
+
+async def test_looking_writes_nothing(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    await account.publish(
+        "ORDERS.due", {"Nats-Schedule": f"@at {in_seconds(-5)}", "Nats-Schedule-Target": "ORDERS.out"}
+    )
+    assert (await ls()).exit_code == 0
+    (info,) = [info async for info in account.api.streams()]
+    assert (info["config"]["name"], info["state"]["messages"], info["state"]["consumer_count"]) == ("ORDERS", 1, 0)
+
+
+async def test_a_stream_that_is_not_there_or_carries_no_schedules_ends_with_1(account: Account, ls: Ls) -> None:
+    await account.create("PLAIN", allow_msg_schedules=False)
+    said = {name: await ls(name) for name in ("PLAIN", "MISSING")}
+    assert {name: (one.exit_code, one.stdout, one.stderr) for name, one in said.items()} == {
+        "PLAIN": (
+            1,
+            "",
+            "nats-scheduler: error: stream PLAIN does not carry schedules: give its configuration with "
+            "allow_msg_schedules to `nats-scheduler stream add`\n",
+        ),
+        "MISSING": (1, "", "nats-scheduler: error: stream MISSING does not exist\n"),
+    }
+
+
+async def test_nothing_to_list_is_said_and_is_no_failure(account: Account, ls: Ls) -> None:
+    none = await ls()
+    await flagged(account, "ORDERS")
+    empty = await ls()
+    assert (none.exit_code, empty.exit_code) == (0, 0)
+    assert none.stdout.startswith("no stream carries schedules")
+    assert empty.stdout == "no schedules on ORDERS\n"
+    assert (await ls("--invalid")).stdout == "nothing is invalid on ORDERS\n"
+
+
+@pytest.mark.parametrize("arguments", [["A.B"], ["a b"], [""], ["--count", "0"], ["--invalid", "--count", "3"]])
+def test_wrong_use_ends_with_2(cli: Cli, arguments: list[str]) -> None:
+    assert cli("ls", *arguments).exit_code == 2
+
+
+def test_a_server_that_is_not_reached_ends_with_1(cli: Cli) -> None:
+    said = cli("ls", "--server", f"nats://bob:hunter2@127.0.0.1:{free_port()}")
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert said.stderr.startswith("nats-scheduler: error: nats://bob:***@127.0.0.1")
+
+
+async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_14)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", allow_msg_ttl=True)
+        ttl = {"Nats-Schedule-TTL": "5m"}
+        await account.publish(
+            "ORDERS.native", {"Nats-Schedule": "@hourly", "Nats-Schedule-Target": "ORDERS.out", **ttl}
+        )
+        await account.publish("ORDERS.ours", {"X-Nats-Schedule": NEVER, "X-Nats-Schedule-Target": "ORDERS.out"})
+    document = json.loads((await on(cli, server)("--json")).stdout)
+    shown = ("subject", "dialect", "mode", "fired_by", "ttl")
+    assert [tuple(one[name] for name in shown) for one in document["schedules"]] == [
+        ("ORDERS.native", "adr51", "native", "server", "5m"),
+        ("ORDERS.ours", "portable", "native", "sidecar", None),
+    ]
+
+
+async def test_a_hundred_thousand_schedules_are_listed_in_seconds(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    ls = on(cli, server)
+    count = 100_000
+    async with account_on(server.url) as account:
+        await flagged(account, "MANY")
+        headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "MANY.out"}
+        block = block_of(headers)
+        for number in range(1, count + 1):
+            if number % 1000:
+                account.connection.write(frame(f"MANY.{number}", "", block, b""))
+            else:  # wait for the server now and then: it drops what is more than 10,000 behind
+                await account.publish(f"MANY.{number}", headers)
+    before = CLOCK.monotonic()
+    said = await ls("MANY")
+    took = (CLOCK.monotonic() - before) / SECOND
+    assert len(said.stdout.splitlines()) == count + 1
+    assert took < 30, "some 4 s on an idle machine"

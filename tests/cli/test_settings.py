@@ -1,0 +1,64 @@
+"""`nats-scheduler settings`: the schema that is enforced, and the settings that hold, without their secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nats_scheduler.settings.fields import setting_fields
+from nats_scheduler.settings.schema import settings_schema
+from tests.cli.conftest import Cli
+
+HIDDEN = "hunter2"
+
+
+def test_schema_prints_the_schema(cli: Cli) -> None:
+    shown = cli("settings", "schema")
+    assert (shown.exit_code, json.loads(shown.stdout)) == (0, settings_schema())
+
+
+def test_show_names_every_setting_with_value_and_origin(cli: Cli) -> None:
+    shown = cli("settings", "show", "-s", "n1,n2", "--tlsfirst", "--window", "8", env={"NATS_TIMEOUT": "1s"})
+    assert shown.exit_code == 0
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert rows[0] == ["setting", "value", "source"]
+    assert [row[0] for row in rows[1:]] == list(setting_fields())
+    assert ["connection.servers", "nats://n1:4222,nats://n2:4222", "--server"] in rows
+    assert ["connection.tls_first", "true", "--tlsfirst"] in rows
+    assert ["connection.request_timeout", "1s", "$NATS_TIMEOUT"] in rows
+    assert ["window", "8", "--window"] in rows
+    assert ["metrics_port", "-", "default"] in rows
+
+
+def test_show_prints_no_secret(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps({"connection": {"token": HIDDEN}}))
+    env = {
+        "NATS_URL": f"nats://bob:{HIDDEN}@n1",
+        "NATS_USER": "bob",
+        "NATS_PASSWORD": HIDDEN,
+        "NATS_SCHEDULER_SETTINGS": str(file),
+    }
+    for arguments in (["settings", "show"], ["settings", "show", "--json"]):
+        shown = cli(*arguments, env=env)
+        assert shown.exit_code == 0
+        assert HIDDEN not in shown.output
+        assert "$NATS_PASSWORD" in shown.output
+        assert "nats://bob:***@n1:4222" in shown.output
+
+
+def test_settings_that_cannot_be_used_end_with_2_and_show_no_secret(cli: Cli) -> None:
+    shown = cli("settings", "show", "--window", "0", env={"NATS_PASSWORD": HIDDEN})
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert shown.stderr.splitlines() == [
+        "nats-scheduler: error: connection.password of ********** ($NATS_PASSWORD): expected user beside it",
+        "nats-scheduler: error: window of 0 (--window): expected a whole number from 1 to 8192",
+    ]
+
+
+def test_warnings_go_to_standard_error(cli: Cli, tmp_path: Path) -> None:
+    context = tmp_path / "c.json"
+    context.write_text('{"jetstream_event_prefix": "E"}')
+    shown = cli("settings", "show", "--context", str(context))
+    assert "jetstream_event_prefix is not used" in shown.stderr
+    assert json.loads(cli("settings", "show", "--context", str(context), "--json").stdout)["warnings"]
