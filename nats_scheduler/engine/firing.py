@@ -11,7 +11,7 @@ The rules:
 The stages are those of `engine.flight`. `StreamEngine` owns this object and calls it with facts; it answers in actions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report
@@ -68,7 +68,7 @@ class ServerLimits:
     """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
     max_payload: int = 1_048_576
     """Bytes of headers and body together."""
-    look_ahead: int = 1 * SECOND
+    look_ahead: int = 10 * SECOND
     """How long (ns) before its due time the content of a fire is read."""
 
 
@@ -120,16 +120,12 @@ class Firing:
         else:
             pattern = request.filter
             doubted = [held for held in self._active.values() if subject_matches(held.subject, pattern)]
-        for held in doubted:
-            if held.flight is not None and held.flight.stage in (Stage.READY, Stage.READING):
-                if held.flight.stage is Stage.READY:
-                    held.flight.fire = None
-                self._read(held, held.flight)
+        self._look_again(doubted)
 
     def contact_regained(self) -> None:
-        """Look again at what may have been removed while nobody listened; with the guard the server sees to that."""
-        if not self._limits.guard:
-            self.doubt(RemovalRequested())
+        """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
+        guarded = self._limits.guard
+        self._look_again([h for h in self._active.values() if not guarded or h.definition.source is not None])
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
@@ -276,6 +272,13 @@ class Firing:
         held.flight = flight
         self._active[held.sequence] = held
         self._emit(ReadContent(held.subject, held.sequence, held.definition.source))
+
+    def _look_again(self, doubted: Iterable[Held]) -> None:
+        for held in doubted:
+            if held.flight is not None and held.flight.stage in (Stage.READY, Stage.READING):
+                if held.flight.stage is Stage.READY:
+                    held.flight.fire = None
+                self._read(held, held.flight)
 
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and tell whether it was asked again since."""

@@ -13,6 +13,7 @@ What every implementation promises:
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
   nothing.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
+- What `follow` tells has no body, and may have a `Nats-Msg-Size` header in its place; what is read has both as stored.
 - `follow` tells every message stored after a sequence, once and in order, and `CaughtUp` when it has told all that was
   stored when it began; then it goes on. It ends only by cancellation or with an exception that says why.
 """

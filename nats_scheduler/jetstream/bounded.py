@@ -33,6 +33,8 @@ class BoundedRequests(Generic[Request]):
         self._give_up = give_up
         self._limit = limit
         self._waiting: deque[Request] = deque()
+        self._asked: dict[int, Request] = {}
+        self._number = 0
         self._workers = 0
         self._ended: str | None = None
 
@@ -47,12 +49,27 @@ class BoundedRequests(Generic[Request]):
             self._tasks.create_task(self._work())
 
     def end(self, reason: str) -> None:
-        """Make no further request; those that wait are answered with `reason`."""
+        """Answer everything that was begun with `reason`; what the server says of it later is not told any more.
+
+        That holds for requests under way too: the tasks that make them may have been cancelled and never answer.
+        """
+        if self._ended is not None:
+            return
         self._ended = reason
-        while self._waiting:
-            self._tell(self._give_up(self._waiting.popleft(), reason))
+        opened = [*self._asked.values(), *self._waiting]
+        self._asked.clear()
+        self._waiting.clear()
+        for request in opened:
+            self._tell(self._give_up(request, reason))
 
     async def _work(self) -> None:
-        while self._waiting:
-            self._tell(await self._ask(self._waiting.popleft()))
-        self._workers -= 1
+        try:
+            while self._waiting:
+                self._number += 1
+                number, request = self._number, self._waiting.popleft()
+                self._asked[number] = request
+                answer = await self._ask(request)
+                if self._asked.pop(number, None) is not None:
+                    self._tell(answer)
+        finally:
+            self._workers -= 1

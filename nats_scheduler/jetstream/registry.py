@@ -9,9 +9,9 @@ bucket; the bucket survives a tool that rewrites the stream's configuration with
 import json
 from typing import Any
 
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, NoJetStreamError
+from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.message.stored import StoredMessage
 
 BUCKET_IN_USE = 10058
@@ -52,7 +52,7 @@ class Registry:
             raise ApiError(error["code"], error.get("err_code", 0), error["description"], f"put {key}")
 
     async def get(self, key: str) -> Any:
-        """Return the last value, None where there is none."""
+        """Return the last value, None where there is none; raises `JetStreamError` where nobody can say."""
         message = await self._last(key)
         return json.loads(message.body) if message is not None and message.body else None
 
@@ -69,8 +69,10 @@ class Registry:
     async def _last(self, key: str) -> StoredMessage | None:
         try:
             return await self._api.message(self._stream, last_by_subj=f"{self._subject}.{key}")
-        except (ApiError, NoJetStreamError):
-            return None
+        except ApiError as error:
+            if error.code == STREAM_NOT_FOUND:
+                return None
+            raise
 
     def _config(self, replicas: int) -> dict[str, Any]:
         return {

@@ -30,6 +30,16 @@ METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
 SERVER_METADATA = "_nats."
 """What begins so is the server's own, and changes when the server does."""
 
+NEVER_FILLED_IN: dict[str, Any] = {
+    **dict.fromkeys(("mirror", "sources", "republish", "subject_transform", "sealed", "deny_delete", "no_ack"), False),
+    **dict.fromkeys(("max_consumers", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject", "max_msg_size"), 0),
+    "description": "",
+    "retention": "limits",
+    "storage": "file",
+    "discard": "old",
+}
+"""Fields that every server keeps as they were asked for, with what one has that was not asked for."""
+
 
 class StreamRefusedError(JetStreamError):
     """The stream cannot have the flag, by the server's rules."""
@@ -81,15 +91,6 @@ class StreamState:
         value = (self.config.get("metadata") or {}).get(key, "")
         return str(value).lower() in ("true", "1", "yes", "on")
 
-    def shows(self, asked: Config, *, all_of_it: bool) -> bool:
-        """Tell whether a configuration that was asked for is in force.
-
-        Only plain values and lists of them are compared: the server fills in what was left out, and normalizes objects.
-        What the server does not mention counts as not in force with `all_of_it`, and as unknown to this version without.
-        """
-        compared = (k for k, value in asked.items() if value and _is_plain(value) and k not in (FLAG, "metadata"))
-        return all(self.config[key] == asked[key] if key in self.config else not all_of_it for key in compared)
-
 
 class FlaggedStreams:
     """The streams of one account that carry the flag, in whatever form the server can keep it."""
@@ -123,7 +124,7 @@ class FlaggedStreams:
         Raises as `add` does. Nothing is written where everything is as it should be.
         """
         wanted = {**state.config, FLAG: True}
-        if asked.get(TTL_FLAG) is True:
+        if state.rules.allow_msg_ttl or asked.get(TTL_FLAG) is True or await self._remembers_ttl(state):
             wanted[TTL_FLAG] = True
         _refuse(state.name, check_create(wanted) or check_update(state.config, wanted))
         stored = self._as_stored(wanted, {})
@@ -132,19 +133,34 @@ class FlaggedStreams:
         await self.remember(state)
         return state
 
+    async def update(self, config: Config) -> None:
+        """Update a stream that carries the flag, whether or not `config` says so; raises as `add` does."""
+        await self._api.update_stream(self._as_stored({**config, FLAG: True}, {}))
+
     async def remember(self, state: StreamState) -> None:
-        """Write into the registry that the stream carries the flag."""
-        if not await self.is_remembered(state):
-            await self._registry.put(f"stream.{state.name}", {"created": state.created})
+        """Write into the registry that the stream carries the flag, and what else its server cannot keep."""
+        value: dict[str, Any] = {"created": state.created}
+        if state.rules.allow_msg_ttl:
+            value[TTL_FLAG] = True
+        if await self._registry.get(_key(state)) != value:
+            await self._registry.put(_key(state), value)
 
     async def is_remembered(self, state: StreamState) -> bool:
         """Tell whether this very stream, and not an earlier one of its name, is known to carry the flag."""
-        known = await self._registry.get(f"stream.{state.name}")
-        return known is not None and known.get("created") == state.created
+        return await self._known(state) is not None
+
+    async def _remembers_ttl(self, state: StreamState) -> bool:
+        known = await self._known(state)
+        return known is not None and known.get(TTL_FLAG) is True
+
+    async def _known(self, state: StreamState) -> Any:
+        """Return what the registry says of this very stream, None where it knows another or none."""
+        known = await self._registry.get(_key(state))
+        return known if known is not None and known.get("created") == state.created else None
 
     async def remembered_since(self, state: StreamState) -> int | None:
         """Return when it was first known of this very stream that it carries the flag (ns since the Unix epoch)."""
-        return await self._registry.written_at(f"stream.{state.name}") if await self.is_remembered(state) else None
+        return await self._registry.written_at(_key(state)) if await self.is_remembered(state) else None
 
     async def _with_flag(self, state: StreamState) -> Config:
         flagged = state.is_native or state.is_marked or await self.is_remembered(state)
@@ -165,9 +181,55 @@ class FlaggedStreams:
         return stored
 
 
+def is_in_force(asked: Config, config: Config, *, closely: bool, echoed: bool) -> bool:
+    """Tell whether a configuration that was asked for is the one that the server has.
+
+    What the server fills in by itself is compared only where it was asked for.
+    With `closely`, what the server does not mention counts as not in force, and objects are compared; without, it
+    counts as unknown to this version, and objects as normalized by it.
+    With `echoed`, the server keeps the flag itself.
+    """
+    if any(_normal(asked.get(key), empty) != _normal(config.get(key), empty) for key, empty in NEVER_FILLED_IN.items()):
+        return False
+    if _of_the_user(asked) != _of_the_user(config) or (config.get("deny_purge") and not asked.get("deny_purge")):
+        return False
+    passed_over = ("metadata", "deny_purge") if echoed else ("metadata", "deny_purge", FLAG)
+    compared = {key: value for key, value in asked.items() if key not in passed_over}
+    if closely:
+        return all(_agrees(value, config.get(key)) for key, value in compared.items() if key != "allow_rollup_hdrs")
+    plain = {key: value for key, value in compared.items() if value and _is_plain(value)}
+    return all(_agrees(value, config.get(key, value)) for key, value in plain.items())
+
+
+def _agrees(asked: Any, kept: Any) -> bool:
+    if isinstance(asked, dict):
+        return isinstance(kept, dict) and all(_agrees(value, kept.get(key)) for key, value in asked.items())
+    if isinstance(asked, list):
+        return kept == asked if _is_plain(asked) else bool(kept) == bool(asked)
+    if asked is False:
+        return not kept
+    return not asked or bool(kept == asked)
+
+
+def _normal(value: Any, empty: Any) -> Any:
+    if isinstance(value, dict | list):
+        return bool(value)
+    unlimited = isinstance(value, int) and not isinstance(value, bool) and value < 0
+    return empty if unlimited or not value else value
+
+
+def _of_the_user(config: Config) -> dict[str, str]:
+    metadata = _own(config.get("metadata") or {})
+    return {key: value for key, value in metadata.items() if key not in (METADATA_FLAG, METADATA_TTL_FLAG)}
+
+
 def _is_plain(value: object) -> bool:
     items = value if isinstance(value, list) else [value]
     return all(isinstance(item, str | int | bool) for item in items)
+
+
+def _key(state: StreamState) -> str:
+    return f"stream.{state.name}"
 
 
 def _own(metadata: Mapping[str, str]) -> dict[str, str]:

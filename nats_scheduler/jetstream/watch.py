@@ -46,10 +46,11 @@ Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested
 
 
 class RequestWatch:
-    """Watches the requests of one account until it is ended."""
+    """Watches what others ask in one account until it is ended; what this connection asks itself is passed over."""
 
     def __init__(self, connection: Connection, prefix: str, seen: Callable[[Request], None]) -> None:
         self._connection = connection
+        self._ours = connection.inbox("").encode()
         self._seen = seen
         kinds: dict[str, Callable[[str, Any], Request | None]] = {
             "STREAM.CREATE": lambda stream, body: _config_requested(stream, body, creates=True),
@@ -66,7 +67,9 @@ class RequestWatch:
             self._connection.unsubscribe(number)
 
     def _watch(self, subject: str, read: Callable[[str, Any], Request | None]) -> int:
-        def sink(asked: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
+        def sink(asked: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
+            if reply.startswith(self._ours):
+                return
             stream = asked[asked.rfind(b".") + 1 :].decode("utf-8", "replace")
             try:
                 request = read(stream, json.loads(body) if body.strip() else {})

@@ -13,7 +13,7 @@ from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState
+from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
     MessageRemovalRequested,
@@ -23,6 +23,7 @@ from nats_scheduler.jetstream.watch import (
 )
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -35,6 +36,12 @@ SETTLE_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
 
 PATIENT_LOOKS = 3
 """So many times an update has to show completely; then a field that is not mentioned is unknown to the server."""
+
+LOOK_AGAIN_SECONDS = 1.0
+"""A stream that could not be read is looked at again after this wait: *Live* leaves 3 s."""
+
+REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
+NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
 
 
 class Account:
@@ -61,6 +68,7 @@ class Account:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, str] = {}
+        self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup
 
     async def prepare(self) -> Capabilities:
@@ -91,34 +99,56 @@ class Account:
 
     async def _reconcile_all(self) -> None:
         try:
-            states = [StreamState.from_info(info) async for info in self._api.streams()]
-            for state in states:
-                await self._look_at(state.name, state)
-            for name in set(self._services) - {state.name for state in states}:
-                await self._look_at(name, None)
+            names = [str(info["config"]["name"]) async for info in self._api.streams()]
+            for name in [*names, *sorted(set(self._services) - set(names))]:
+                await self._look_at(name)
         except JetStreamError as error:
             self._reporter.problem("streams_not_listed", reason=str(error))
 
     # -- one stream ----------------------------------------------------------------------------------------------
 
-    async def _look_at(self, name: str, state: StreamState | None, asked: Config | None = None) -> None:
-        """Bring the service of a stream in line with the stream; `asked` is what somebody flagged it with just now."""
+    async def _look_at(self, name: str) -> None:
+        """Bring the service of a stream in line with what the server says of the stream."""
         async with self._lock(name):
             try:
-                await self._reconcile(name, state, asked)
-            except StreamRefusedError as refused:
-                self._refuse(name, refused)
-            except ApiError as error:
-                self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=error.code)
+                done = await self._bring_in_line(name, await self._read(name), {})
+            except JetStreamError as error:
+                done = self._connection.is_lost
+                if not done:
+                    self._reporter.problem("stream_not_read", stream=name, reason=str(error))
+        if not done:
+            self._tasks.create_task(self._look_again(name))
 
-    async def _reconcile(self, name: str, state: StreamState | None, asked: Config | None) -> None:
+    async def _bring_in_line(self, name: str, state: StreamState | None, asked: Config) -> bool:
+        """Bring the service of a stream in line, and return whether that came to an end, be it a refusal.
+
+        `asked` is the request that was just fulfilled.
+        The stream's lock has to be held since `state` was read: an older answer must not overrule a newer one.
+        """
+        try:
+            await self._reconcile(name, state, asked)
+        except StreamRefusedError as refused:
+            self._refuse(name, refused)
+        except JetStreamError as error:
+            code = error.code if isinstance(error, ApiError) else None
+            self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=code)
+            return code is not None
+        return True
+
+    async def _look_again(self, name: str) -> None:
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await self._look_at(name)
+
+    async def _reconcile(self, name: str, state: StreamState | None, asked: Config) -> None:
         if state is None:
+            self._refused.pop(name, None)
             await self._stop(name, "the stream is gone")
             return
+        wanted = asked.get(FLAG) is True and not self._server.schedules_natively
         facts = Facts(
             server_is_native=self._server.schedules_natively,
             echoed=state.is_native,
-            remembered=asked is not None or state.is_marked or await self.flagged.is_remembered(state),
+            remembered=wanted or state.is_marked or await self.flagged.is_remembered(state),
             named=name in self._settings.portable_streams,
         )
         mode = mode_of(facts)
@@ -126,9 +156,22 @@ class Account:
             await self._stop(name, "the stream is not served")
             return
         if mode is Mode.EMULATED:
-            state = await self.flagged.adopt(state, asked or {})
+            was_lost = not wanted and not state.is_marked
+            state = await self._adopt(state, asked)
+            if was_lost:
+                self._reporter.problem("flag_restored", stream=name, reason=REWRITTEN)
         self._refused.pop(name, None)
         await self._serve(state, mode)
+
+    async def _adopt(self, state: StreamState, asked: Config) -> StreamState:
+        """Give a stream what the flag implies, and note where that took an update that may undo another one."""
+        adopted = None
+        try:
+            adopted = await self.flagged.adopt(state, asked)
+            return adopted
+        finally:
+            if adopted is not state:
+                self._requests.written(state.name)
 
     async def _serve(self, state: StreamState, mode: Mode) -> None:
         service = self._services.get(state.name)
@@ -166,7 +209,7 @@ class Account:
         """Serve a stream with a new engine, a moment after the old one broke."""
         await self._stop(name, "its engine broke")
         await asyncio.sleep(SETTLE_SECONDS[-2])
-        await self._look_at(name, await self._state(name))
+        await self._look_at(name)
 
     async def _stop(self, name: str, reason: str) -> None:
         running = self._running.pop(name, None)
@@ -203,35 +246,58 @@ class Account:
 
         Before it shows nothing is written: an update of ours would undo the one that was asked for.
         """
-        name, wanted = request.stream, request.config.get(FLAG) is True
-        if request.config.get(FLAG) is False and name in self._services:
+        name, wanted = request.stream, request.config.get(FLAG)
+        self._requests.seen(request)
+        if wanted is False and name in self._services and self._services[name].mode is Mode.EMULATED:
             self._reporter.problem(
                 "flag_stays_on", stream=name, code=10052, reason="message schedules can not be disabled"
             )
-        state = None
         for attempt, wait in enumerate(SETTLE_SECONDS):
             await asyncio.sleep(wait)
-            state = await self._state(name)
-            patient = not request.creates and attempt < PATIENT_LOOKS
-            if state is not None and state.shows(request.config, all_of_it=patient):
-                await self._look_at(name, state, request.config if wanted else None)
-                return
-        if state is not None:
-            await self._look_at(name, state)
+            async with self._lock(name):
+                if await self._is_fulfilled(request, patient=attempt < PATIENT_LOOKS):
+                    return
+        if wanted is True and not self._server.schedules_natively:
+            self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
+        await self._look_at(name)
+
+    async def _is_fulfilled(self, request: ConfigRequested, *, patient: bool) -> bool:
+        """Tell whether what was asked for is in force, and then bring the stream's service in line with it."""
+        name = request.stream
+        state = await self._read_if_possible(name)
+        if state is None:
+            return False
+        closely, echoed = patient and not request.creates, self._server.schedules_natively
+        if is_in_force(request.config, state.config, closely=closely, echoed=echoed):
+            return await self._bring_in_line(name, state, request.config)
+        if not patient and self._requests.may_be_undone(request):
+            await self._ask_again(request)
+        return False
+
+    async def _ask_again(self, request: ConfigRequested) -> None:
+        """Repeat what somebody asked for at the moment of an update of ours; refused then, it is refused again."""
+        try:
+            await self.flagged.update(request.config)
+        except JetStreamError as error:
+            self._reporter.problem("update_not_repeated", stream=request.stream, reason=str(error))
 
     async def _follow_deletion(self, request: StreamDeletionRequested) -> None:
         """Look at a stream that somebody asked to delete, once it is gone or another one."""
         service = self._services.get(request.stream)
         for wait in SETTLE_SECONDS if service is not None else ():
             await asyncio.sleep(wait)
-            state = await self._state(request.stream)
+            state = await self._read_if_possible(request.stream, otherwise=service.state if service else None)
             if state is None or service is None or state.created != service.state.created:
-                await self._look_at(request.stream, state)
+                await self._look_at(request.stream)
                 return
 
-    async def _state(self, name: str) -> StreamState | None:
-        try:
-            info = await self._api.stream(name)
-        except JetStreamError:
-            return None
+    async def _read(self, name: str) -> StreamState | None:
+        """Return what the server says of a stream, None where it does not exist; raises `JetStreamError`."""
+        info = await self._api.stream(name)
         return StreamState.from_info(info) if info is not None else None
+
+    async def _read_if_possible(self, name: str, otherwise: StreamState | None = None) -> StreamState | None:
+        try:
+            return await self._read(name)
+        except JetStreamError:
+            return otherwise

@@ -110,7 +110,7 @@ async def take_snapshot(
 
     Raises `JetStreamError` where the stream cannot be read.
     """
-    rules = StreamRules.from_config(state.config)
+    rules = state.rules
     ours = _Reader(rules, dialects_of(mode), FiredBy.SIDECAR)
     if checkpoint is not None:
         ours.engine.step(now(), (checkpoint,))

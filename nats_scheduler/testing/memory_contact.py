@@ -1,7 +1,6 @@
 """Contact with a stream in memory: `engine.port.StreamPort` without a server, and without real time.
 
-A `Network` decides what happens to each request on its way: it may be late, be lost, lose its answer, or be refused.
-`Perfect` lets everything arrive at once, and is what a user's tests want; simulations bring their own.
+A `Network` decides what happens to each request on its way (`testing.network`).
 
 The rule: nothing happens inside `publish`, `read` and `purge`; it happens in `deliver`, in the order of arrival.
 Who calls `deliver` decides what drives it: a test by hand, a world in virtual time, or an event loop
@@ -14,7 +13,7 @@ Cost: a heap entry or two a request. Limit: one contact sees its own stream only
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
 from nats_scheduler.engine.fire import Fire
@@ -30,72 +29,15 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.port import Tell
+from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
+from nats_scheduler.testing.network import Fate, Network, Perfect
 
 ANSWER_DEADLINE = 5 * SECOND
 """After this long (ns) without an answer, an outcome is unknown."""
-
-
-class Fate(NamedTuple):
-    """What happens to one request."""
-
-    arrives: bool = True
-    """Whether the server sees it."""
-    answered: bool = True
-    """Whether the answer comes back."""
-    refusal: Refused | None = None
-    """What the server says instead of doing it."""
-    request_takes: int = 0
-    """Nanoseconds until the server sees it."""
-    answer_takes: int = 0
-    """Nanoseconds until the answer is heard."""
-
-
-DONE = Fate()
-"""It arrives and is answered at once."""
-
-
-class Network(Protocol):
-    """Decides the fate of each request, and how long a message takes to the follower."""
-
-    def publish(self, fire: Fire) -> Fate:
-        """Decide what happens to a fire."""
-        ...
-
-    def read(self, request: ReadContent) -> Fate:
-        """Decide what happens to a read."""
-        ...
-
-    def purge(self, request: PurgeSchedule) -> Fate:
-        """Decide what happens to a purge."""
-        ...
-
-    def follow(self, message: StoredMessage) -> int:
-        """Return how long (ns) a stored message takes to the follower; none overtakes another."""
-        ...
-
-
-class Perfect:
-    """A network on which nothing is late and nothing is lost. Derive from it to change one thing."""
-
-    def publish(self, fire: Fire) -> Fate:
-        """Let a fire arrive."""
-        return DONE
-
-    def read(self, request: ReadContent) -> Fate:
-        """Let a read arrive."""
-        return DONE
-
-    def purge(self, request: PurgeSchedule) -> Fate:
-        """Let a purge arrive."""
-        return DONE
-
-    def follow(self, message: StoredMessage) -> int:
-        """Let a message come at once."""
-        return 0
 
 
 class ContactEndedError(Exception):
@@ -175,7 +117,10 @@ class MemoryContact:
         return self._follower.stop
 
     def deliver(self) -> int:
-        """Let everything happen that is due by now, and return how much that was."""
+        """Let everything happen that is due by now, and return how much that was.
+
+        What happens, happens now: whoever moves the clock stops at each `next_delivery`.
+        """
         count = 0
         while self._events and self._events[0][0] <= self._clock.monotonic():
             heapq.heappop(self._events)[2]()
@@ -290,4 +235,6 @@ class _Follower:
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:
-    return message._replace(body=None)
+    """Strip the body as a server does for a consumer: it says how long it was."""
+    size = b"%d" % len(message.body or b"")
+    return message._replace(block=with_header(message.block, b"Nats-Msg-Size", size), body=None)

@@ -39,8 +39,8 @@ class MemoryStream:
         self.last_sequence = 0
         """The sequence given last; it is never given again."""
         self._now = now
-        self._max_age = int(config.get("max_age") or 0)
-        self._per_subject = int(config.get("max_msgs_per_subject") or 0)
+        self._max_age = max(int(config.get("max_age") or 0), 0)
+        self._per_subject = max(int(config.get("max_msgs_per_subject") or 0), 0)
         self._window = int(config.get("duplicate_window") or min(DUPLICATE_WINDOW, self._max_age or DUPLICATE_WINDOW))
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[str, dict[int, None]] = {}
@@ -55,13 +55,14 @@ class MemoryStream:
         if not is_covered(subject, self.rules.subjects):
             return Unknown("no stream listens on the target, or it has no leader")
         self.expire()
-        refusal = self._ttl_fault(block) or self._guard_fault(subject, block)
+        refusal = self._ttl_disabled(block)
         if refusal is not None:
             return refusal
         known = self._duplicate_of(block)
         if known is not None:
             return Stored(known, duplicate=True)
-        return self._rollup_fault(block) or Stored(self._store(subject, block, body))
+        refusal = self._guard_fault(subject, block) or self._rollup_fault(block) or self._ttl_fault(block)
+        return refusal or Stored(self._store(subject, block, body))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every message from now on; returns what ends that."""
@@ -128,16 +129,14 @@ class MemoryStream:
 
     # -- the server's checks, in its order -----------------------------------------------------------------------
 
-    def _ttl_fault(self, block: bytes) -> Refused | None:
-        text = header_value(block, b"Nats-TTL")
-        if not text:
-            return None
-        ttl = parse_ttl(text.decode("utf-8", "surrogateescape"))
-        if isinstance(ttl, Invalid):
-            return Refused(400, 10165, "invalid per-message TTL")
-        return (
-            None if self.rules.allow_msg_ttl or not self.guard else Refused(400, 10166, "per-message TTL is disabled")
-        )
+    def _ttl_disabled(self, block: bytes) -> Refused | None:
+        refused = _ttl(block) not in (0, None) and not self.rules.allow_msg_ttl and self.guard
+        return Refused(400, 10166, "per-message TTL is disabled") if refused else None
+
+    def _duplicate_of(self, block: bytes) -> int | None:
+        identity = header_value(block, b"Nats-Msg-Id")
+        known = self._identities.get(identity) if identity else None
+        return known[0] if known is not None and self._now() - known[1] < self._window else None
 
     def _guard_fault(self, subject: str, block: bytes) -> Refused | None:
         expected = header_value(block, b"Nats-Expected-Last-Subject-Sequence")
@@ -148,19 +147,18 @@ class MemoryStream:
         sequence = 0 if last is None else last.sequence
         return None if b"%d" % sequence == expected else Refused(400, 10071, f"wrong last sequence: {sequence}")
 
-    def _duplicate_of(self, block: bytes) -> int | None:
-        identity = header_value(block, b"Nats-Msg-Id")
-        known = self._identities.get(identity) if identity else None
-        return known[0] if known is not None and self._now() - known[1] < self._window else None
-
     def _rollup_fault(self, block: bytes) -> Refused | None:
         rollup = header_value(block, b"Nats-Rollup")
         if not rollup:
             return None
         if self.config.get("allow_rollup_hdrs") is not True:
-            return Refused(400, 10111, "rollup not permitted")
-        known = rollup.lower() in (b"sub", b"all")
-        return None if known else Refused(400, 10111, f"rollup value invalid: {rollup.decode(errors='replace')!r}")
+            return Refused(500, 10111, "rollup not permitted")
+        if rollup.lower() in (b"sub", b"all"):
+            return None
+        return Refused(500, 10111, f'rollup value invalid: "{rollup.decode(errors="replace")}"')
+
+    def _ttl_fault(self, block: bytes) -> Refused | None:
+        return Refused(400, 10165, "invalid per-message TTL") if self.guard and _ttl(block) is None else None
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
@@ -188,9 +186,8 @@ class MemoryStream:
             del self._identities[oldest]
 
     def _limit_age(self, message: StoredMessage) -> None:
-        text = header_value(message.block, b"Nats-TTL") if self.rules.allow_msg_ttl else None
-        ttl = parse_ttl(text.decode()) if text else 0
-        assert isinstance(ttl, int), "an invalid TTL was refused before"
+        ttl = _ttl(message.block) if self.rules.allow_msg_ttl else 0
+        assert ttl is not None, "an invalid TTL was refused before"
         ages = [ttl * SECOND] if ttl > 0 else []
         if self._max_age and ttl != NEVER:
             ages.append(self._max_age)
@@ -204,3 +201,12 @@ class MemoryStream:
         versions = self._subjects[message.subject]
         while self._per_subject and len(versions) > self._per_subject:
             self.delete(next(iter(versions)))
+
+
+def _ttl(block: bytes) -> int | None:
+    """Return a message's own TTL in seconds: 0 where it has none, None where it is invalid."""
+    text = header_value(block, b"Nats-TTL")
+    if not text:
+        return 0
+    ttl = parse_ttl(text.decode("utf-8", "surrogateescape"))
+    return None if isinstance(ttl, Invalid) else ttl

@@ -15,7 +15,6 @@ Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes n
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report, WakeAt
@@ -33,7 +32,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import header_items, with_headers
+from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -42,8 +41,10 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.testing.clock import START, ManualClock
-from nats_scheduler.testing.memory_contact import MemoryContact, Network
+from nats_scheduler.testing.generated import GeneratedMessage, generated_message
+from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
+from nats_scheduler.testing.network import Network
 
 CHECKPOINT_EVERY = 1 * SECOND
 """How often (ns) the sidecar writes down how far it is, as the real one does."""
@@ -63,29 +64,6 @@ Headers = Mapping[str, str] | Sequence[tuple[str, str]] | bytes
 
 class NotStoredError(Exception):
     """The stream did not take a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedMessage:
-    """What a fire stored."""
-
-    subject: str
-    sequence: int
-    stored_at: int
-    """Nanoseconds since the Unix epoch, by the stream's clock."""
-    headers: tuple[tuple[str, str], ...]
-    """In order, duplicates too."""
-    body: bytes
-    schedule: str
-    """The subject of the schedule."""
-    schedule_sequence: int
-    """The stream sequence of the version of the schedule that fired."""
-    fire_time: int
-    """When it was due (ns)."""
-
-    def header(self, name: str) -> str | None:
-        """Return the first header of a name, None where there is none."""
-        return next((value for known, value in self.headers if known == name), None)
 
 
 class ScheduleWorld:
@@ -287,18 +265,7 @@ class ScheduleWorld:
     def _stored(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, self._dialects)
         if reading is not None and reading.generated is not None:
-            self.generated.append(
-                GeneratedMessage(
-                    subject=message.subject,
-                    sequence=message.sequence,
-                    stored_at=message.stored_at,
-                    headers=tuple((_text(name), _text(value)) for name, value in header_items(message.block)),
-                    body=message.body or b"",
-                    schedule=reading.generated.schedule,
-                    schedule_sequence=reading.generated.sequence,
-                    fire_time=reading.generated.fire_time,
-                )
-            )
+            self.generated.append(generated_message(message, reading.generated))
 
 
 def _block(headers: Headers) -> bytes:
@@ -306,10 +273,6 @@ def _block(headers: Headers) -> bytes:
         return headers
     items = headers.items() if isinstance(headers, Mapping) else headers
     return with_headers(b"", [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in items])
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
 
 
 def _instant(given: Instant) -> int:

@@ -14,6 +14,7 @@ from nats_scheduler.engine.events import ScheduleRejected, StreamReady
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import HOUR, MINUTE
 from tests.harness.account import Account, Running, in_seconds, sidecar_on
 from tests.harness.waiting import eventually
 
@@ -133,8 +134,16 @@ async def test_a_stream_created_with_the_flag_by_anyone_is_served_and_marked(wat
 
 
 async def test_a_stream_updated_with_the_flag_is_served_and_every_other_change_survives(watched: Watched) -> None:
-    await watched.create(allow_msg_schedules=False)
-    changes = {"description": "new", "max_msgs": 1000, "max_age": 3_600_000_000_000, "metadata": {"team": "shop"}}
+    await watched.create(allow_msg_schedules=False, allow_direct=True, metadata={"team": "none", "old": "1"})
+    changes = {
+        "description": "new",
+        "max_msgs": 1000,
+        "max_age": HOUR,
+        "duplicate_window": MINUTE,
+        "allow_direct": False,
+        "republish": {"src": f"{watched.name}.>", "dest": f"{watched.name}-again.>"},
+        "metadata": {"team": "shop"},
+    }
     await watched.update(allow_msg_schedules=True, subjects=[f"{watched.name}.>", f"{watched.name}-2.>"], **changes)
     await watched.fires(target=f"{watched.name}-2.out")
     subjects = [f"{watched.name}.>", f"{watched.name}-2.>"]
@@ -302,24 +311,29 @@ async def test_a_stream_that_cannot_have_the_flag_is_refused_with_the_servers_co
     assert watched.name not in watched.sidecar.sidecar.services
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"retention": "interest"}, id="retention"),
-        pytest.param({"storage": "file"}, id="storage"),
-        pytest.param({"mirror": {"name": "other"}}, id="mirror"),
-        pytest.param({"deny_delete": False}, id="deny-delete-taken-back"),
-        pytest.param({"subjects": ["$JS.API.>"]}, id="subjects-of-the-server"),
-    ],
+REFUSED_CHANGES: tuple[dict[str, Any], ...] = (
+    {"retention": "workqueue"},
+    {"storage": "file"},
+    {"mirror": {"name": "other"}},
+    {"deny_delete": False},
+    {"deny_purge": False},
+    {"max_consumers": 0},
+    {"subjects": ["$JS.API.>"]},
 )
-async def test_an_update_that_the_server_refuses_does_not_flag_the_stream(
-    watched: Watched, change: Mapping[str, Any]
-) -> None:
-    await watched.create(allow_msg_schedules=False, deny_delete=True)
-    with pytest.raises(ApiError):
-        await watched.update(allow_msg_schedules=True, **change)
-    await watched.does_not_fire()
-    assert (await watched.config())["metadata"] == {}
+
+
+async def test_updates_that_the_server_refuses_do_not_flag_their_streams(watched: Watched) -> None:
+    names = [f"{watched.name}-{number}" for number in range(len(REFUSED_CHANGES))]
+    for name, change in zip(names, REFUSED_CHANGES, strict=True):
+        plain = {"deny_delete": True, "deny_purge": True, "max_consumers": 3}
+        made = await watched.account.create(name, allow_msg_schedules=False, **plain)
+        with pytest.raises(ApiError):
+            await watched.account.api.update_stream({**made["config"], "allow_msg_schedules": True, **change})
+    for name in names:
+        await watched.line("flag_not_seen", stream=name)
+        config = (await watched.account.api.stream(name))["config"]
+        assert METADATA_FLAG not in (config.get("metadata") or {})
+    assert not set(names) & set(watched.sidecar.sidecar.services)
 
 
 # -- the sidecar's own updates ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from tests.conftest import SharedServer
 from tests.e2e.conftest import Served
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
@@ -36,7 +37,7 @@ class Terminal(Served):
             "retention": "limits",
             "storage": "memory",
             "discard": "old",
-            "max_age": 3_600_000_000_000,
+            "max_age": HOUR,
             "num_replicas": 1,
             **config,
         }
@@ -102,7 +103,7 @@ async def test_stream_add_with_the_flag_in_the_file_is_all_that_a_stream_needs(t
     )
     config = await terminal.config_with_flag()
     assert config["metadata"]["team"] == "shop"
-    assert (config["max_age"], config["allow_rollup_hdrs"]) == (3_600_000_000_000, True)
+    assert (config["max_age"], config["allow_rollup_hdrs"]) == (HOUR, True)
     await terminal.pub("s", "--schedule-at", in_seconds(0))
     [fired] = await terminal.wait_for("out")
     assert fired.body == b"hello"
@@ -127,10 +128,10 @@ async def test_stream_edit_switches_the_flag_on(terminal: Terminal) -> None:
 async def test_the_flag_survives_an_edit_by_a_file_without_it(terminal: Terminal) -> None:
     await terminal.add_stream()
     more = [f"{terminal.name}.>", f"{terminal.name}-more.>"]
-    without = terminal.file("without.json", subjects=more, max_age=7_200_000_000_000, allow_msg_ttl=True)
+    without = terminal.file("without.json", subjects=more, max_age=2 * HOUR, allow_msg_ttl=True)
     await terminal.nats.run("stream", "edit", terminal.name, "--force", "--config", without)
     config = await terminal.config_with_flag()
-    assert (config["subjects"], config["max_age"]) == (more, 7_200_000_000_000)
+    assert (config["subjects"], config["max_age"]) == (more, 2 * HOUR)
     fires = ("--schedule-at", in_seconds(0), "--schedule-dest", f"{terminal.name}-more.out")
     await terminal.nats.run("pub", terminal.subject("s"), "hello", *fires)
     assert await terminal.account.wait_for(terminal.name, f"{terminal.name}-more.out")
@@ -158,16 +159,14 @@ async def test_pub_with_the_headers_typed_fires(terminal: Terminal) -> None:
     assert fired.body == b"hello"
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [("--schedule-every", "1s"), ("--schedule-cron", "* * * * * *"), ("--schedule-cron", "*/1 * * ? JAN-DEC sun-sat")],
-    ids=["every", "cron", "cron-with-names"],
-)
-async def test_pub_with_a_repeating_schedule_fires_again_and_again(terminal: Terminal, flags: tuple[str, str]) -> None:
+async def test_pub_with_a_repeating_schedule_fires_again_and_again(terminal: Terminal) -> None:
     await terminal.add_stream()
-    await terminal.pub("s", *flags)
-    fired = await terminal.wait_for("out", 2)
-    assert len({message.stored_at // 1_000_000_000 for message in fired}) == len(fired)
+    await terminal.pub("s.every", "--schedule-every", "1s", target="out.every")
+    await terminal.pub("s.cron", "--schedule-cron", "* * * * * *", target="out.cron")
+    await terminal.pub("s.names", "--schedule-cron", "*/1 * * ? JAN-DEC sun-sat", target="out.names")
+    for rest in ("every", "cron", "names"):
+        fired = await terminal.wait_for(f"out.{rest}", 2)
+        assert len({message.stored_at // SECOND for message in fired}) == len(fired)
 
 
 async def test_pub_takes_an_alias_behind_an_equals_sign(terminal: Terminal) -> None:
@@ -176,7 +175,7 @@ async def test_pub_takes_an_alias_behind_an_equals_sign(terminal: Terminal) -> N
     await terminal.pub("s", "--schedule-cron=@hourly")
     accepted = await eventually(lambda: terminal.sidecar.of(terminal.name, ScheduleAccepted), within_seconds=10)
     assert [event.schedule for event in accepted] == [terminal.subject("s")]
-    assert accepted[0].due % 3_600_000_000_000 == 0
+    assert accepted[0].due % HOUR == 0
 
 
 async def test_pub_with_a_source_samples_it_and_with_a_ttl_stamps_it(terminal: Terminal) -> None:
@@ -215,26 +214,17 @@ async def test_stream_get_shows_a_schedule_and_what_it_fired(terminal: Terminal)
     assert "hello" in fired
 
 
-async def test_a_schedule_that_stream_purge_removed_never_fires(terminal: Terminal) -> None:
+async def test_schedules_that_stream_purge_and_stream_rmm_removed_never_fire(terminal: Terminal) -> None:
     await terminal.add_stream()
-    await terminal.pub("s", "--schedule-at", in_seconds(2))
-    await terminal.nats.run("stream", "purge", terminal.name, "--subject", terminal.subject("s"), "--force")
+    due = in_seconds(2)
+    await terminal.pub("deleted", "--schedule-at", due)
+    await terminal.pub("purged", "--schedule-at", due)
+    await terminal.nats.run("stream", "rmm", terminal.name, "1", "--force")
+    await terminal.nats.run("stream", "purge", terminal.name, "--subject", terminal.subject("purged"), "--force")
     await terminal.schedule("canary", f"@at {in_seconds(2)}", target="canary.out")
     await terminal.wait_for("canary.out")
     assert await terminal.messages("out") == []
-    assert await terminal.ended("s") is Ending.REMOVED
-
-
-async def test_a_schedule_that_stream_rmm_removed_never_fires_again(terminal: Terminal) -> None:
-    await terminal.add_stream()
-    await terminal.pub("s", "--schedule-every", "1s")
-    await terminal.wait_for("out")
-    await terminal.nats.run("stream", "rmm", terminal.name, "1", "--force")
-    fired = len(await terminal.messages("out"))
-    await terminal.schedule("canary", f"@at {in_seconds(1.5)}", target="canary.out")
-    await terminal.wait_for("canary.out")
-    assert len(await terminal.messages("out")) == fired
-    assert await terminal.ended("s") is Ending.REMOVED
+    assert [await terminal.ended(rest) for rest in ("deleted", "purged")] == [Ending.REMOVED, Ending.REMOVED]
 
 
 async def test_sub_sees_a_fire_as_it_sees_any_message(terminal: Terminal) -> None:

@@ -1,0 +1,1 @@
+"""What both implementations of a contract promise, asked of both."""

@@ -1,0 +1,26 @@
+"""Open either side of the contract: the one in memory, and servers of three versions."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from tests.conftest import SharedServer
+from tests.contract.sides import Side, memory_side, server_side
+from tests.harness.servers import V2_10, V2_11, V2_15
+
+OpenSide = Callable[..., AbstractAsyncContextManager[Side]]
+
+
+@pytest.fixture(params=["memory", V2_10, V2_11, V2_15])
+async def open_side(request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str) -> OpenSide:
+    """Open one side with `async with open_side(allow_msg_ttl=True) as side`; the keywords are the stream's settings."""
+    if request.param == "memory":
+        return lambda **config: memory_side(stream_name, config)
+    server = await shared_server(request.param)
+
+    def open_on_server(**config: Any) -> AbstractAsyncContextManager[Side]:
+        return server_side(server.url, stream_name, config)
+
+    return open_on_server

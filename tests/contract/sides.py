@@ -1,0 +1,222 @@
+"""Both implementations of `engine.port.StreamPort`, each with a stream behind it, in one shape.
+
+Its rule: a test names no implementation; what only some servers can do is asked of the side (`has_guard`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import CaughtUp, Input, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.engine.port import StreamPort
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.contact import StreamContact
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.message.generated import with_guard, with_identity
+from nats_scheduler.message.headers import EMPTY_BLOCK
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.memory_contact import MemoryContact
+from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.harness.waiting import eventually
+
+ANSWER_SECONDS = 10.0
+"""Longest wait for a fact; a busy machine is slow, the promise is that it comes."""
+
+Kind = TypeVar("Kind", bound=Input)
+
+
+class Backing(Protocol):
+    """The stream as its users see it."""
+
+    async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
+        """Store a message as an application does, and return the outcome."""
+
+    async def delete(self, sequence: int) -> None:
+        """Delete one message."""
+
+    async def messages(self) -> list[tuple[int, str]]:
+        """List what is stored: sequence and subject."""
+
+    async def consumers(self) -> int:
+        """Count the consumers."""
+
+
+class Side:
+    """One contact, what it told, and the stream behind it."""
+
+    def __init__(self, name: str, contact: StreamPort, backing: Backing, facts: list[Input], *, guard: bool) -> None:
+        self.contact = contact
+        self.facts = facts
+        self.has_guard = guard
+        self._name = name
+        self._backing = backing
+        self._fires = 0
+
+    def subject(self, name: str) -> str:
+        """Return a subject of the stream."""
+        return f"{self._name}.{name}"
+
+    def fire(
+        self, block: bytes = EMPTY_BLOCK, body: bytes = b"", *, target: str = "out", guarded_by: int | None = None
+    ) -> Fire:
+        """Build a fire with an identity of its own; `guarded_by` is the expected sequence on the subject `schedule`."""
+        self._fires += 1
+        schedule = self.subject("schedule")
+        block = with_identity(block, f"fire-{self._fires}")
+        if guarded_by is not None:
+            block = with_guard(block, schedule, guarded_by)
+        return Fire(schedule, guarded_by or 0, self._fires, None, self.subject(target), block, body)
+
+    async def store(self, name: str, block: bytes = b"", body: bytes = b"") -> int:
+        """Store a message as an application does, and return its sequence."""
+        outcome = await self._backing.publish(self.subject(name), block, body)
+        assert isinstance(outcome, Stored), outcome
+        return outcome.sequence
+
+    async def delete(self, sequence: int) -> None:
+        """Delete a message."""
+        await self._backing.delete(sequence)
+
+    async def stored(self) -> list[tuple[int, str]]:
+        """List what is stored: sequence and name of the subject."""
+        return [(sequence, subject[len(self._name) + 1 :]) for sequence, subject in await self._backing.messages()]
+
+    async def consumers(self) -> int:
+        """Return how many consumers the stream has."""
+        return await self._backing.consumers()
+
+    def told(self, kind: type[Kind]) -> list[Kind]:
+        """Return what was told of one kind, in order."""
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    async def hears(self, kind: type[Kind], count: int = 1) -> list[Kind]:
+        """Wait until `count` facts of a kind were told."""
+        await eventually(
+            lambda: len(self.told(kind)) >= count,
+            within_seconds=ANSWER_SECONDS,
+            describe=lambda: f"{count} {kind.__name__}, among {self.facts[-5:]}",
+        )
+        return self.told(kind)
+
+    async def outcome(self, fire: Fire) -> Any:
+        """Publish a fire and return what became of it."""
+        before = len(self.told(PublishConcluded))
+        self.contact.publish([fire])
+        concluded = (await self.hears(PublishConcluded, before + 1))[before]
+        assert concluded.fire is fire
+        return concluded.outcome
+
+    @property
+    def read(self) -> list[StoredMessage]:
+        """What the follower told so far."""
+        return [message for told in self.told(MessagesRead) for message in told.messages]
+
+    async def reads(self, count: int) -> list[StoredMessage]:
+        """Wait until the follower has told so many messages."""
+        await eventually(lambda: len(self.read) >= count, within_seconds=ANSWER_SECONDS, describe="messages read")
+        return self.read
+
+    @asynccontextmanager
+    async def following(self, after: int = 0) -> AsyncIterator[None]:
+        """Follow the stream for the length of a `with` block, which begins when everything stored was told."""
+        task = asyncio.ensure_future(self.contact.follow(after))
+        try:
+            await self.hears(CaughtUp)
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+# -- in memory -------------------------------------------------------------------------------------------------------
+
+
+class _MemoryBacking:
+    def __init__(self, stream: MemoryStream) -> None:
+        self._stream = stream
+
+    async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
+        return self._stream.publish(subject, block, body)
+
+    async def delete(self, sequence: int) -> None:
+        assert self._stream.delete(sequence)
+
+    async def messages(self) -> list[tuple[int, str]]:
+        return [(message.sequence, message.subject) for message in self._stream.messages()]
+
+    async def consumers(self) -> int:
+        return 0
+
+
+@asynccontextmanager
+async def memory_side(name: str, config: Mapping[str, Any]) -> AsyncIterator[Side]:
+    """Make contact with a stream in memory, driven by the event loop."""
+    clock, facts = ManualClock(), list[Input]()
+    stream = MemoryStream(_config(name, config), clock.now)
+    soon: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
+    contact = MemoryContact(stream, facts.append, clock, soon=soon)
+    yield Side(name, contact, _MemoryBacking(stream), facts, guard=True)
+
+
+# -- on a real server ------------------------------------------------------------------------------------------------
+
+
+class _ServerBacking:
+    def __init__(self, connection: Connection, api: JetStreamApi, name: str) -> None:
+        self._connection, self._api, self._name = connection, api, name
+
+    async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
+        return outcome_of(*await self._connection.request(subject, body, block))
+
+    async def delete(self, sequence: int) -> None:
+        await self._api.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": sequence, "no_erase": True})
+
+    async def messages(self) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        after = 0
+        while (message := await self._api.message(self._name, seq=after + 1, next_by_subj=">")) is not None:
+            after = message.sequence
+            found.append((after, message.subject))
+        return found
+
+    async def consumers(self) -> int:
+        info = await self._api.stream(self._name)
+        return int(info["state"]["consumer_count"])
+
+
+@asynccontextmanager
+async def server_side(url: str, name: str, config: Mapping[str, Any]) -> AsyncIterator[Side]:
+    """Make contact with a stream on a server."""
+    connection = await Dialer(ConnectionSettings(servers=(url,))).dial()
+    api = JetStreamApi(connection)
+    facts: list[Input] = []
+    version = tuple(map(int, connection.server.version.split(".")[:2]))
+    try:
+        info = await api.create_stream(_config(name, config))
+        async with asyncio.TaskGroup() as tasks:
+            contact = StreamContact(
+                connection,
+                api,
+                info["config"],
+                facts.append,
+                tasks,
+                holds=lambda _subject: False,
+                window=256,
+                ack_timeout=ANSWER_SECONDS,
+            )
+            yield Side(name, contact, _ServerBacking(connection, api, name), facts, guard=version >= (2, 11))
+            contact.end("the test is over")
+        await api.call(f"STREAM.DELETE.{name}")
+    finally:
+        await connection.close()
+
+
+def _config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    basis = {"name": name, "subjects": [f"{name}.>"], "storage": "memory", "retention": "limits"}
+    return {**basis, "allow_rollup_hdrs": True, "num_replicas": 1, "max_msgs_per_subject": -1, **config}

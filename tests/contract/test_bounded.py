@@ -1,0 +1,44 @@
+"""Reads and purges are answered exactly once each, also those whose tasks die before the server answers."""
+
+import asyncio
+
+from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.inputs import Input, PurgeConcluded
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from tests.harness.waiting import eventually
+
+
+class SilentServer:
+    """Never answers; `requests` is what it was asked, `facts` what was told."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.facts: list[Input] = []
+        self.requests: BoundedRequests[PurgeSchedule]
+
+    async def ask(self, request: PurgeSchedule) -> Input:
+        self.asked += 1
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("unreachable: nobody answers")
+
+    async def serve(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self.requests = BoundedRequests(self.facts.append, tasks, ask=self.ask, give_up=given_up, limit=3)
+            for number in range(10):
+                self.requests.begin(PurgeSchedule("s", number))
+
+
+def given_up(request: PurgeSchedule, reason: str) -> Input:
+    return PurgeConcluded(request.schedule, request.through, reason)
+
+
+async def test_requests_whose_tasks_were_cancelled_are_answered_at_the_end() -> None:
+    server = SilentServer()
+    serving = asyncio.create_task(server.serve())
+    await eventually(lambda: server.asked == 3, within_seconds=1)
+    serving.cancel()
+    await asyncio.wait((serving,))
+    assert server.facts == []
+    server.requests.end("the contact ended")
+    server.requests.end("once more")
+    assert server.facts == [PurgeConcluded("s", number, "the contact ended") for number in range(10)]

@@ -1,0 +1,252 @@
+"""The promises of `engine.port`, one by one, asked of the stream in memory and of real servers."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    ContentUnread,
+    MessagesRead,
+    PublishConcluded,
+    PurgeConcluded,
+    Refused,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
+from tests.contract.conftest import OpenSide
+
+ODD_BLOCK = b"NATS/1.0\r\nX:\t\xff \r\nX: a\r\nX:a\r\nEmpty:\r\nno colon\r\n\r\n"
+"""Duplicates, a tab, a trailing blank, a byte that is no UTF-8, a header without a value, a line without a colon."""
+
+
+def with_size(block: bytes, size: int) -> bytes:
+    """Add what a server adds to headers that it sends without their body."""
+    return with_header(block, b"Nats-Msg-Size", b"%d" % size)
+
+
+async def a_turn() -> None:
+    """Let the event loop turn once."""
+    turned = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(turned.set_result, None)
+    await turned
+
+
+class TestPublishing:
+    async def test_fires_are_stored_in_the_order_given_and_each_is_answered_once(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            fires = [side.fire() for _ in range(1_000)]
+            side.contact.publish(fires[:600])
+            side.contact.publish(fires[600:])
+            concluded = await side.hears(PublishConcluded, 1_000)
+            assert [answer.fire for answer in concluded] == fires
+            assert [answer.outcome for answer in concluded] == [Stored(number) for number in range(1, 1_001)]
+
+    async def test_a_repeated_fire_is_a_duplicate_and_stores_nothing(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            fire = side.fire(body=b"once")
+            assert await side.outcome(fire) == Stored(1)
+            assert await side.outcome(fire) == Stored(1, duplicate=True)
+            assert await side.stored() == [(1, "out")]
+
+    async def test_a_fire_whose_schedule_is_the_last_on_its_subject_passes_the_guard(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("schedule")
+            await side.store("another")
+            if side.has_guard:
+                assert await side.outcome(side.fire(guarded_by=sequence)) == Stored(3)
+
+    async def test_the_guard_refuses_a_fire_whose_schedule_was_replaced(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("schedule")
+            await side.store("schedule")
+            if side.has_guard:
+                refused = Refused(400, 10071, "wrong last sequence: 2")
+                assert await side.outcome(side.fire(guarded_by=sequence)) == refused
+                assert len(await side.stored()) == 2
+
+    async def test_the_guard_refuses_a_fire_whose_schedule_was_removed(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("schedule")
+            await side.delete(sequence)
+            if side.has_guard:
+                refused = Refused(400, 10071, "wrong last sequence: 0")
+                assert await side.outcome(side.fire(guarded_by=sequence)) == refused
+                assert await side.stored() == []
+
+    async def test_a_repeated_fire_of_a_replaced_schedule_stores_nothing(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("schedule")
+            fire = side.fire(guarded_by=sequence)
+            if side.has_guard:
+                assert await side.outcome(fire) == Stored(2)
+                await side.store("schedule")
+                # Up to 2.11 the server looks for duplicates first, later ones first look at the guard.
+                known, refused = Stored(2, duplicate=True), Refused(400, 10071, "wrong last sequence: 3")
+                assert await side.outcome(fire) in (known, refused)
+                assert len(await side.stored()) == 3
+
+    async def test_a_refusal_holds_nobody_up(self, open_side: OpenSide) -> None:
+        async with open_side(allow_rollup_hdrs=False) as side:
+            refused = side.fire(with_header(EMPTY_BLOCK, b"Nats-Rollup", b"sub"))
+            side.contact.publish([side.fire(), refused, side.fire()])
+            outcomes = [answer.outcome for answer in await side.hears(PublishConcluded, 3)]
+            assert [type(outcome) for outcome in outcomes] == [Stored, Refused, Stored]
+
+    async def test_where_no_stream_listens_the_outcome_is_unknown(self, open_side: OpenSide) -> None:
+        async with open_side(subjects=["else.where"]) as side:
+            assert isinstance(await side.outcome(side.fire()), Unknown)
+
+
+class TestReading:
+    async def test_the_last_message_of_the_subject_and_of_the_source_is_read(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            await side.store("schedule", ODD_BLOCK, b"old")
+            sequence = await side.store("schedule", ODD_BLOCK, b"\x00\xff")
+            await side.store("source", b"", b"sampled")
+            side.contact.read(ReadContent(side.subject("schedule"), sequence, side.subject("source")))
+            (read,) = await side.hears(ContentRead)
+            assert read.message is not None
+            assert read.source is not None
+            assert (read.message.sequence, read.message.block, read.message.body) == (sequence, ODD_BLOCK, b"\x00\xff")
+            assert (read.source.subject, read.source.block, read.source.body) == (
+                side.subject("source"),
+                b"",
+                b"sampled",
+            )
+
+    async def test_a_missing_subject_is_no_message(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            request = ReadContent(side.subject("schedule"), 1, side.subject("source"))
+            side.contact.read(request)
+            assert await side.hears(ContentRead) == [ContentRead(request.schedule, 1, None, None)]
+
+    async def test_a_replacement_is_read_in_place_of_what_was_asked_for(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            first = await side.store("schedule")
+            second = await side.store("schedule")
+            side.contact.read(ReadContent(side.subject("schedule"), first, None))
+            (read,) = await side.hears(ContentRead)
+            assert read.message is not None
+            assert (read.sequence, read.message.sequence) == (first, second)
+
+    async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            await side.store("schedule")
+            for number in [*range(800), 7, 7]:
+                side.contact.read(ReadContent(side.subject("schedule"), number, None))
+            answers = await side.hears(ContentRead, 802)
+            assert Counter(answer.sequence for answer in answers) == Counter([*range(800), 7, 7])
+
+
+class TestPurging:
+    async def test_it_removes_up_to_the_sequence_and_keeps_a_later_replacement(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            await side.store("schedule")
+            await side.store("another")
+            second = await side.store("schedule")
+            await side.store("schedule")
+            side.contact.purge(PurgeSchedule(side.subject("schedule"), second))
+            assert await side.hears(PurgeConcluded) == [PurgeConcluded(side.subject("schedule"), second)]
+            assert await side.stored() == [(2, "another"), (4, "schedule")]
+
+    async def test_to_remove_what_is_gone_is_no_failure(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            side.contact.purge(PurgeSchedule(side.subject("schedule"), 7))
+            assert await side.hears(PurgeConcluded) == [PurgeConcluded(side.subject("schedule"), 7)]
+
+
+class TestFollowing:
+    async def test_history_then_caught_up_once_then_what_comes_all_in_order(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            for number in range(300):
+                await side.store(f"s.{number % 7}", b"", b"body")
+            async with side.following():
+                assert [message.sequence for message in side.read] == list(range(1, 301))
+                for number in range(300):
+                    await side.store(f"s.{number % 7}")
+                assert [message.sequence for message in await side.reads(600)] == list(range(1, 601))
+                assert len(side.told(CaughtUp)) == 1
+
+    async def test_an_empty_stream_is_caught_up_with_at_once(self, open_side: OpenSide) -> None:
+        async with open_side() as side, side.following():
+            assert side.read == []
+            await side.store("s")
+            assert [message.sequence for message in await side.reads(1)] == [1]
+
+    async def test_only_what_lies_behind_the_sequence_is_told(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            for _ in range(5):
+                await side.store("s")
+            await side.delete(4)
+            async with side.following(after=3):
+                assert [message.sequence for message in side.read] == [5]
+
+    async def test_messages_are_told_with_their_headers_byte_for_byte_and_without_body(
+        self, open_side: OpenSide
+    ) -> None:
+        async with open_side() as side:
+            await side.store("größe.ф", ODD_BLOCK, b"body")
+            await side.store("s", b"", b"body")
+            async with side.following():
+                first, second = side.read
+                assert (first.subject, first.body) == (side.subject("größe.ф"), None)
+                assert first.block == with_size(ODD_BLOCK, 4)
+                assert second.block == with_size(b"", 4)
+                assert 0 < first.stored_at <= second.stored_at
+
+    async def test_a_fire_is_told_as_it_was_sent(self, open_side: OpenSide) -> None:
+        async with open_side() as side, side.following():
+            fire = side.fire(ODD_BLOCK, b"body")
+            await side.outcome(fire)
+            (message,) = await side.reads(1)
+            assert (message.subject, message.block) == (fire.target, with_size(fire.block, 4))
+
+    async def test_it_goes_on_until_it_is_cancelled(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            async with side.following():
+                pass
+            told = len(side.facts)
+            await side.store("s")
+            assert await side.outcome(side.fire()) == Stored(2)
+            assert [fact for fact in side.facts[told:] if isinstance(fact, MessagesRead)] == []
+
+
+class TestTheEnd:
+    @pytest.mark.parametrize("turns", [0, 1, 3])
+    async def test_it_answers_everything_that_is_open_exactly_once(self, open_side: OpenSide, turns: int) -> None:
+        async with open_side() as side:
+            await side.store("schedule")
+            fires = [side.fire() for _ in range(500)]
+            side.contact.publish(fires)
+            for number in range(600):
+                side.contact.read(ReadContent(side.subject("schedule"), number, None))
+            for number in range(300):
+                side.contact.purge(PurgeSchedule(side.subject("purged"), number))
+            for _ in range(turns):
+                await a_turn()
+            side.contact.end("enough")
+            side.contact.end("enough")
+            assert Counter(answer.fire.fire_time for answer in side.told(PublishConcluded)) == Counter(range(1, 501))
+            reads = [read.sequence for read in side.told(ContentRead)]
+            reads += [unread.sequence for unread in side.told(ContentUnread)]
+            assert sorted(reads) == list(range(600))
+            assert sorted(answer.through for answer in side.told(PurgeConcluded)) == list(range(300))
+            told = len(side.facts)
+            await side.stored()
+            assert len(side.facts) == told, "what the server says of it later is not told any more"
+
+    async def test_what_is_asked_afterwards_is_answered_too(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            side.contact.end("enough")
+            side.contact.publish([side.fire()])
+            side.contact.read(ReadContent(side.subject("schedule"), 1, None))
+            side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
+            outcomes = [answer.outcome for answer in side.told(PublishConcluded)]
+            assert [type(outcome) for outcome in outcomes] == [Unknown]
+            assert [answer.reason for answer in side.told(ContentUnread)] == ["enough"]
+            assert [(answer.failure, answer.refused) for answer in side.told(PurgeConcluded)] == [("enough", False)]

@@ -1,0 +1,54 @@
+"""Streams that a consumer would harm (work queue, interest) are followed by look-ups, which tell what matters."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from nats_scheduler.engine.inputs import CaughtUp
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from tests.conftest import SharedServer
+from tests.contract.sides import Side, server_side
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+SCHEDULE = with_headers(EMPTY_BLOCK, [(b"X-Nats-Schedule", b"@every 5m"), (b"X-Nats-Schedule-Target", b"t")])
+OpenQueue = Callable[[], AbstractAsyncContextManager[Side]]
+
+
+@pytest.fixture(params=[V2_10, V2_11, V2_15])
+async def open_queue(request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str) -> OpenQueue:
+    server = await shared_server(request.param)
+    return lambda: server_side(server.url, stream_name, {"retention": "workqueue"})
+
+
+async def test_the_schedules_that_are_stored_are_told_in_order_and_then_caught_up_once(open_queue: OpenQueue) -> None:
+    async with open_queue() as side:
+        for name in ("c", "a", "b", "a"):
+            await side.store(name, SCHEDULE)
+        await side.store("plain", b"", b"work")
+        async with side.following():
+            assert [message.sequence for message in side.read] == [1, 3, 4]
+            assert len(side.told(CaughtUp)) == 1
+
+
+async def test_schedules_that_come_are_told_with_their_headers_byte_for_byte(open_queue: OpenQueue) -> None:
+    async with open_queue() as side, side.following():
+        block = SCHEDULE[:-2] + b"X:\t\xff \r\nX: a\r\nX:a\r\n\r\n"
+        await side.store("größe.ф", block)
+        (message,) = await side.reads(1)
+        assert (message.subject, message.sequence, message.block) == (side.subject("größe.ф"), 1, block)
+
+
+async def test_nothing_of_ours_is_attached_to_the_stream(open_queue: OpenQueue) -> None:
+    async with open_queue() as side:
+        await side.store("a", SCHEDULE)
+        async with side.following():
+            assert await side.consumers() == 0
+
+
+async def test_a_replacement_is_told_even_where_both_came_at_once(open_queue: OpenQueue) -> None:
+    async with open_queue() as side, side.following():
+        for _ in range(20):
+            await side.store("a", SCHEDULE)
+        await eventually(lambda: side.read and side.read[-1].sequence == 20, within_seconds=5, describe="the last one")

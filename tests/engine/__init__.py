@@ -1,0 +1,1 @@
+"""The engine, tested without I/O and without waiting."""

@@ -1,0 +1,131 @@
+"""The engine alone on a desk: facts are handed to it one by one, and its actions lie there to be looked at.
+
+Its rule: nothing answers by itself; a test that says nothing about a fire leaves it in flight.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report, WakeAt
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing import ServerLimits
+from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+
+SCHEDULE = "s.one"
+TARGET = "t.out"
+Kind = TypeVar("Kind")
+
+
+def block_of(**headers: str) -> bytes:
+    """Build a header block: `block_of(Nats_Schedule="@every 1s")`."""
+    return with_headers(b"", [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()])
+
+
+def schedule(
+    pattern: str, sequence: int = 1, subject: str = SCHEDULE, *, stored_at: int = START, body: bytes = b"", **more: str
+) -> StoredMessage:
+    """Make a schedule message as the stream holds it."""
+    block = block_of(Nats_Schedule=pattern, **{"Nats_Schedule_Target": TARGET, **more})
+    return StoredMessage(subject, sequence, stored_at, block, body)
+
+
+def plain(subject: str, sequence: int, *, stored_at: int = START, body: bytes = b"") -> StoredMessage:
+    """Make an ordinary message."""
+    return StoredMessage(subject, sequence, stored_at, b"", body)
+
+
+def stored_fire(fire: Fire, sequence: int, stored_at: int) -> StoredMessage:
+    """Make the message that a fire stored."""
+    return StoredMessage(fire.target, sequence, stored_at, fire.block, fire.body)
+
+
+class Desk:
+    """One engine; `now` only moves when a test moves it."""
+
+    def __init__(self, *messages: StoredMessage, guard: bool = True, live: bool = True, max_payload: int = 1 << 20):
+        rules = StreamRules("DESK", (">",), allow_msg_ttl=True)
+        self.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=guard, max_payload=max_payload))
+        self.now = START
+        self.actions: list[Action] = []
+        """What the last step asked for."""
+        self.step(MessagesRead(messages), *([CaughtUp()] if live else []))
+
+    def step(self, *facts: Input) -> list[Action]:
+        """Hand facts to the engine."""
+        self.actions = self.engine.step(self.now, facts)
+        return self.actions
+
+    def at(self, seconds: float) -> "Desk":
+        """Step at an instant, given in seconds after the start."""
+        self.now = START + int(seconds * SECOND)
+        self.step()
+        return self
+
+    def read(self, *messages: StoredMessage) -> None:
+        """Let the follower tell messages."""
+        self.step(MessagesRead(messages))
+
+    def found(
+        self, message: StoredMessage | None, source: StoredMessage | None = None, *, of: StoredMessage | None = None
+    ) -> None:
+        """Answer the read of a schedule (`of`, or the message itself) with what lies on its subject."""
+        asked = of or message
+        assert asked is not None
+        self.step(ContentRead(asked.subject, asked.sequence, message, source))
+
+    def concluded(self, fire: Fire, outcome: Outcome) -> None:
+        """Answer a fire."""
+        self.step(PublishConcluded(fire, outcome))
+
+    def in_flight(self, message: StoredMessage, seconds: float) -> Fire:
+        """Bring a schedule into flight at its due time, and return the fire."""
+        self.at(seconds)
+        self.found(message)
+        return self.fire
+
+    def asked(self, kind: type[Kind]) -> list[Kind]:
+        """Return the actions of one kind that the last step asked for."""
+        return [action for action in self.actions if isinstance(action, kind)]
+
+    @property
+    def fires(self) -> list[Fire]:
+        """The fires that the last step handed out."""
+        return [action.fire for action in self.asked(PublishFire)]
+
+    @property
+    def fire(self) -> Fire:
+        """The one fire that the last step handed out."""
+        (fire,) = self.fires
+        return fire
+
+    @property
+    def reads(self) -> list[tuple[str, int]]:
+        """The schedules that the last step looks at."""
+        return [(action.schedule, action.sequence) for action in self.asked(ReadContent)]
+
+    @property
+    def purges(self) -> list[tuple[str, int]]:
+        """What the last step wants removed: subject and highest sequence."""
+        return [(action.schedule, action.through) for action in self.asked(PurgeSchedule)]
+
+    @property
+    def wake(self) -> float:
+        """When the engine wants to be stepped again, in seconds after the start."""
+        return (self.asked(WakeAt)[-1].instant - START) / SECOND
+
+    def told(self, kind: type[Kind]) -> list[Kind]:
+        """Return the reported events of one kind."""
+        events: Sequence[Event] = [action.event for action in self.asked(Report)]
+        return [event for event in events if isinstance(event, kind)]
+
+    def is_held(self, subject: str = SCHEDULE) -> bool:
+        """Tell whether a schedule is held on a subject."""
+        return self.engine.held.on(subject) is not None

@@ -1,0 +1,205 @@
+"""When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, look at the stream."""
+
+from nats_scheduler.engine.events import FireRefused, FireSeen, FireStored, ScheduleAccepted
+from nats_scheduler.message.headers import with_header
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import Desk, plain, schedule
+
+EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
+
+
+def at(instant: str, **more: str) -> dict[str, str]:
+    return {"Nats-Schedule": f"@at {instant}", "Nats-Schedule-Target": "t.out", **more}
+
+
+def fire_times(world: ScheduleWorld) -> list[float]:
+    """List the fire times in seconds after the start."""
+    return [(message.fire_time - START) / SECOND for message in world.generated]
+
+
+def lateness(world: ScheduleWorld) -> list[int]:
+    return [message.stored_at - message.fire_time for message in world.generated]
+
+
+def test_a_delayed_message_fires_once_at_its_time_and_is_removed() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", at("2026-01-01T00:00:07.5Z"), b"hello")
+    world.advance("1h")
+    assert [(m.subject, m.body, m.stored_at) for m in world.generated] == [("t.out", b"hello", START + 7_500_000_000)]
+    assert world.stream.last("s.one") is None
+    assert world.next_fire("s.one") is None
+
+
+def test_a_past_time_fires_at_once() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", at("1999-01-01T00:00:00Z"))
+    assert [message.stored_at for message in world.generated] == [START]
+    assert world.stream.last("s.one") is None
+
+
+def test_an_interval_fires_on_the_grid_of_its_stored_time() -> None:
+    world = ScheduleWorld(start=START + 400_000_000)
+    world.publish("s.one", EVERY_5S)
+    world.advance("22s")
+    assert fire_times(world) == [5, 10, 15, 20]
+    assert lateness(world) == [0, 0, 0, 0]
+
+
+def test_a_cron_schedule_fires_when_the_wall_clock_of_its_zone_matches() -> None:
+    world = ScheduleWorld()
+    headers = {"Nats-Schedule": "0 0 9 * * *", "Nats-Schedule-Time-Zone": "Europe/Berlin", "Nats-Schedule-Target": "t"}
+    world.publish("s.one", headers)
+    world.advance("48h")
+    assert fire_times(world) == [8 * 3600, 32 * 3600]
+    assert world.generated[0].header("Nats-Schedule-Next") == "2026-01-02T09:00:00+01:00"
+
+
+def test_a_generated_message_keeps_the_publishers_headers_and_carries_the_schedulers() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", {"A": "1", **EVERY_5S, "Nats-Schedule-TTL": "1m", "b": "2", "Nats-Schedule-Rollup": "sub"})
+    world.advance("5s")
+    world.settle()
+    assert world.generated[0].headers == (
+        ("A", "1"),
+        ("b", "2"),
+        ("Nats-Scheduler", "s.one"),
+        ("Nats-Schedule-Next", "2026-01-01T00:00:10Z"),
+        ("Nats-TTL", "1m"),
+        ("Nats-Rollup", "sub"),
+        ("Nats-Msg-Id", f"nats-scheduler:1:{START + 5 * SECOND}:s.one"),
+        ("Nats-Expected-Last-Subject-Sequence", "1"),
+        ("Nats-Expected-Last-Subject-Sequence-Subject", "s.one"),
+    )
+
+
+def test_header_bytes_that_are_no_text_are_kept() -> None:
+    world = ScheduleWorld()
+    block = b"NATS/1.0\r\nX:\t\xff \r\nNats-Schedule: @every 5s\r\nX:2\r\nNats-Schedule-Target: t.out\r\n\r\n"
+    world.publish("s.one", block)
+    world.advance("5s")
+    stored = world.stream.last("t.out")
+    assert stored is not None
+    assert stored.block.startswith(b"NATS/1.0\r\nX:\t\xff \r\nX:2\r\nNats-Scheduler: s.one\r\n")
+
+
+def test_without_the_guard_the_server_is_sent_no_expectation() -> None:
+    world = ScheduleWorld(guard=False)
+    world.publish("s.one", EVERY_5S)
+    world.advance("5s")
+    assert world.generated[0].header("Nats-Expected-Last-Subject-Sequence") is None
+
+
+def test_the_portable_headers_are_answered_in_kind() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-Target": "t.out"})
+    world.advance("5s")
+    assert world.generated[0].header("X-Nats-Scheduler") == "s.one"
+
+
+def test_fires_due_together_are_stored_in_the_order_of_their_schedules() -> None:
+    world = ScheduleWorld()
+    sequences = [world.publish(f"s.{number}", at("2026-01-01T00:00:30Z")) for number in (3, 1, 4, 2, 5)]
+    world.advance("1m")
+    assert [message.schedule_sequence for message in world.generated] == sequences
+
+
+def test_a_herd_is_fired_in_several_steps_and_in_order() -> None:
+    world = ScheduleWorld()
+    for number in range(3_000):
+        world.publish(f"s.{number}", at("2026-01-01T00:00:30Z"))
+    world.advance("1m")
+    assert [message.schedule_sequence for message in world.generated] == list(range(1, 3_001))
+    assert set(lateness(world)) == {0}
+    assert len(world.engine.held) == 0
+
+
+def test_the_content_is_read_ahead_and_the_fire_sent_when_it_is_due() -> None:
+    message = schedule("@every 5s", body=b"hello")
+    desk = Desk(message)
+    assert desk.wake == 4
+    assert desk.at(4).reads == [("s.one", 1)]
+    desk.found(message)
+    assert (desk.fires, desk.wake) == ([], 5)
+    assert desk.at(5).fire.body == b"hello"
+
+
+def test_an_early_step_changes_nothing() -> None:
+    desk = Desk(schedule("@every 5s"))
+    assert desk.at(3.9).wake == 4
+    assert (desk.reads, desk.fires) == ([], [])
+
+
+def test_nothing_is_looked_at_before_everything_stored_was_read() -> None:
+    message = schedule("@at 1999-01-01T00:00:00Z")
+    desk = Desk(message, live=False)
+    assert desk.actions == []
+    assert desk.at(100).actions == []
+
+
+def test_a_fire_in_flight_is_not_published_again() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.in_flight(message, 5)
+    for seconds in (5, 5.5, 10, 60):
+        assert desk.at(seconds).fires == []
+
+
+def test_a_message_without_a_schedule_means_nothing() -> None:
+    desk = Desk()
+    desk.read(plain("t.other", 1), plain("s.one", 2))
+    assert (desk.actions, len(desk.engine.held), desk.engine.last_read) == ([], 0, 2)
+
+
+def test_reading_a_message_again_is_harmless() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.read(message, message)
+    assert desk.told(ScheduleAccepted) == []
+    assert desk.in_flight(message, 5).sequence == 1
+
+
+def test_a_schedule_read_again_after_its_end_is_looked_at_and_harms_nobody() -> None:
+    first, early = schedule("@every 5s"), schedule("@every 1s", 2, "s.early")
+    desk = Desk(first, early)
+    desk.read(plain("s.one", 3))
+    desk.now = START - SECOND  # so that what became stale stays in the agenda
+    desk.read(first)
+    desk.at(4)
+    assert ("s.one", 1) in desk.reads
+    desk.found(plain("s.one", 3), of=first)
+    assert not desk.is_held()
+
+
+def test_a_fire_that_is_too_large_is_reported_once_and_blocks_nobody() -> None:
+    large, small = schedule("@every 5s", body=b"x" * 2_000), schedule("@every 5s", 2, "s.two")
+    desk = Desk(large, small, max_payload=1_500)
+    desk.at(5)
+    desk.found(large)
+    refusals = desk.told(FireRefused)
+    assert [(refusal.code, refusal.fire.schedule) for refusal in refusals] == [(10054, "s.one")]
+    desk.found(small)
+    assert desk.fire.schedule == "s.two"
+    desk.at(6)
+    desk.found(large)
+    assert desk.told(FireRefused) == []
+
+
+def test_a_header_block_beyond_the_servers_limit_is_never_sent() -> None:
+    message = schedule("@every 5s")
+    large = message._replace(block=with_header(message.block, b"X", b"x" * 65_500))
+    desk = Desk(large)
+    desk.at(5)
+    desk.found(large)
+    assert desk.fires == []
+    assert [refusal.code for refusal in desk.told(FireRefused)] == [10097]
+
+
+def test_an_operator_hears_of_acceptance_and_of_fires() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", EVERY_5S)
+    world.advance("5s")
+    world.settle()
+    told = [type(event) for event in world.events]
+    assert told.count(ScheduleAccepted) == told.count(FireStored) == told.count(FireSeen) == 1

@@ -1,0 +1,161 @@
+"""Stored, refused, unknown: what becomes of a fire decides what happens next, and never freezes its schedule."""
+
+import pytest
+
+from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
+from nats_scheduler.engine.inputs import ContentUnread, Refused, Stored, Unknown
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import Desk, schedule, stored_fire
+
+FULL = Refused(503, 10077, "maximum messages exceeded")
+DENIED = Refused(403, 10999, "permissions violation")
+
+
+def due(desk: Desk) -> float:
+    held = desk.engine.held.on("s.one")
+    assert held is not None
+    return (held.due - START) / SECOND
+
+
+def test_a_stored_fire_moves_the_schedule_on() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    assert (due(desk), desk.wake, desk.engine.fires_stored, desk.engine.is_idle) == (10, 10, 1, True)
+
+
+def test_a_schedule_that_fires_again_soon_is_not_read_again_where_the_guard_watches() -> None:
+    message = schedule("@every 5s", body=b"hello")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    assert desk.at(10).reads == []
+    assert desk.fire.body == b"hello"
+
+
+def test_a_duplicate_counts_as_stored() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2, duplicate=True))
+    assert due(desk) == 10
+    assert [told.duplicate for told in desk.told(FireStored)] == [True]
+
+
+def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    for seconds in (6, 8, 30, 3600):
+        desk.concluded(fire, Unknown("no answer"))
+        assert [told.fire for told in desk.told(FireUnsettled)] == [fire]
+        assert desk.at(seconds).fires == [fire], "the same object, and so the same bytes and the same identity"
+    desk.concluded(fire, Stored(2))
+    assert desk.fire.fire_time == START + 3600 * SECOND, "and only then what came due meanwhile is made up"
+
+
+def test_the_pause_after_an_unknown_outcome_doubles_up_to_a_second() -> None:
+    message = schedule("@every 1h")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 3600)
+    pauses = []
+    for _ in range(7):
+        desk.concluded(fire, Unknown("no answer"))
+        pauses.append(desk.wake - (desk.now - START) / SECOND)
+        desk.at(desk.wake)
+    assert [round(pause, 3) for pause in pauses] == [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1]
+
+
+def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    desk.read(stored_fire(fire, 2, desk.now))
+    assert due(desk) == 10
+    desk.concluded(fire, Unknown("no answer"))
+    assert desk.told(FireUnsettled) == []
+    assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
+
+
+def test_a_refused_fire_is_tried_again_and_recovers() -> None:
+    message = schedule("@every 1h")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 3600), FULL)
+    refusal = desk.told(FireRefused)[0]
+    assert (refusal.code, refusal.retry_after) == (10077, 50_000_000)
+    desk.at(3600.05)
+    desk.found(message)
+    desk.concluded(desk.fire, Stored(2))
+    assert due(desk) == 7200
+
+
+def test_each_refusal_is_reported_once_and_the_pause_grows_up_to_half_a_minute() -> None:
+    message = schedule("@every 1h")
+    desk = Desk(message)
+    desk.in_flight(message, 3600)
+    codes, pauses = [], []
+    for outcome in (*[FULL] * 12, DENIED):
+        desk.concluded(desk.fire, outcome)
+        codes += [told.code for told in desk.told(FireRefused)]
+        pauses.append(desk.wake - (desk.now - START) / SECOND)
+        desk.at(desk.wake)
+        desk.found(message)
+    assert codes == [10077, 10999]
+    assert pauses[-1] == pytest.approx(30)
+
+
+def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), FULL)
+    desk.at(17)
+    desk.found(message)
+    assert desk.fire.fire_time == START + 15 * SECOND
+    assert [(told.first, told.made_up) for told in desk.told(FiresMissed)] == [
+        (START + 5 * SECOND, START + 15 * SECOND)
+    ]
+
+
+def test_a_content_that_cannot_be_read_is_asked_for_again() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.at(4)
+    desk.step(ContentUnread("s.one", 1, "no answer"))
+    assert desk.wake == 4.05
+    assert desk.at(4.05).reads == [("s.one", 1)]
+
+
+def test_answers_that_nobody_asked_for_are_ignored() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.found(message)
+    desk.step(ContentUnread("s.two", 7, "no answer"))
+    assert desk.at(4).reads == [("s.one", 1)]
+
+
+def test_the_wall_clock_stepping_back_prolongs_no_back_off() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    desk.concluded(fire, Unknown("no answer"))
+    desk.at(-3595)
+    assert desk.wake == -3594.95
+    assert desk.at(-3594).fires == [fire]
+
+
+def test_the_wall_clock_stepping_back_repeats_no_fire() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
+    world.advance("12s")
+    world.step_clock(-8 * SECOND)
+    world.advance("12s")
+    assert [(message.fire_time - START) // SECOND for message in world.generated] == [5, 10, 15]
+
+
+def test_the_wall_clock_stepping_forwards_makes_up_once() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
+    world.advance("7s")
+    world.step_clock(3600 * SECOND)
+    world.advance("5s")
+    assert [(message.fire_time - START) // SECOND for message in world.generated] == [5, 3605, 3610]

@@ -1,0 +1,74 @@
+"""A schedule that is done is removed, and stays silent while, or because, it cannot be."""
+
+from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.inputs import PurgeConcluded, Stored
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import Desk, schedule
+
+AT_5S = "@at 2026-01-01T00:00:05Z"
+
+
+def fired() -> Desk:
+    """Return a desk on which a delayed message has just fired."""
+    message = schedule(AT_5S)
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    return desk
+
+
+def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
+    message = schedule(AT_5S)
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    assert desk.purges == []
+    desk.concluded(fire, Stored(2))
+    assert desk.purges == [("s.one", 1)]
+    desk.step(PurgeConcluded("s.one", 1))
+    assert [told.ending for told in desk.told(ScheduleEnded)] == [Ending.FIRED]
+    assert not desk.is_held()
+
+
+def test_a_failed_purge_is_repeated_and_the_schedule_stays_silent() -> None:
+    desk = fired()
+    desk.step(PurgeConcluded("s.one", 1, "no answer"))
+    assert [(told.reason, told.refused) for told in desk.told(PurgeFailed)] == [("no answer", False)]
+    assert desk.wake == 5.05
+    desk.at(5.05)
+    assert (desk.purges, desk.fires, desk.reads) == ([("s.one", 1)], [], [])
+
+
+def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent() -> None:
+    desk = fired()
+    desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
+    assert [told.refused for told in desk.told(PurgeFailed)] == [True]
+    desk.read(schedule(AT_5S))
+    desk.at(3600)
+    assert (desk.purges, desk.fires, desk.reads) == ([], [], [])
+    assert desk.is_held()
+    assert desk.engine.is_idle
+
+
+def test_after_a_refused_purge_a_replacement_is_a_new_schedule() -> None:
+    desk = fired()
+    desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
+    desk.read(schedule(AT_5S, 3, stored_at=START + 5 * SECOND))
+    assert desk.reads == [("s.one", 3)]
+
+
+def test_a_purge_that_concludes_after_a_replacement_does_not_end_that() -> None:
+    desk = fired()
+    desk.read(schedule("@every 5s", 3))
+    desk.step(PurgeConcluded("s.one", 1))
+    assert desk.is_held()
+    assert desk.told(ScheduleEnded) == []
+
+
+def test_older_versions_that_cannot_be_removed_are_reported() -> None:
+    desk = Desk(schedule("@every 5s"))
+    desk.read(schedule("@every 5s", 2))
+    assert desk.purges == [("s.one", 1)]
+    desk.step(PurgeConcluded("s.one", 1, "no answer"))
+    assert [told.through for told in desk.told(PurgeFailed)] == [1]
+    assert desk.is_held()
+    assert desk.engine.is_idle

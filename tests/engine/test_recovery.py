@@ -1,0 +1,231 @@
+"""Crashes, outages, drains: after each of them what came due is stored once, or made up once."""
+
+from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.events import FiresMissed, ScheduleAccepted, StreamReady
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    CheckpointLoaded,
+    ContactLost,
+    DrainRequested,
+    MessagesRead,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.network import Fate, Perfect
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import Desk, schedule, stored_fire
+
+EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
+AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "t.out"}
+
+
+class LostFires(Perfect):
+    """A network that swallows fires, and the answers to purges."""
+
+    def publish(self, fire: Fire) -> Fate:
+        return Fate(arrives=False)
+
+    def purge(self, request: PurgeSchedule) -> Fate:
+        return Fate(arrives=False)
+
+
+def fire_times(world: ScheduleWorld) -> list[int]:
+    return [(message.fire_time - START) // SECOND for message in world.generated]
+
+
+def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", EVERY_5S)
+    world.advance("7s")
+    world.restart("20s")
+    world.advance("5s")
+    assert fire_times(world) == [5, 25, 30]
+    missed = [event for event in world.events if isinstance(event, FiresMissed)]
+    assert [(event.first, event.made_up) for event in missed] == [(START + 10 * SECOND, START + 25 * SECOND)]
+
+
+def test_one_fire_that_is_merely_late_is_no_missed_fire() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", EVERY_5S)
+    world.advance("7s")
+    world.restart("6s")
+    assert fire_times(world) == [5, 10]
+    assert not any(isinstance(event, FiresMissed) for event in world.events)
+
+
+def test_a_delayed_message_fires_once_however_long_the_outage() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", AT_10S)
+    world.restart("8760h")
+    world.restart("8760h", with_checkpoint=False)
+    assert fire_times(world) == [10]
+
+
+def test_a_restart_neither_loses_nor_doubles_since_the_stream_tells_what_fired() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", EVERY_5S)
+    for _ in range(6):
+        world.advance("5s")
+        world.settle()
+        world.restart(with_checkpoint=False)
+    assert fire_times(world) == [5, 10, 15, 20, 25, 30]
+
+
+def test_a_schedule_that_fired_but_was_not_purged_before_the_crash_is_purged_and_does_not_fire() -> None:
+    message = schedule("@at 2026-01-01T00:00:10Z")
+    before = Desk(message)
+    fire = before.in_flight(message, 10)
+    after = Desk(message, stored_fire(fire, 2, START + 10 * SECOND), live=False)
+    assert after.purges == [("s.one", 1)]
+    after.step(CaughtUp())
+    assert (after.at(60).fires, after.reads) == ([], [])
+
+
+def test_a_fire_of_an_earlier_version_does_not_move_its_replacement() -> None:
+    old = schedule("@every 5s")
+    fire = Desk(old).in_flight(old, 5)
+    desk = Desk(old, schedule("@every 5s", 2), stored_fire(fire, 3, START + 5 * SECOND))
+    held = desk.engine.held.on("s.one")
+    assert held is not None
+    assert (held.sequence, held.due) == (2, START + 5 * SECOND)
+
+
+class TestTheCheckpoint:
+    """It says what an earlier holder settled where the stream cannot: the messages were consumed away."""
+
+    def restarted(self, pattern: str, *, through: float, sequence: int = 1, now: float = 22) -> Desk:
+        desk = Desk(live=False)
+        desk.now = START + int(now * SECOND)
+        loaded = CheckpointLoaded(START + int(through * SECOND), sequence)
+        desk.step(loaded, MessagesRead([schedule(pattern)]), CaughtUp())
+        return desk
+
+    def test_what_it_settled_does_not_fire_again(self) -> None:
+        desk = self.restarted("@every 5s", through=20)
+        assert (desk.reads, desk.wake) == ([], 24)
+
+    def test_what_came_due_after_it_is_made_up(self) -> None:
+        desk = self.restarted("@every 5s", through=19.9)
+        desk.found(schedule("@every 5s"))
+        assert desk.fire.fire_time == START + 20 * SECOND
+
+    def test_a_delayed_message_that_it_settled_is_purged(self) -> None:
+        assert self.restarted("@at 2026-01-01T00:00:10Z", through=10).purges == [("s.one", 1)]
+
+    def test_a_schedule_stored_after_it_is_not_settled_by_it(self) -> None:
+        assert self.restarted("@at 2026-01-01T00:00:10Z", through=20, sequence=0).reads == [("s.one", 1)]
+
+    def test_it_never_passes_a_fire_in_flight(self) -> None:
+        message = schedule("@every 5s")
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        desk.at(30)
+        assert desk.engine.settled_through(desk.now) == START + 5 * SECOND - 1
+        desk.concluded(fire, Unknown("cut"))
+        assert desk.engine.settled_through(desk.now) == START + 5 * SECOND - 1
+
+    def test_it_never_passes_a_fire_that_waits(self) -> None:
+        desk = Desk(schedule("@every 5s"), live=False)
+        desk.now = START + 60 * SECOND
+        assert desk.engine.settled_through(desk.now) < START + 5 * SECOND
+
+    def test_it_reaches_now_when_nothing_is_due(self) -> None:
+        message = schedule("@every 5s")
+        desk = Desk(message)
+        desk.concluded(desk.in_flight(message, 5), Stored(2))
+        desk.at(7)
+        assert desk.engine.settled_through(desk.now) == desk.now
+
+    def test_a_fire_that_was_lost_on_its_way_before_the_crash_fires_afterwards(self) -> None:
+        world = ScheduleWorld(network=LostFires())
+        world.publish("s.one", AT_10S)
+        world.advance("12s")
+        world.network = None
+        world.restart("1s")
+        assert fire_times(world) == [10]
+
+    def test_consumed_messages_are_not_fired_again(self) -> None:
+        world = ScheduleWorld(config={"retention": "workqueue"})
+        world.publish("s.one", EVERY_5S)
+        world.advance("12s")
+        world.stream.take("t.out")
+        world.restart("600s")
+        assert fire_times(world) == [5, 10, 610]
+
+
+def test_loss_of_contact_holds_everything_until_the_stream_was_read_again() -> None:
+    first, second = schedule("@every 5s"), schedule("@every 5s", 2, "s.two")
+    desk = Desk(first, second)
+    desk.at(4)
+    desk.found(first)
+    desk.step(ContactLost("cut"))
+    desk.found(second)
+    assert desk.at(5).actions == []
+    desk.step(CaughtUp())
+    assert [fire.sequence for fire in desk.fires] == [1, 2]
+
+
+def test_what_changed_during_an_outage_is_known_before_anything_fires() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", EVERY_5S, b"old")
+    world.publish("s.two", EVERY_5S)
+    world.advance("7s")
+    world.lose_contact()
+    world.publish("s.one", {**EVERY_5S, "Nats-Schedule": "@every 1h"}, b"new")
+    world.purge("s.two")
+    world.advance("1m")
+    world.regain_contact()
+    world.advance("1m")
+    assert [(message.schedule, message.body) for message in world.generated] == [("s.one", b"old"), ("s.two", b"")]
+
+
+def test_a_fire_in_flight_when_contact_is_lost_is_repeated_afterwards() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    desk.concluded(fire, Unknown("the connection was cut"))
+    desk.step(ContactLost("the connection was cut"))
+    assert desk.at(60).fires == []
+    desk.step(CaughtUp())
+    assert desk.fires == [fire]
+
+
+def test_a_drain_begins_nothing_and_finishes_what_is_in_flight() -> None:
+    first, second = schedule("@at 2026-01-01T00:00:05Z"), schedule("@every 5s", 2, "s.two")
+    desk = Desk(first, second)
+    desk.at(5)
+    desk.found(first)
+    fire = desk.fire
+    desk.step(DrainRequested())
+    desk.found(second)
+    assert (desk.fires, desk.engine.is_idle) == ([], False)
+    desk.concluded(fire, Stored(3))
+    assert (desk.purges, desk.engine.is_idle) == ([("s.one", 1)], False)
+    desk.at(60)
+    assert (desk.fires, desk.reads) == ([], [])
+
+
+def test_a_drain_outlasts_a_reconnect() -> None:
+    desk = Desk(schedule("@every 5s"))
+    desk.step(DrainRequested(), ContactLost("cut"), CaughtUp())
+    assert (desk.at(60).fires, desk.reads) == ([], [])
+
+
+def test_what_was_drained_fires_with_the_next_holder() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", EVERY_5S)
+    world.advance("7s")
+    world.drain()
+    world.advance("5s")
+    assert fire_times(world) == [5]
+    world.restart()
+    assert fire_times(world) == [5, 10]
+
+
+def test_the_history_is_counted_once_and_not_announced_one_by_one() -> None:
+    desk = Desk(schedule("@every 5s"), schedule("@every nonsense", 2, "s.two"))
+    assert [(ready.schedules, ready.rejected) for ready in desk.told(StreamReady)] == [(1, 1)]
+    assert desk.told(ScheduleAccepted) == []

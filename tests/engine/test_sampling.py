@@ -1,0 +1,74 @@
+"""Sampling: a fire repeats what was last stored on its source, at the moment of the fire."""
+
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import Desk, plain, schedule
+
+SAMPLING = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out", "Nats-Schedule-Source": "d.in"}
+
+
+def test_the_source_is_read_when_the_fire_is_due_and_not_before() -> None:
+    desk = Desk(schedule("@every 5s", Nats_Schedule_Source="d.in"))
+    assert desk.wake == 5
+    assert desk.at(4.9).reads == []
+    assert desk.at(5).reads == [("s.one", 1)]
+
+
+def test_a_sample_taken_before_an_outage_is_taken_anew() -> None:
+    message, sample = schedule("@every 5s", Nats_Schedule_Source="d.in"), plain("d.in", 2, body=b"old")
+    desk = Desk(message)
+    desk.at(5)
+    desk.step(ContactLost("cut"))
+    desk.found(message, sample)
+    desk.at(60)
+    desk.step(CaughtUp())
+    assert (desk.reads, desk.fires) == ([("s.one", 1)], [])
+    desk.found(message, sample._replace(body=b"new"))
+    assert desk.fire.body == b"new"
+
+
+def test_the_last_message_of_the_source_is_repeated_each_time() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", SAMPLING, b"own")
+    world.publish("d.in", {"Unit": "C"}, b"20")
+    world.advance("5s")
+    world.publish("d.in", {"Unit": "F"}, b"68")
+    world.advance("5s")
+    world.settle()
+    assert [(message.body, message.header("Unit")) for message in world.generated] == [(b"20", "C"), (b"68", "F")]
+
+
+def test_without_a_message_on_the_source_its_own_body_and_headers_are_sent() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", {**SAMPLING, "Own": "yes"}, b"own")
+    world.advance("5s")
+    world.settle()
+    assert [(message.body, message.header("Own")) for message in world.generated] == [(b"own", "yes")]
+
+
+def test_the_headers_of_the_source_lose_what_would_mislead() -> None:
+    world = ScheduleWorld()
+    world.publish("s.one", SAMPLING)
+    world.publish("d.in", {"Nats-Msg-Id": "x", "Nats-TTL": "1h", "Keep": "1"}, b"20")
+    world.advance("5s")
+    world.settle()
+    names = [name for name, _value in world.generated[0].headers]
+    assert names[:3] == ["Keep", "Nats-Scheduler", "Nats-Schedule-Next"]
+    assert names.count("Nats-Msg-Id") == 1
+    assert "Nats-TTL" not in names
+
+
+def test_a_source_is_looked_at_again_for_each_fire_however_soon() -> None:
+    message = schedule("@every 1s", Nats_Schedule_Source="d.in")
+    world = ScheduleWorld()
+    assert world.publish("s.one", message.block) == 1
+    for number in range(3):
+        world.publish("d.in", b"", b"%d" % number)
+        world.advance("1s")
+    world.settle()
+    assert [(m.body, m.fire_time - START) for m in world.generated] == [
+        (b"0", 1_000_000_000),
+        (b"1", 2_000_000_000),
+        (b"2", 3_000_000_000),
+    ]

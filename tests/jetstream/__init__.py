@@ -1,0 +1,1 @@
+"""Tests of what talks to JetStream, as far as it needs no server."""

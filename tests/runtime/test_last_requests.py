@@ -1,0 +1,54 @@
+"""When somebody's update may have been undone by one of ours, so that it is asked for again."""
+
+from nats_scheduler.jetstream.watch import ConfigRequested
+from nats_scheduler.runtime.last_requests import OVERLAP_SECONDS, LastRequests
+
+
+class Watch:
+    """Time as a test sets it, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.requests = LastRequests(lambda: self.now)
+
+    def seen(self, stream: str = "ORDERS") -> ConfigRequested:
+        """See a request of somebody else."""
+        request = ConfigRequested(stream, {"name": stream}, creates=False)
+        self.requests.seen(request)
+        return request
+
+
+def test_a_request_during_an_update_of_ours_may_be_undone_and_is_repeated_once() -> None:
+    watch = Watch()
+    request = watch.seen()
+    watch.requests.written("ORDERS")
+    assert [watch.requests.may_be_undone(request) for _ in range(2)] == [True, False]
+
+
+def test_a_request_that_reaches_us_late_may_be_undone_too() -> None:
+    watch = Watch()
+    watch.requests.written("ORDERS")
+    watch.now += OVERLAP_SECONDS / 2
+    assert watch.requests.may_be_undone(watch.seen())
+
+
+def test_a_request_long_after_an_update_of_ours_was_not_undone_by_it() -> None:
+    watch = Watch()
+    watch.requests.written("ORDERS")
+    watch.now += 2 * OVERLAP_SECONDS
+    assert not watch.requests.may_be_undone(watch.seen())
+
+
+def test_only_the_last_request_is_repeated() -> None:
+    watch = Watch()
+    first = watch.seen()
+    second = watch.seen()
+    watch.requests.written("ORDERS")
+    assert [watch.requests.may_be_undone(request) for request in (first, second)] == [False, True]
+
+
+def test_an_update_of_another_stream_undoes_nothing() -> None:
+    watch = Watch()
+    request = watch.seen()
+    watch.requests.written("EVENTS")
+    assert not watch.requests.may_be_undone(request)

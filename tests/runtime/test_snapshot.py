@@ -1,0 +1,204 @@
+"""A snapshot of a stream: what the sidecar would hold, and a stream that is the same after the look."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.snapshot import FiredBy, Snapshot, Standing, read_stored, take_snapshot
+from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
+from tests.conftest import SharedServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
+from tests.harness.servers import V2_12, V2_14
+
+LONG_PAST = "@at 2020-01-01T00:00:00Z"
+
+
+@dataclass
+class Looked:
+    """A stream that nobody serves, and a look at it."""
+
+    account: Account
+    name: str
+
+    async def publish(self, rest: str, headers: dict[str, str] | None = None) -> int:
+        """Store a message on a subject of the stream."""
+        return await self.account.publish(f"{self.name}.{rest}", headers or "")
+
+    async def schedule(self, rest: str, pattern: str, target: str = "out", prefix: str = "") -> int:
+        """Store a schedule."""
+        names = (f"{prefix}Nats-Schedule", f"{prefix}Nats-Schedule-Target")
+        return await self.publish(rest, dict(zip(names, (pattern, f"{self.name}.{target}"), strict=True)))
+
+    async def state(self) -> StreamState:
+        """Return the stream as the server describes it."""
+        return StreamState.from_info(await self.account.api.stream(self.name))
+
+    async def look(
+        self,
+        mode: Mode = Mode.EMULATED,
+        checkpoint: CheckpointLoaded | None = None,
+        now: Callable[[], int] = CLOCK.now,
+    ) -> Snapshot:
+        """Take a snapshot."""
+        account = self.account
+        return await take_snapshot(account.connection, account.api, await self.state(), mode, checkpoint, now)
+
+    def brief(self, snapshot: Snapshot) -> list[tuple[str, Standing]]:
+        """Return which schedules were listed, without the stream's name, and how they stand."""
+        return [(one.subject.removeprefix(f"{self.name}."), one.standing) for one in snapshot.schedules]
+
+
+@pytest.fixture
+async def account(emulated_server: EmbeddedServer) -> AsyncIterator[Account]:
+    """Connect to a server of each version that we fire for."""
+    async with account_on(emulated_server.url) as connected:
+        yield connected
+
+
+@pytest.fixture(params=["limits", "workqueue"])
+async def looked(request: pytest.FixtureRequest, account: Account, stream_name: str) -> Looked:
+    """Make a stream of each kind that is followed in its own way."""
+    await account.create(stream_name, retention=request.param)
+    return Looked(account, stream_name)
+
+
+async def native(account: Account, stream_name: str) -> Looked:
+    """Make a stream that the server itself schedules on."""
+    await account.create(stream_name)
+    return Looked(account, stream_name)
+
+
+def pick(info: Any) -> Any:
+    """Return what a look must not change."""
+    return {key: info["state"].get(key) for key in ("messages", "first_seq", "last_seq", "consumer_count")}
+
+
+async def test_a_look_fires_nothing_and_removes_nothing(looked: Looked) -> None:
+    await looked.schedule("past", LONG_PAST)
+    await looked.schedule("twice", "@every 1h")
+    await looked.schedule("twice", "@every 2h")
+    before = await looked.account.api.stream(looked.name)
+    assert looked.brief(await looked.look()) == [("past", Standing.OVERDUE), ("twice", Standing.WAITING)]
+    assert pick(await looked.account.api.stream(looked.name)) == pick(before)
+
+
+async def test_only_the_last_message_of_a_subject_is_listed(looked: Looked) -> None:
+    await looked.schedule("ended", "@daily")
+    await looked.publish("ended")
+    await looked.schedule("mended", "@every nonsense")
+    mended = await looked.schedule("mended", "@daily")
+    broken = [await looked.schedule("broken", pattern) for pattern in ("@daily", "@weekly", "@every 1ms")][-1]
+    snapshot = await looked.look()
+    assert [(one.subject, one.sequence) for one in snapshot.schedules] == [(f"{looked.name}.mended", mended)]
+    (rejected,) = snapshot.rejected
+    assert (rejected.subject, rejected.sequence, rejected.pattern, rejected.target, rejected.rejection.code) == (
+        f"{looked.name}.broken",
+        broken,
+        "@every 1ms",
+        f"{looked.name}.out",
+        10189,
+    )
+
+
+async def test_the_next_fire_of_an_interval_is_the_first_one_to_come_on_its_grid(looked: Looked) -> None:
+    await looked.schedule("hourly", "@every 1h")
+    (fresh,) = (await looked.look()).schedules
+    grid = round_to_second(fresh.stored_at)
+    later = grid + 5 * HOUR
+    (old,) = (await looked.look(now=lambda: later)).schedules
+    assert (fresh.next_fire, old.next_fire) == (grid + HOUR, later + HOUR)
+
+
+async def test_what_has_fired_or_is_cancelled_is_listed_until_it_is_removed(looked: Looked) -> None:
+    fired = await looked.schedule("fired", LONG_PAST)
+    await looked.schedule("cancelled", "@daily")
+    subject = f"{looked.name}.fired"
+    identity = fire_identity(subject, fired, 1_577_836_800 * SECOND)
+    fire = {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge", "Nats-Msg-Id": identity}
+    await looked.publish("out", fire)
+    await looked.publish("stop", {"Nats-Scheduler": f"{looked.name}.cancelled", "Nats-Schedule-Next": "purge"})
+    snapshot = await looked.look()
+    assert sorted(looked.brief(snapshot)) == [("cancelled", Standing.CANCELLED), ("fired", Standing.FIRED)]
+    assert [one.next_fire for one in snapshot.schedules] == [None, None]
+    assert snapshot.rejected == []
+
+
+async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) -> None:
+    settled = await looked.schedule("settled", LONG_PAST)
+    await looked.schedule("open", LONG_PAST)
+    snapshot = await looked.look(checkpoint=CheckpointLoaded(through=CLOCK.now(), sequence=settled))
+    assert looked.brief(snapshot) == [("open", Standing.OVERDUE), ("settled", Standing.FIRED)]
+
+
+async def test_the_soonest_fire_comes_first(looked: Looked) -> None:
+    for rest, wait in (("b", 7200.0), ("c", 10_800.0), ("a", 3600.0)):
+        await looked.schedule(rest, f"@at {in_seconds(wait)}")
+    assert [rest for rest, _ in looked.brief(await looked.look())] == ["a", "b", "c"]
+
+
+async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
+    state = await looked.state()
+    await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
+    with pytest.raises(JetStreamError):
+        await take_snapshot(looked.account.connection, looked.account.api, state, Mode.EMULATED, None, CLOCK.now)
+
+
+async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(
+    account: Account, stream_name: str
+) -> None:
+    """A consumer that was told of one pending message, and never gets it, has read everything all the same."""
+    await account.create(stream_name)
+    looked = Looked(account, stream_name)
+    sequence = await looked.publish("only")
+    delete = json.dumps({"seq": sequence}).encode()
+
+    def remove_it(*_message: bytes) -> None:
+        account.connection.write(frame(f"$JS.API.STREAM.MSG.DELETE.{stream_name}", "", b"", delete))
+
+    account.connection.subscribe(f"$JS.API.CONSUMER.CREATE.{stream_name}.*", remove_it)
+    read: list[StoredMessage] = []
+
+    def take(messages: Sequence[StoredMessage]) -> None:
+        read.extend(messages)
+
+    async with asyncio.timeout(WAIT_SECONDS):
+        await read_stored(account.connection, account.api, (await looked.state()).config, take)
+    assert len(read) <= 1
+
+
+async def test_the_fires_of_the_server_are_no_invalid_schedules(shared_server: SharedServer, stream_name: str) -> None:
+    async with account_on((await shared_server(V2_14)).url) as account:
+        looked = await native(account, stream_name)
+        await looked.schedule("every", "@every 1s")
+        await account.wait_for(stream_name, f"{stream_name}.out")
+        snapshot = await looked.look(Mode.NATIVE)
+        assert [(one.subject, one.fired_by) for one in snapshot.schedules] == [(f"{stream_name}.every", FiredBy.SERVER)]
+        assert snapshot.rejected == []
+
+
+async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fires_one(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    async with account_on((await shared_server(V2_12)).url) as account:
+        looked = await native(account, stream_name)
+        both = {"Nats-Schedule": f"@at {in_seconds(3600)}", "X-Nats-Schedule": f"@at {in_seconds(7200)}"}
+        targets = {f"{name}-Target": f"{stream_name}.out" for name in both}
+        await looked.publish("both", both | targets)
+        found = {mode: (await looked.look(mode)).schedules for mode in (Mode.NATIVE, Mode.DORMANT, Mode.EMULATED)}
+        assert {mode: [(one.definition.dialect.name, one.fired_by) for one in found[mode]] for mode in found} == {
+            Mode.NATIVE: [("adr51", FiredBy.SERVER), ("portable", FiredBy.SIDECAR)],
+            Mode.DORMANT: [("adr51", FiredBy.NOBODY), ("portable", FiredBy.SIDECAR)],
+            Mode.EMULATED: [("adr51", FiredBy.SIDECAR)],
+        }

@@ -1,0 +1,1 @@
+"""What the package ships for tests of users, tested."""

@@ -1,0 +1,154 @@
+"""What only the stream and the contact in memory do: expire by the clock they are given, and fail when told to."""
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    ContentUnread,
+    Input,
+    MessagesRead,
+    PublishConcluded,
+    PurgeConcluded,
+    Refused,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.memory_contact import ANSWER_DEADLINE, MemoryContact
+from nats_scheduler.testing.memory_stream import MemoryStream
+from nats_scheduler.testing.network import Fate, Perfect
+
+FULL = Refused(503, 10077, "maximum messages exceeded")
+
+
+class Fated(Perfect):
+    """Gives every request the fate that was set last."""
+
+    def __init__(self) -> None:
+        self.fate = Fate()
+        self.delays: list[int] = []
+
+    def publish(self, fire: Fire) -> Fate:
+        return self.fate
+
+    def read(self, request: ReadContent) -> Fate:
+        return self.fate
+
+    def purge(self, request: PurgeSchedule) -> Fate:
+        return self.fate
+
+    def follow(self, message: StoredMessage) -> int:
+        return self.delays.pop(0) if self.delays else 0
+
+
+class Bench:
+    """A stream, a contact by hand, and what it told."""
+
+    def __init__(self) -> None:
+        self.clock, self.network, self.facts = ManualClock(), Fated(), list[Input]()
+        self.stream = MemoryStream({"name": "S", "subjects": [">"], "allow_msg_ttl": True}, self.clock.now)
+        self.contact = MemoryContact(self.stream, self.facts.append, self.clock, self.network)
+
+    def publish(self, fate: Fate) -> Fire:
+        self.network.fate = fate
+        fire = Fire("s", 1, 0, None, "t", EMPTY_BLOCK, b"")
+        self.contact.publish([fire])
+        return fire
+
+    def after(self, duration: int) -> list[Input]:
+        """Return what is told when so many nanoseconds have passed."""
+        self.facts.clear()
+        self.clock.advance(duration)
+        self.contact.deliver()
+        return self.facts
+
+
+def test_messages_expire_by_age_and_by_their_own_ttl() -> None:
+    clock = ManualClock()
+    config = {"name": "S", "subjects": [">"], "max_age": 10 * SECOND, "allow_msg_ttl": True}
+    stream = MemoryStream(config, clock.now)
+    stream.publish("aged")
+    stream.publish("short", with_header(EMPTY_BLOCK, b"Nats-TTL", b"3s"))
+    stream.publish("never", with_header(EMPTY_BLOCK, b"Nats-TTL", b"never"))
+    remaining = []
+    for _ in range(4):
+        clock.advance(3 * SECOND)
+        remaining.append([message.subject for message in stream.messages()])
+    assert remaining == [["aged", "never"], ["aged", "never"], ["aged", "never"], ["never"]]
+
+
+def test_what_a_work_queue_consumer_takes_is_gone() -> None:
+    stream = MemoryStream({"name": "S", "subjects": [">"]}, ManualClock().now)
+    for subject in ("a.1", "b", "a.2"):
+        stream.publish(subject)
+    assert [message.subject for message in stream.take("a.*")] == ["a.1", "a.2"]
+    assert [message.subject for message in stream.messages()] == ["b"]
+    assert stream.publish("a.3") == Stored(4)
+
+
+def test_nothing_happens_before_it_is_delivered() -> None:
+    bench = Bench()
+    bench.publish(Fate())
+    assert (bench.facts, len(bench.stream)) == ([], 0)
+    assert bench.contact.next_delivery() == 0
+    assert [type(fact) for fact in bench.after(0)] == [PublishConcluded]
+    assert bench.contact.next_delivery() is None
+
+
+def test_a_lost_answer_is_unknown_after_the_deadline_although_the_fire_is_stored() -> None:
+    bench = Bench()
+    fire = bench.publish(Fate(answered=False))
+    assert bench.after(ANSWER_DEADLINE - 1) == []
+    assert len(bench.stream) == 1
+    assert bench.after(1) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
+
+
+def test_a_lost_request_is_unknown_and_stores_nothing() -> None:
+    bench = Bench()
+    fire = bench.publish(Fate(arrives=False))
+    assert bench.after(ANSWER_DEADLINE) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
+    assert len(bench.stream) == 0
+
+
+def test_a_refused_request_does_nothing() -> None:
+    bench = Bench()
+    fire = bench.publish(Fate(refusal=FULL))
+    bench.contact.read(ReadContent("s", 1, None))
+    bench.contact.purge(PurgeSchedule("s", 1))
+    assert bench.after(0) == [
+        PublishConcluded(fire, FULL),
+        ContentUnread("s", 1, FULL.description),
+        PurgeConcluded("s", 1, FULL.description, refused=True),
+    ]
+    assert len(bench.stream) == 0
+
+
+def test_a_slow_request_is_overtaken() -> None:
+    bench = Bench()
+    slow, fast = bench.publish(Fate(request_takes=20)), bench.publish(Fate(answer_takes=5))
+    assert bench.after(0) == []
+    assert bench.after(5) == [PublishConcluded(fast, Stored(1))]
+    assert bench.after(15) == [PublishConcluded(slow, Stored(2))]
+
+
+def test_a_fire_on_its_way_arrives_although_the_contact_ended() -> None:
+    bench = Bench()
+    fire = bench.publish(Fate(request_takes=20))
+    bench.contact.end("cut")
+    assert bench.facts == [PublishConcluded(fire, Unknown("cut"))]
+    assert bench.after(20) == []
+    assert len(bench.stream) == 1
+
+
+def test_a_late_message_is_not_overtaken_by_the_next() -> None:
+    bench = Bench()
+    bench.contact.begin_following(0)
+    bench.contact.deliver()
+    bench.network.delays = [10, 0]
+    bench.stream.publish("a")
+    bench.stream.publish("b")
+    assert bench.after(9) == []
+    told = [fact for fact in bench.after(1) if isinstance(fact, MessagesRead)]
+    assert [message.subject for fact in told for message in fact.messages] == ["a", "b"]
