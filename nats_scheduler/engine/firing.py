@@ -40,7 +40,7 @@ from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
 from nats_scheduler.message.generated import generated_block, with_guard, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 UNGUARDED_LOOK_AHEAD = 50 * MILLISECOND
@@ -110,17 +110,17 @@ class Firing:
     def doubt(self, request: RemovalRequested) -> None:
         """Look again at what the request may have removed, before it fires.
 
-        Only schedules whose content was read already are concerned, and they are few; the others will be looked at
-        anyway.
+        Only schedules whose content was read already are concerned; the others will be looked at anyway.
         """
         if request.sequence is not None:
-            doubted = [self._active[request.sequence]] if request.sequence in self._active else []
+            doubted = [self._active.get(request.sequence)]
         elif request.filter is None:
             doubted = list(self._active.values())
+        elif is_literal_subject(request.filter):  # our own purges are seen too, and they come in herds
+            doubted = [self._roster.on(request.filter)]
         else:
-            pattern = request.filter
-            doubted = [held for held in self._active.values() if subject_matches(held.subject, pattern)]
-        self._look_again(doubted)
+            doubted = [held for held in self._active.values() if subject_matches(held.subject, request.filter)]
+        self._look_again(held for held in doubted if held is not None)
 
     def contact_regained(self) -> None:
         """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
@@ -135,8 +135,12 @@ class Firing:
                 self._roster.wake(held, held.wake - by)
 
     def earliest_unsettled(self) -> int | None:
-        """Return the due time (ns) of the earliest fire that was begun and is not known to be stored."""
-        return min((held.due for held in self._active.values()), default=None)
+        """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""
+        return min((held.due for held in self._active.values() if not _is_stuck(held)), default=None)
+
+    def stuck(self) -> list[Held]:
+        """Return the schedules whose fires the server refuses for the time being."""
+        return [held for held in self._active.values() if _is_stuck(held)]
 
     def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
         """Take what lay on the subject; returns the message where it is another one than the schedule held."""
@@ -360,3 +364,7 @@ class Firing:
         flight.stage = Stage.RETRYING
         self._roster.wake(held, now + wait)
         return wait
+
+
+def _is_stuck(held: Held) -> bool:
+    return held.flight is not None and held.flight.reported_code != 0

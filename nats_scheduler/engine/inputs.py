@@ -59,10 +59,14 @@ class ContactLost:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLoaded:
-    """An earlier holder settled what was due up to `through` (ns) on the schedules up to stream sequence `sequence`."""
+    """An earlier holder settled what was due up to `through` (ns) on the schedules up to stream sequence `sequence`.
+
+    But for those whose sequences are in `unsettled`: they were invalid then, or their fires were refused.
+    """
 
     through: int
     sequence: int
+    unsettled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.roster import Held, Roster
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -43,6 +44,9 @@ from nats_scheduler.schedule.instants import SECOND
 
 MAX_WAKES_PER_STEP = 1024
 """How many schedules one step looks at; the rest follow in the next, so that answers are heard between."""
+
+MAX_UNSETTLED = 1_000
+"""Exceptions that a checkpoint names at most: first the fires that the server refuses, then the rejected schedules."""
 
 LEAST_CLOCK_STEP = 1 * SECOND
 """A wall clock that went back by less (ns) is not worth a look: no back-off grows by more than that."""
@@ -121,11 +125,17 @@ class StreamEngine:
         """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
         return self._rejected
 
-    def settled_through(self, now: int) -> int:
-        """Return the instant up to which every due fire is stored: what a checkpoint may say."""
+    def checkpoint(self, now: int) -> CheckpointLoaded:
+        """Return how far everything is settled, for a later holder to be told.
+
+        What cannot be settled for the time being is named, so that it does not hold back the rest.
+        """
         begun = self._firing.earliest_unsettled()
         waiting = self._roster.next_wake()
-        return min([now, *(instant - 1 for instant in (begun, waiting) if instant is not None)])
+        through = min([now, *(instant - 1 for instant in (begun, waiting) if instant is not None)])
+        unsettled = [held.sequence for held in self._firing.stuck()]
+        unsettled += [sequence for sequence, _rejection in self._rejected.values()]
+        return CheckpointLoaded(through, self._last_read, frozenset(unsettled[:MAX_UNSETTLED]))
 
     # -- intake --------------------------------------------------------------------------------------------------
 
@@ -177,7 +187,8 @@ class StreamEngine:
     def _settle_by_checkpoint(self, held: Held) -> None:
         """Pass over the fires that an earlier holder has settled, then wait for the next."""
         settled = self._checkpoint
-        if held.sequence > settled.sequence or held.due > settled.through:
+        beyond = held.sequence > settled.sequence or held.due > settled.through
+        if beyond or held.sequence in settled.unsettled:
             self._firing.await_due(held)
         elif not held.definition.pattern.repeats:
             self._firing.purge(held)
@@ -192,6 +203,10 @@ class StreamEngine:
             self._superseded[after.subject] = before.sequence
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
+        if not self._live and not self._wants_to_be_a_schedule(message):
+            # A wrong cancel of long ago, or what a native server generated before a downgrade: nobody is waiting.
+            self._overwritten(message)
+            return
         held = self._roster.on(message.subject)
         if held is not None:
             if held.sequence >= message.sequence:
@@ -202,6 +217,9 @@ class StreamEngine:
         self._rejected[message.subject] = (message.sequence, rejection)
         if self._live:
             self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
+
+    def _wants_to_be_a_schedule(self, message: StoredMessage) -> bool:
+        return any(header_value(message.block, dialect.schedule) for dialect in self._dialects)
 
     def _rejected_at(self, subject: str) -> int:
         """Return the sequence of the rejected message on a subject, 0 where there is none."""

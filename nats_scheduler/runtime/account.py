@@ -252,14 +252,20 @@ class Account:
             self._reporter.problem(
                 "flag_stays_on", stream=name, code=10052, reason="message schedules can not be disabled"
             )
+        if not await self._settle(request):
+            if wanted is True and name not in self._services:
+                self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
+            await self._look_at(name)
+        self._requests.settled(request)
+
+    async def _settle(self, request: ConfigRequested) -> bool:
+        """Wait until what was asked for is in force; False where it never is."""
         for attempt, wait in enumerate(SETTLE_SECONDS):
             await asyncio.sleep(wait)
-            async with self._lock(name):
+            async with self._lock(request.stream):
                 if await self._is_fulfilled(request, patient=attempt < PATIENT_LOOKS):
-                    return
-        if wanted is True and not self._server.schedules_natively:
-            self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
-        await self._look_at(name)
+                    return True
+        return False
 
     async def _is_fulfilled(self, request: ConfigRequested, *, patient: bool) -> bool:
         """Tell whether what was asked for is in force, and then bring the stream's service in line with it."""
@@ -269,7 +275,7 @@ class Account:
             return False
         closely, echoed = patient and not request.creates, self._server.schedules_natively
         if is_in_force(request.config, state.config, closely=closely, echoed=echoed):
-            return await self._bring_in_line(name, state, request.config)
+            return await self._bring_in_line(name, state, self._requests.with_flag(request))
         if not patient and self._requests.may_be_undone(request):
             await self._ask_again(request)
         return False
@@ -283,6 +289,7 @@ class Account:
 
     async def _follow_deletion(self, request: StreamDeletionRequested) -> None:
         """Look at a stream that somebody asked to delete, once it is gone or another one."""
+        self._requests.forget(request.stream)
         service = self._services.get(request.stream)
         for wait in SETTLE_SECONDS if service is not None else ():
             await asyncio.sleep(wait)

@@ -1,16 +1,20 @@
-"""Whether an update of our own may have undone what somebody else asked for.
+"""What others asked for last, and what of it may have been overtaken: by an update of our own, or by the next request.
 
 A stream's configuration has no revision: whoever updates it, writes all of it, and the last one wins.
 So when somebody's update reaches the server between our reading of a stream and our update of it, theirs is undone, and
 nobody is told.
+And when two requests follow each other closely, the flag of the first cannot be seen to be in force any more.
 
-The rule: the last request that was seen of a stream is to be in force; where it is not, and an update of ours was under
-way when it came, it is asked for again.
+The rules: the last request that was seen of a stream is to be in force; where it is not, and an update of ours was
+under way when it came, it is asked for again.
+A flag that is still waited for counts as put when the next request is in force: the flag cannot be switched off.
 Limit: two sidecars take each other's updates for requests like any other.
 """
 
 from collections.abc import Callable
 
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.streams import FLAG, TTL_FLAG
 from nats_scheduler.jetstream.watch import ConfigRequested
 
 OVERLAP_SECONDS = 1.0
@@ -24,10 +28,27 @@ class LastRequests:
         self._time = time
         self._seen: dict[str, tuple[ConfigRequested, float]] = {}
         self._written: dict[str, float] = {}
+        self._flags: dict[str, ConfigRequested] = {}
 
     def seen(self, request: ConfigRequested) -> None:
         """Note a request of somebody else."""
         self._seen[request.stream] = (request, self._time())
+        if request.config.get(FLAG) is True:
+            self._flags[request.stream] = request
+
+    def settled(self, request: ConfigRequested) -> None:
+        """Note that a request is not waited for any more, be it in force or not."""
+        if self._flags.get(request.stream) is request:
+            del self._flags[request.stream]
+
+    def forget(self, stream: str) -> None:
+        """Note that somebody asked to delete a stream: what is asked for next concerns another one."""
+        self._flags.pop(stream, None)
+
+    def with_flag(self, request: ConfigRequested) -> Config:
+        """Return what was asked for, with the flag of an earlier request that is still waited for."""
+        waited_for = self._flags.get(request.stream)
+        return request.config if waited_for is None else {**request.config, **_flags_of(waited_for.config)}
 
     def written(self, stream: str) -> None:
         """Note that an update of ours has been answered, or may have been carried out."""
@@ -41,3 +62,7 @@ class LastRequests:
             return False
         del self._written[request.stream]
         return True
+
+
+def _flags_of(config: Config) -> Config:
+    return {key: True for key in (FLAG, TTL_FLAG) if config.get(key) is True}

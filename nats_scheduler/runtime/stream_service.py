@@ -129,8 +129,13 @@ class StreamService:
         progress = (engine.last_read, engine.fires_stored)
         if progress == self._written or not engine.is_live:
             return
-        through = engine.settled_through(self._clock.now())
-        value = {"created": self.state.created, "through": through, "sequence": engine.last_read}
+        settled = engine.checkpoint(self._clock.now())
+        value = {
+            "created": self.state.created,
+            "through": settled.through,
+            "sequence": settled.sequence,
+            "unsettled": sorted(settled.unsettled),
+        }
         try:
             await registry.put(_checkpoint_key(self.state, self.mode), value)
             self._written = progress
@@ -143,7 +148,8 @@ async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode) ->
     known = await registry.get(_checkpoint_key(state, mode))
     if known is None or known.get("created") != state.created or known["sequence"] > state.last_sequence:
         return None
-    return CheckpointLoaded(int(known["through"]), int(known["sequence"]))
+    unsettled = frozenset(known.get("unsettled", ()))
+    return CheckpointLoaded(int(known["through"]), int(known["sequence"]), unsettled)
 
 
 def _checkpoint_key(state: StreamState, mode: Mode) -> str:

@@ -244,7 +244,7 @@ class ScheduleWorld:
         self._carry_out(self.engine.step(self.now, inputs))
         if self.engine.is_live and self.clock.monotonic() >= self._checkpoint_at:
             self._checkpoint_at = self.clock.monotonic() + CHECKPOINT_EVERY
-            self.checkpoint = CheckpointLoaded(self.engine.settled_through(self.now), self.engine.last_read)
+            self.checkpoint = self.engine.checkpoint(self.now)
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         contact = self._contacts[-1]

@@ -358,6 +358,35 @@ async def test_an_update_right_behind_the_one_with_the_flag_is_never_undone(watc
     await eventually(settled, within_seconds=SOON_SECONDS, describe="every second update is in force")
 
 
+@pytest.mark.parametrize("kind", ["CREATE", "UPDATE"])
+async def test_a_flag_is_not_lost_to_an_update_without_it_right_behind(watched: Watched, kind: str) -> None:
+    """When the sidecar looks, the first request cannot be told from a refused one; the server would keep its flag."""
+    names = [f"{watched.name}-{number}" for number in range(ROUNDS)]
+    for name in names if kind == "UPDATE" else ():
+        await watched.account.create(name, allow_msg_schedules=False)
+    for name in names:
+        base = {"name": name, "subjects": [f"{name}.>"], "storage": "memory"}
+        await watched.account.api.call(f"STREAM.{kind}.{name}", {**base, "allow_msg_schedules": True})
+        await watched.account.api.call(f"STREAM.UPDATE.{name}", {**base, "description": "second"})
+
+    async def settled() -> bool:
+        configs = [(await watched.account.api.stream(name))["config"] for name in names]
+        told = [(config.get("description"), (config.get("metadata") or {}).get(METADATA_FLAG)) for config in configs]
+        assert told == [("second", "true")] * ROUNDS
+        return True
+
+    await eventually(settled, within_seconds=SOON_SECONDS, describe="every stream is flagged and updated")
+    await eventually(lambda: set(names) <= set(watched.sidecar.sidecar.services), within_seconds=SOON_SECONDS)
+
+
+async def test_a_stream_made_again_without_the_flag_right_behind_is_not_flagged(watched: Watched) -> None:
+    await watched.create()
+    await watched.delete()
+    await watched.create(allow_msg_schedules=False, description="second")
+    await watched.does_not_fire()
+    assert (await watched.config())["metadata"] == {}
+
+
 async def test_updates_of_many_tools_at_once_all_leave_the_flag_and_the_last_change(watched: Watched) -> None:
     await watched.create()
     await watched.sidecar.ready(watched.name)

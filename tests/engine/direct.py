@@ -37,6 +37,11 @@ def schedule(
     return StoredMessage(subject, sequence, stored_at, block, body)
 
 
+def message_on(subject: str, sequence: int, **headers: str) -> StoredMessage:
+    """Make a message with headers of any kind."""
+    return StoredMessage(subject, sequence, START, block_of(**headers), b"")
+
+
 def plain(subject: str, sequence: int, *, stored_at: int = START, body: bytes = b"") -> StoredMessage:
     """Make an ordinary message."""
     return StoredMessage(subject, sequence, stored_at, b"", body)
@@ -50,9 +55,16 @@ def stored_fire(fire: Fire, sequence: int, stored_at: int) -> StoredMessage:
 class Desk:
     """One engine; `now` only moves when a test moves it."""
 
-    def __init__(self, *messages: StoredMessage, guard: bool = True, live: bool = True, max_payload: int = 1 << 20):
-        rules = StreamRules("DESK", (">",), allow_msg_ttl=True)
-        self.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=guard, max_payload=max_payload))
+    def __init__(
+        self,
+        *messages: StoredMessage,
+        guard: bool = True,
+        live: bool = True,
+        max_payload: int = 1 << 20,
+        message_ttl: bool = True,
+    ):
+        rules = StreamRules("DESK", (">",), allow_msg_ttl=message_ttl)
+        self.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard, max_payload, look_ahead=SECOND))
         self.now = START
         self.actions: list[Action] = []
         """What the last step asked for."""

@@ -71,7 +71,7 @@ def test_a_replaced_fire_is_not_awaited_by_the_checkpoint() -> None:
     desk.in_flight(old, 5)
     desk.read(schedule("@every 1h", 2, stored_at=START + 5 * SECOND))
     desk.at(20)
-    assert desk.engine.settled_through(desk.now) == desk.now
+    assert desk.engine.checkpoint(desk.now).through == desk.now
 
 
 def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:

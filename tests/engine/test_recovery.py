@@ -9,6 +9,7 @@ from nats_scheduler.engine.inputs import (
     ContactLost,
     DrainRequested,
     MessagesRead,
+    Refused,
     Stored,
     Unknown,
 )
@@ -16,7 +17,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, schedule, stored_fire
+from tests.engine.direct import Desk, message_on, schedule, stored_fire
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "t.out"}
@@ -93,6 +94,12 @@ def test_a_fire_of_an_earlier_version_does_not_move_its_replacement() -> None:
     assert (held.sequence, held.due) == (2, START + 5 * SECOND)
 
 
+def test_what_a_native_server_generated_before_a_downgrade_is_no_rejected_schedule() -> None:
+    left_behind = message_on("t.out", 2, Nats_Scheduler="s.one", Nats_Schedule_Next="2026-01-01T00:00:10Z")
+    desk = Desk(schedule("@every 5s"), left_behind)
+    assert desk.engine.rejected == {}
+
+
 class TestTheCheckpoint:
     """It says what an earlier holder settled where the stream cannot: the messages were consumed away."""
 
@@ -123,21 +130,41 @@ class TestTheCheckpoint:
         desk = Desk(message)
         fire = desk.in_flight(message, 5)
         desk.at(30)
-        assert desk.engine.settled_through(desk.now) == START + 5 * SECOND - 1
+        assert desk.engine.checkpoint(desk.now).through == START + 5 * SECOND - 1
         desk.concluded(fire, Unknown("cut"))
-        assert desk.engine.settled_through(desk.now) == START + 5 * SECOND - 1
+        assert desk.engine.checkpoint(desk.now).through == START + 5 * SECOND - 1
 
     def test_it_never_passes_a_fire_that_waits(self) -> None:
         desk = Desk(schedule("@every 5s"), live=False)
         desk.now = START + 60 * SECOND
-        assert desk.engine.settled_through(desk.now) < START + 5 * SECOND
+        assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
+
+    def test_a_schedule_that_was_invalid_when_it_was_written_is_not_settled_by_it(self) -> None:
+        """Once the stream's configuration makes it valid, it fires; it is not purged unfired."""
+        message = schedule("@at 2026-01-01T00:00:10Z", Nats_Schedule_TTL="5m")
+        refusing = Desk(message, message_ttl=False)
+        refusing.at(20)
+        settled = refusing.engine.checkpoint(refusing.now)
+        assert settled.unsettled == {1}
+        desk = Desk(live=False)
+        desk.now = refusing.now
+        desk.step(settled, MessagesRead([message]), CaughtUp())
+        assert (desk.purges, desk.reads) == ([], [("s.one", 1)])
+
+    def test_a_fire_that_is_refused_does_not_hold_it_back_and_is_not_settled_by_it(self) -> None:
+        message = schedule("@every 5s")
+        desk = Desk(message)
+        desk.concluded(desk.in_flight(message, 5), Refused(503, 10077, "maximum messages exceeded"))
+        desk.at(60)
+        settled = desk.engine.checkpoint(desk.now)
+        assert (settled.unsettled, settled.through > START + 5 * SECOND) == ({1}, True)
 
     def test_it_reaches_now_when_nothing_is_due(self) -> None:
         message = schedule("@every 5s")
         desk = Desk(message)
         desk.concluded(desk.in_flight(message, 5), Stored(2))
         desk.at(7)
-        assert desk.engine.settled_through(desk.now) == desk.now
+        assert desk.engine.checkpoint(desk.now).through == desk.now
 
     def test_a_fire_that_was_lost_on_its_way_before_the_crash_fires_afterwards(self) -> None:
         world = ScheduleWorld(network=LostFires())

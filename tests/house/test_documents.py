@@ -58,6 +58,7 @@ def test_each_sentence_has_its_own_line(document: Path) -> None:
     for number, line in enumerate(prose(document).splitlines(), 1):
         if line.lstrip().startswith(("|", "#", ">")):
             continue
+        line = re.sub(r"^\s*\d+\. ", "", line)
         text = ABBREVIATIONS.sub(lambda short: short[1], re.sub(r"`[^`]*`", "code", line))
         if SECOND_SENTENCE.search(text):
             crowded.append(f"{place(document)}:{number}: {line.strip()}")

@@ -11,9 +11,9 @@ class Watch:
         self.now = 100.0
         self.requests = LastRequests(lambda: self.now)
 
-    def seen(self, stream: str = "ORDERS") -> ConfigRequested:
+    def seen(self, stream: str = "ORDERS", **config: object) -> ConfigRequested:
         """See a request of somebody else."""
-        request = ConfigRequested(stream, {"name": stream}, creates=False)
+        request = ConfigRequested(stream, {"name": stream, **config}, creates=False)
         self.requests.seen(request)
         return request
 
@@ -52,3 +52,22 @@ def test_an_update_of_another_stream_undoes_nothing() -> None:
     request = watch.seen()
     watch.requests.written("EVENTS")
     assert not watch.requests.may_be_undone(request)
+
+
+def test_a_flag_that_is_waited_for_is_carried_over_to_the_next_request() -> None:
+    watch = Watch()
+    watch.seen(allow_msg_schedules=True, allow_msg_ttl=True, description="first")
+    second = watch.seen(allow_msg_schedules=False, description="second")
+    carried = {"name": "ORDERS", "description": "second", "allow_msg_schedules": True, "allow_msg_ttl": True}
+    assert watch.requests.with_flag(second) == carried
+
+
+def test_a_flag_is_carried_over_neither_once_settled_nor_to_another_stream_of_the_name() -> None:
+    watch = Watch()
+    watch.requests.settled(watch.seen(allow_msg_schedules=True))
+    second = watch.seen()
+    assert watch.requests.with_flag(second) == second.config
+    watch.seen(allow_msg_schedules=True)
+    watch.requests.forget("ORDERS")
+    third = watch.seen()
+    assert watch.requests.with_flag(third) == third.config
