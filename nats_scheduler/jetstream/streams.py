@@ -129,9 +129,19 @@ class FlaggedStreams:
         _refuse(state.name, check_create(wanted) or check_update(state.config, wanted))
         stored = self._as_stored(wanted, {})
         if any(state.config.get(key, False) != value for key, value in stored.items()):
-            state = StreamState.from_info(await self._api.update_stream(stored))
+            updated = StreamState.from_info(await self._api.update_stream(stored))
+            await self._take_back_from_another(state, updated)
+            state = updated
         await self.remember(state)
         return state
+
+    async def _take_back_from_another(self, read: StreamState, updated: StreamState) -> None:
+        """Unmark a stream that was made, under the same name, between our reading of the one before and our update."""
+        if updated.created == read.created:
+            return
+        metadata = _of_the_user(updated.config)
+        await self._api.update_stream({**updated.config, "metadata": metadata})
+        raise JetStreamError(f"stream {read.name} was deleted and made again at the same moment")
 
     async def update(self, config: Config) -> None:
         """Update a stream that carries the flag, whether or not `config` says so; raises as `add` does."""

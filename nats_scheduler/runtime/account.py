@@ -237,8 +237,10 @@ class Account:
             if service is not None:
                 service.doubt(request.filter, request.sequence)
         elif isinstance(request, ConfigRequested):
+            self._requests.seen(request)
             self._tasks.create_task(self._follow_config(request))
         else:
+            self._requests.forget(request.stream)
             self._tasks.create_task(self._follow_deletion(request))
 
     async def _follow_config(self, request: ConfigRequested) -> None:
@@ -247,21 +249,22 @@ class Account:
         Before it shows nothing is written: an update of ours would undo the one that was asked for.
         """
         name, wanted = request.stream, request.config.get(FLAG)
-        self._requests.seen(request)
         if wanted is False and name in self._services and self._services[name].mode is Mode.EMULATED:
             self._reporter.problem(
                 "flag_stays_on", stream=name, code=10052, reason="message schedules can not be disabled"
             )
         if not await self._settle(request):
-            if wanted is True and name not in self._services:
+            if wanted is True and name not in self._services and self._requests.is_waited_for(request):
                 self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
             await self._look_at(name)
         self._requests.settled(request)
 
     async def _settle(self, request: ConfigRequested) -> bool:
-        """Wait until what was asked for is in force; False where it never is."""
+        """Wait until what was asked for is in force; False where it never is, or the stream was deleted meanwhile."""
         for attempt, wait in enumerate(SETTLE_SECONDS):
             await asyncio.sleep(wait)
+            if not self._requests.is_waited_for(request):
+                break
             async with self._lock(request.stream):
                 if await self._is_fulfilled(request, patient=attempt < PATIENT_LOOKS):
                     return True
@@ -271,7 +274,7 @@ class Account:
         """Tell whether what was asked for is in force, and then bring the stream's service in line with it."""
         name = request.stream
         state = await self._read_if_possible(name)
-        if state is None:
+        if state is None or not self._requests.is_waited_for(request):
             return False
         closely, echoed = patient and not request.creates, self._server.schedules_natively
         if is_in_force(request.config, state.config, closely=closely, echoed=echoed):
@@ -289,7 +292,6 @@ class Account:
 
     async def _follow_deletion(self, request: StreamDeletionRequested) -> None:
         """Look at a stream that somebody asked to delete, once it is gone or another one."""
-        self._requests.forget(request.stream)
         service = self._services.get(request.stream)
         for wait in SETTLE_SECONDS if service is not None else ():
             await asyncio.sleep(wait)

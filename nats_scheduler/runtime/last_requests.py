@@ -28,27 +28,31 @@ class LastRequests:
         self._time = time
         self._seen: dict[str, tuple[ConfigRequested, float]] = {}
         self._written: dict[str, float] = {}
-        self._flags: dict[str, ConfigRequested] = {}
+        self._waited_for: dict[str, list[ConfigRequested]] = {}
 
     def seen(self, request: ConfigRequested) -> None:
         """Note a request of somebody else."""
         self._seen[request.stream] = (request, self._time())
-        if request.config.get(FLAG) is True:
-            self._flags[request.stream] = request
+        self._waited_for.setdefault(request.stream, []).append(request)
 
     def settled(self, request: ConfigRequested) -> None:
         """Note that a request is not waited for any more, be it in force or not."""
-        if self._flags.get(request.stream) is request:
-            del self._flags[request.stream]
+        if self.is_waited_for(request):
+            self._waited_for[request.stream].remove(request)
 
     def forget(self, stream: str) -> None:
-        """Note that somebody asked to delete a stream: what is asked for next concerns another one."""
-        self._flags.pop(stream, None)
+        """Note that somebody asked to delete a stream: what was asked for before does not concern the next one."""
+        self._waited_for.pop(stream, None)
+
+    def is_waited_for(self, request: ConfigRequested) -> bool:
+        """Tell whether it is still of interest whether a request is in force."""
+        return any(one is request for one in self._waited_for.get(request.stream, ()))
 
     def with_flag(self, request: ConfigRequested) -> Config:
         """Return what was asked for, with the flag of an earlier request that is still waited for."""
-        waited_for = self._flags.get(request.stream)
-        return request.config if waited_for is None else {**request.config, **_flags_of(waited_for.config)}
+        waited_for = [one.config for one in self._waited_for.get(request.stream, ()) if one.config.get(FLAG) is True]
+        carried = {key: True for key in (FLAG, TTL_FLAG) if any(config.get(key) is True for config in waited_for)}
+        return {**request.config, **carried}
 
     def written(self, stream: str) -> None:
         """Note that an update of ours has been answered, or may have been carried out."""
@@ -62,7 +66,3 @@ class LastRequests:
             return False
         del self._written[request.stream]
         return True
-
-
-def _flags_of(config: Config) -> Config:
-    return {key: True for key in (FLAG, TTL_FLAG) if config.get(key) is True}

@@ -379,12 +379,17 @@ async def test_a_flag_is_not_lost_to_an_update_without_it_right_behind(watched: 
     await eventually(lambda: set(names) <= set(watched.sidecar.sidecar.services), within_seconds=SOON_SECONDS)
 
 
-async def test_a_stream_made_again_without_the_flag_right_behind_is_not_flagged(watched: Watched) -> None:
+async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(watched: Watched) -> None:
+    names = [f"{watched.name}-{number}" for number in range(ROUNDS)]
+    for name in names:
+        await watched.account.create(name)
+        await watched.account.api.call(f"STREAM.DELETE.{name}")
+        await watched.account.create(name, allow_msg_schedules=False)
     await watched.create()
-    await watched.delete()
-    await watched.create(allow_msg_schedules=False, description="second")
-    await watched.does_not_fire()
-    assert (await watched.config())["metadata"] == {}
+    await watched.fires()
+    configs = [(await watched.account.api.stream(name))["config"] for name in names]
+    assert [METADATA_FLAG in (config.get("metadata") or {}) for config in configs] == [False] * ROUNDS
+    assert not set(names) & set(watched.sidecar.sidecar.services)
 
 
 async def test_updates_of_many_tools_at_once_all_leave_the_flag_and_the_last_change(watched: Watched) -> None:

@@ -250,9 +250,8 @@ async def test_run_connects_by_a_saved_context(
     arguments = ("--context", "shop") if how == "flag" else ()
     env = {"NATS_CONTEXT": "shop"} if how == "variable" else {}
     async with account_on(server.url) as account:
+        await account.create(stream_name, allow_msg_schedules=False, metadata={METADATA_FLAG: "true"})
         with sidecar("run", *arguments, folder=nats_cli.home, env=env) as running:
-            await running.wait_for_line("connected .*version=2.11")
-            await account.create(stream_name)
             await running.wait_for_line(f"stream_ready .*stream={stream_name}")
             assert await running.terminate() == 0
         await account.api.call(f"STREAM.DELETE.{stream_name}")
