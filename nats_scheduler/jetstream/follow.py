@@ -18,7 +18,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
 BATCH = 5_000
@@ -57,11 +57,15 @@ class ConsumerFollower:
         self._next = ""
 
     async def follow(self, after: int) -> None:
-        """Tell every message above sequence `after`; a consumer that is lost is made anew. Ends by cancellation."""
+        """Tell every message above sequence `after`; a consumer that is lost is made anew.
+
+        Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` where none can be made.
+        """
         self._last = after
         while not self._connection.is_lost:
             reason = await self._follow_with_one_consumer()
             self._tell(ContactLost(reason))
+        raise ConnectionLostError(self._connection.lost.result())
 
     async def _follow_with_one_consumer(self) -> str:
         name = f"nats-scheduler-{uuid.uuid4().hex[:16]}"

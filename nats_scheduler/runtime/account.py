@@ -62,7 +62,9 @@ class Account:
         self._reporter = reporter
         self._services = services
         self._serving = serving
-        self._api = JetStreamApi(connection, settings.connection.api_prefix)
+        self._api = JetStreamApi(
+            connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds
+        )
         self.registry = Registry(connection, self._api, settings.registry_bucket)
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -200,6 +202,8 @@ class Account:
                 self._tasks.create_task(self._rebuild(name))
                 return
             except JetStreamError as error:
+                if self._connection.lost.done():
+                    return
                 self._reporter.problem("contact_lost", stream=name, reason=str(error))
                 # Whether the stream is still there is for `_look_at` to say, which may end this very task.
                 self._tasks.create_task(self._follow_deletion(StreamDeletionRequested(name)))

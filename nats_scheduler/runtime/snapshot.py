@@ -25,7 +25,7 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
-from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError
+from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, Dialect
@@ -159,8 +159,7 @@ async def read_stored(
     try:
         await asyncio.wait((following, over), return_when=asyncio.FIRST_COMPLETED)
         if not over.done():
-            following.result()
-            raise ConnectionLostError(f"stream {config['name']}: the connection ended while it was read")
+            following.result()  # raises: following ends by itself only with an error
         if reason := over.result():
             raise NoAnswerError(f"stream {config['name']} cannot be read: {reason}")
     finally:
