@@ -11,6 +11,7 @@ The rules:
 The stages are those of `engine.flight`. `StreamEngine` owns this object and calls it with facts; it answers in actions.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -52,6 +53,9 @@ The shorter, the smaller the window in which a removal can be missed.
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
+HERD = 64
+"""While more fires than this are in flight, schedules that are done wait to be removed."""
+
 MAX_HEADER_BYTES = 65_535
 """Largest header block the server stores (10097)."""
 
@@ -81,6 +85,8 @@ class Firing:
         self._emit = emit
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
         self._active: dict[int, Held] = {}
+        self._purges: deque[PurgeSchedule] = deque()
+        self._flying = 0
         self.is_open = False
         """Whether a fire may begin; its owner says so."""
         self.under_way = 0
@@ -173,6 +179,7 @@ class Firing:
     def concluded(self, conclusion: PublishConcluded, now: int) -> None:
         """Act on the outcome of a fire."""
         self.under_way -= 1
+        self._flying -= 1
         fire, outcome = conclusion.fire, conclusion.outcome
         if isinstance(outcome, Stored):
             self.stored += 1
@@ -220,9 +227,16 @@ class Firing:
         self.remove_versions(held.subject, held.sequence)
 
     def remove_versions(self, schedule: str, through: int) -> None:
-        """Have every version of a schedule up to sequence `through` removed."""
+        """Have every version of a schedule up to sequence `through` removed, once no herd is in the way."""
         self.under_way += 1
-        self._emit(PurgeSchedule(schedule, through))
+        self._purges.append(PurgeSchedule(schedule, through))
+
+    def release_purges(self) -> None:
+        """Ask for the removals that wait. Fires go first: the server purges more slowly than it stores."""
+        if self._flying > HERD:
+            return
+        while self._purges:
+            self._emit(self._purges.popleft())
 
     def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
         """Let go of a removed schedule, or try again."""
@@ -322,6 +336,7 @@ class Firing:
             return
         flight.stage, flight.fire = Stage.FLYING, fire
         self.under_way += 1
+        self._flying += 1
         self._emit(PublishFire(fire))
 
     def _too_large(self, fire: Fire) -> Refused | None:

@@ -92,6 +92,7 @@ class StreamEngine:
             self._handlers[type(given)](given, now)
         if self._firing.is_open:
             self._wake(now)
+        self._firing.release_purges()
         actions, self._actions = self._actions, []
         return actions
 

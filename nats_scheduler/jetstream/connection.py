@@ -151,6 +151,7 @@ class Connection:
     async def close(self) -> None:
         """End it from our side, after the socket took what was written."""
         self._client.sinks.clear()
+        self._client.flush_frames()
         await self._client.close()
         self.end("closed by us")
 

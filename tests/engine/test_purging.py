@@ -1,7 +1,7 @@
 """A schedule that is done is removed, and stays silent while, or because, it cannot be."""
 
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
-from nats_scheduler.engine.inputs import PurgeConcluded, Stored
+from nats_scheduler.engine.inputs import ContentRead, PublishConcluded, PurgeConcluded, Stored
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, schedule
@@ -72,3 +72,17 @@ def test_older_versions_that_cannot_be_removed_are_reported() -> None:
     assert [told.through for told in desk.told(PurgeFailed)] == [1]
     assert desk.is_held()
     assert desk.engine.is_idle
+
+
+def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
+    """The server purges more slowly than it stores, so a purge between two fires would make the second late."""
+    messages = [schedule(AT_5S, number, f"s.{number}") for number in range(1, 201)]
+    desk = Desk(*messages)
+    desk.at(4)
+    desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in messages))
+    fires = desk.at(5).fires
+    assert len(fires) == 200
+    desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[:100]))
+    assert desk.purges == []
+    desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[100:]))
+    assert sorted(sequence for _subject, sequence in desk.purges) == list(range(1, 201))
