@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import nkeys
 from nats.errors import Error as ClientError
+from nats.errors import UnexpectedEOF
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ConnectError
@@ -67,7 +68,7 @@ class Dialer:
                 await client.connect(server, error_cb=remember, **options)
         except (ClientError, OSError, TimeoutError, ConnectError, nkeys.NkeysError, ValueError) as error:
             await client.close()
-            raise ConnectError(_reason(errors[-1] if errors else error)) from error
+            raise ConnectError(_reason(errors[-1] if errors else error, client)) from error
         self._discovered = _discovered(client, server)
         return Connection(client, self._settings.inbox_prefix, uuid.uuid4().hex)
 
@@ -126,6 +127,9 @@ def _discovered(client: WireClient, server: str) -> list[str]:
     return [f"{scheme}://{address}" for address in client.server_info.get("connect_urls") or []]
 
 
-def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    return text.removeprefix("nats: ")
+def _reason(error: Exception, client: WireClient) -> str:
+    text = (str(error) or type(error).__name__).removeprefix("nats: ")
+    if isinstance(error, ConnectionResetError | UnexpectedEOF) and client.server_info.get("auth_required"):
+        # The server says "authorization violation" and hangs up; which of the two arrives first is a matter of luck.
+        return f"{text} at login: the server asks for authorization, and does not accept ours"
+    return text

@@ -41,7 +41,7 @@ class Reporter:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._log = logger().bind()
+        self._log = logger()
         self._listeners: list[Listener] = []
         self.advise: Callable[[str, bytes], None] = lambda _subject, _body: None
         """Publishes an advisory; set while there is a connection."""
