@@ -47,6 +47,7 @@ class StreamDriver:
         self._step_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
         """Resolves when the engine broke: what it knows cannot be trusted any more, and a new one has to be built."""
 
@@ -72,26 +73,32 @@ class StreamDriver:
         self._soon()
 
     async def drain(self, within_seconds: float) -> bool:
-        """Begin nothing more, and wait until nothing is in flight; False when `within_seconds` passed first."""
+        """Begin nothing more, and wait until nothing is in flight; False when `within_seconds` passed first.
+
+        A driver that was stopped, before or meanwhile, has nothing to wait for; one whose engine broke cannot tell.
+        """
         self.tell(DrainRequested())
-        self._idle.clear()
+        if not self._stopped:
+            self._idle.clear()
         try:
             async with asyncio.timeout(within_seconds):
                 await self._idle.wait()
         except TimeoutError:
             return False
-        return True
+        return not self.failed.done()
 
     def stop(self) -> None:
         """Never step again."""
         if self._timer is not None:
             self._timer.cancel()
         self._step_is_due = True  # no further step will be scheduled
+        self._stopped = True
+        self._idle.set()
 
     def _fail(self, error: Exception) -> None:
-        self.stop()
         if not self.failed.done():
             self.failed.set_result(error)
+        self.stop()
 
     def _soon(self) -> None:
         if not self._step_is_due:

@@ -1,0 +1,102 @@
+"""How a driver ends: a drain waits for what is in flight, and never for a driver that will not step again."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing import ServerLimits
+from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, PurgeConcluded
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.driver import StreamDriver
+from tests.harness.waiting import eventually
+
+LONG_SECONDS = 30.0
+"""Far above what any of these tests may take."""
+SHORT_SECONDS = 5.0
+
+
+class SilentStream:
+    """A contact that takes everything and answers nothing."""
+
+    def __init__(self) -> None:
+        self.purges: list[PurgeSchedule] = []
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Answer nothing."""
+
+    def read(self, request: ReadContent) -> None:
+        """Answer nothing."""
+
+    def purge(self, request: PurgeSchedule) -> None:
+        """Note the request, and answer nothing."""
+        self.purges.append(request)
+
+    async def follow(self, after: int) -> None:
+        """Tell nothing."""
+
+    def end(self, reason: str) -> None:
+        """Answer nothing."""
+
+
+def driver(report: Callable[[Event], None] = lambda _event: None) -> StreamDriver:
+    rules = StreamRules("ORDERS", ("orders.>",))
+    return StreamDriver(StreamEngine(rules, (ADR51,), ServerLimits(guard=True)), SystemClock(), report)
+
+
+def version(sequence: int) -> StoredMessage:
+    """Return a version of a schedule that is not due in our time."""
+    block = b"NATS/1.0\r\nNats-Schedule: @at 2999-01-01T00:00:00Z\r\nNats-Schedule-Target: orders.out\r\n\r\n"
+    return StoredMessage("orders.s", sequence, 1, block, None)
+
+
+async def purging() -> tuple[StreamDriver, PurgeSchedule]:
+    """Return a driver that waits for the removal of a version that was replaced."""
+    one, stream = driver(), SilentStream()
+    one.attach(stream)
+    one.tell(MessagesRead([version(1), version(2)]))
+    one.tell(CaughtUp())
+    await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
+    return one, stream.purges[0]
+
+
+async def test_a_drain_waits_until_what_is_in_flight_has_been_answered() -> None:
+    one, purge = await purging()
+    draining = asyncio.create_task(one.drain(LONG_SECONDS))
+    assert not await one.drain(0)
+    one.tell(PurgeConcluded(purge.schedule, purge.through))
+    async with asyncio.timeout(SHORT_SECONDS):
+        assert await draining
+
+
+async def test_a_drain_does_not_wait_for_a_stream_that_is_deleted_meanwhile() -> None:
+    one, _purge = await purging()
+    draining = asyncio.create_task(one.drain(LONG_SECONDS))
+    assert not await one.drain(0)
+    one.stop()
+    async with asyncio.timeout(SHORT_SECONDS):
+        assert await draining
+
+
+async def test_a_drain_of_a_driver_that_was_stopped_is_over_at_once() -> None:
+    one, _purge = await purging()
+    one.stop()
+    async with asyncio.timeout(SHORT_SECONDS):
+        assert await one.drain(LONG_SECONDS)
+
+
+async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -> None:
+    def break_down(_event: Event) -> None:
+        raise RuntimeError("a defect")
+
+    one = driver(break_down)
+    one.attach(SilentStream())
+    one.tell(CaughtUp())
+    await eventually(one.failed.done, within_seconds=SHORT_SECONDS)
+    async with asyncio.timeout(SHORT_SECONDS):
+        assert not await one.drain(LONG_SECONDS)
