@@ -7,6 +7,7 @@ that were seen on `$JS.API`.
 """
 
 import asyncio
+from collections.abc import Coroutine
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
@@ -71,10 +72,15 @@ class Account:
         self._locks: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, str] = {}
         self._requests = LastRequests(asyncio.get_running_loop().time)
-        self._tasks: asyncio.TaskGroup
+        self._tasks: asyncio.TaskGroup | None = None
+        self._watch = RequestWatch(connection, self._api.prefix, self._seen)
+        self._seen_early: list[Request] = []
 
     async def prepare(self) -> Capabilities:
-        """Learn what the server can do and open the registry; raises `JetStreamError` without JetStream."""
+        """Learn what the server can do and open the registry; raises `JetStreamError` without JetStream.
+
+        When it returns, every request of others is seen: the server has taken our subscriptions before it answered.
+        """
         server = self._connection.server
         self._server = capabilities(await self._api.info(), server.version, server.max_payload)
         await self.registry.open()
@@ -88,14 +94,15 @@ class Account:
     async def serve(self) -> None:
         """Serve until cancelled, or until the connection is lost."""
         async with asyncio.TaskGroup() as self._tasks:
-            watch = RequestWatch(self._connection, self._api.prefix, self._seen)
+            for request in self._seen_early:
+                self._seen(request)
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
                     self._serving.set()
                     await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
             finally:
-                watch.end()
+                self._watch.end()
                 for task in self._running.values():
                     task.cancel()
 
@@ -119,7 +126,7 @@ class Account:
                 if not done:
                     self._reporter.problem("stream_not_read", stream=name, reason=str(error))
         if not done:
-            self._tasks.create_task(self._look_again(name))
+            self._begin(self._look_again(name))
 
     async def _bring_in_line(self, name: str, state: StreamState | None, asked: Config) -> bool:
         """Bring the service of a stream in line, and return whether that came to an end, be it a refusal.
@@ -183,7 +190,7 @@ class Account:
         service.state = state
         running = self._running.get(state.name)
         if running is None or running.done():
-            self._running[state.name] = self._tasks.create_task(self._keep_serving(service))
+            self._running[state.name] = self._begin(self._keep_serving(service))
 
     def _new_service(self, state: StreamState, mode: Mode) -> StreamService:
         service = StreamService(state, mode, self._server, self._settings, self._clock, self._reporter.report)
@@ -199,14 +206,14 @@ class Account:
                 await service.serve(self._connection, self._api, self.registry)
             except EngineBrokenError:
                 self._reporter.defect("engine_broken", service.driver.failed.result(), stream=name)
-                self._tasks.create_task(self._rebuild(name))
+                self._begin(self._rebuild(name))
                 return
             except JetStreamError as error:
                 if self._connection.lost.done():
                     return
                 self._reporter.problem("contact_lost", stream=name, reason=str(error))
                 # Whether the stream is still there is for `_look_at` to say, which may end this very task.
-                self._tasks.create_task(self._follow_deletion(StreamDeletionRequested(name)))
+                self._begin(self._follow_deletion(StreamDeletionRequested(name)))
             await asyncio.wait((self._connection.lost,), timeout=SETTLE_SECONDS[-2])
 
     async def _rebuild(self, name: str) -> None:
@@ -235,17 +242,23 @@ class Account:
 
     # -- what others ask for -------------------------------------------------------------------------------------
 
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        assert self._tasks is not None, "nothing is begun before `serve`"
+        return self._tasks.create_task(work)
+
     def _seen(self, request: Request) -> None:
-        if isinstance(request, MessageRemovalRequested):
+        if self._tasks is None:
+            self._seen_early.append(request)
+        elif isinstance(request, MessageRemovalRequested):
             service = self._services.get(request.stream)
             if service is not None:
                 service.doubt(request.filter, request.sequence)
         elif isinstance(request, ConfigRequested):
             self._requests.seen(request)
-            self._tasks.create_task(self._follow_config(request))
+            self._begin(self._follow_config(request))
         else:
             self._requests.forget(request.stream)
-            self._tasks.create_task(self._follow_deletion(request))
+            self._begin(self._follow_deletion(request))
 
     async def _follow_config(self, request: ConfigRequested) -> None:
         """Look at a stream that somebody asked to create or change, once the change shows.

@@ -15,7 +15,10 @@ from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR, MINUTE
-from tests.harness.account import Account, Running, in_seconds, sidecar_on
+from tests.conftest import StartServer
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.processes import sidecar
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 SOON_SECONDS = 10.0
@@ -430,3 +433,14 @@ async def test_targets_follow_the_subjects_of_the_stream(watched: Watched) -> No
 def put(folder: Path, config: Mapping[str, Any]) -> None:
     """Write a flagged stream file."""
     (folder / "orders.json").write_text(json.dumps({**config, "allow_msg_schedules": True}), "utf-8")
+
+
+async def test_a_flag_is_seen_from_the_moment_that_the_sidecar_says_connected(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        with sidecar("run", "-s", server.url, folder=tmp_path) as process:
+            await process.wait_for_line("connected")
+            await account.create("S")
+            await process.wait_for_line("stream_ready")
