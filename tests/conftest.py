@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
@@ -79,3 +80,10 @@ def stream_name() -> str:
 def nats_cli(tmp_path: Path) -> NatsCli:
     """The real nats CLI with a home folder of its own; the test is skipped where there is none."""
     return NatsCli(nats_cli_binary(), tmp_path / "nats-home")
+
+
+@pytest.fixture(autouse=True)
+def _log_settings_of_its_own() -> Iterator[None]:
+    """Undo what a command run in this process said of log lines: the next test may look at them."""
+    yield
+    structlog.reset_defaults()

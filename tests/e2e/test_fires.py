@@ -61,8 +61,8 @@ async def test_every_alias_is_taken_and_waits_for_its_time(served: Served) -> No
     await served.schedule("canary", f"@at {in_seconds(0.3)}", target="canary.out")
     await served.wait_for("canary.out")
     assert not served.sidecar.of(served.name, ScheduleRejected)
-    held = {held.subject for held in served.sidecar.sidecar.services[served.name].driver.engine.held}
-    assert len(held) == 7
+    held = served.sidecar.sidecar.services[served.name].driver.engine.held
+    await eventually(lambda: len(held) == 7, within_seconds=10, describe="the aliases alone are held")
 
 
 async def test_a_sample_is_the_last_message_of_the_source_and_falls_back_to_the_schedule_itself(served: Served) -> None:
