@@ -59,6 +59,12 @@ HERD = 64
 MAX_HEADER_BYTES = 65_535
 """Largest header block the server stores (10097)."""
 
+MAX_TARGET_BYTES = 3_500
+"""Longest target that is sent: with our reply subject it stays under the server's control line of 4,096 bytes."""
+
+TARGET_TOO_LONG = Refused(
+    400, 10190, f"the target is longer than the {MAX_TARGET_BYTES} bytes that can be published to"
+)
 HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
 PAYLOAD_TOO_LARGE = 10054
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
@@ -341,6 +347,8 @@ class Firing:
 
     def _too_large(self, fire: Fire) -> Refused | None:
         """Return the refusal of a fire that the server would close the connection for, or refuse."""
+        if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
+            return TARGET_TOO_LONG
         if len(fire.block) > MAX_HEADER_BYTES:
             return HEADER_TOO_LARGE
         size = len(fire.block) + len(fire.body)

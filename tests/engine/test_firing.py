@@ -203,3 +203,12 @@ def test_an_operator_hears_of_acceptance_and_of_fires() -> None:
     world.settle()
     told = [type(event) for event in world.events]
     assert told.count(ScheduleAccepted) == told.count(FireStored) == told.count(FireSeen) == 1
+
+
+def test_a_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() -> None:
+    message = schedule("@at 2026-01-01T00:00:05Z", Nats_Schedule_Target="t." + "x" * 4_000)
+    desk = Desk(message)
+    desk.at(5)
+    desk.found(message)
+    assert desk.fires == []
+    assert [(told.code, told.fire.schedule) for told in desk.told(FireRefused)] == [(10190, "s.one")]
