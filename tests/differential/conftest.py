@@ -1,0 +1,15 @@
+"""The sides, started for one test."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.conftest import SharedServer
+from tests.differential.sides import Side, sides_of
+
+
+@pytest.fixture
+async def sides(shared_server: SharedServer) -> AsyncIterator[list[Side]]:
+    """Connect to every compared version, with a sidecar where there is no native scheduler; the reference first."""
+    async with sides_of(shared_server) as started:
+        yield started

@@ -1,0 +1,85 @@
+"""The same thing said to four servers: two that schedule natively, and two older ones with the sidecar beside them.
+
+Its rule: a case is said to all sides at once and in the same words, and what each answers or stores is a plain value,
+so that a comparison is one line and shows every difference (`tests.differential.differences`).
+The newest native server is the reference.
+The other native one is compared too: what differs between two native servers is a change of the server, and not ours to
+follow.
+Cost: sidecars start in a few tenths of a second; the servers are shared by the whole run.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.account import Account, Running, account_on, block_of, sidecar_on
+from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
+
+REFERENCE = V2_15
+"""The version that every other side is compared with."""
+
+COMPARED_VERSIONS = (V2_15, V2_14, V2_11, V2_10)
+
+T = TypeVar("T")
+ShareServer = Callable[[str], Awaitable[EmbeddedServer]]
+
+
+@dataclass
+class Side:
+    """One server, with a sidecar beside it where it does not schedule by itself."""
+
+    version: str
+    server: EmbeddedServer
+    account: Account
+    sidecar: Running | None
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the server itself fires."""
+        return self.sidecar is None
+
+    async def create(self, name: str, **config: Any) -> dict[str, Any]:
+        """Create a flagged stream on `<name>.>` and wait until its schedules fire; returns the server's answer."""
+        answer: dict[str, Any] = await self.account.create(name, **config)
+        if self.sidecar is not None:
+            await self.sidecar.ready(name)
+        return answer
+
+    async def say(
+        self, subject: str, headers: Mapping[str, str] | str | bytes = "", body: bytes = b""
+    ) -> dict[str, Any]:
+        """Publish and return the server's whole answer, an error too; a block is sent as it is."""
+        block = headers if isinstance(headers, bytes) else block_of(headers) if headers else b""
+        reply = await self.account.connection.request(subject, body, block)
+        answer: dict[str, Any] = json.loads(reply.body)
+        return answer
+
+
+@asynccontextmanager
+async def sides_of(share: ShareServer, versions: tuple[str, ...] = COMPARED_VERSIONS) -> AsyncIterator[list[Side]]:
+    """Run the sides for the length of a `with` block, the reference first."""
+    async with AsyncExitStack() as stack:
+        yield [await _side(stack, await share(version)) for version in versions]
+
+
+async def _side(stack: AsyncExitStack, server: EmbeddedServer) -> Side:
+    account = await stack.enter_async_context(account_on(server.url))
+    emulated = server.version in EMULATED_VERSIONS
+    sidecar = await stack.enter_async_context(sidecar_on(server.url)) if emulated else None
+    return Side(server.version, server, account, sidecar)
+
+
+async def on_each(sides: list[Side], act: Callable[[Side], Awaitable[T]]) -> dict[str, T]:
+    """Do the same on every side at once, and return what came of it by version."""
+    results = await asyncio.gather(*(act(side) for side in sides))
+    return {side.version: result for side, result in zip(sides, results, strict=True)}
+
+
+def fresh_name() -> str:
+    """Return a name for a stream that no other test uses; the same on every side, so that bytes can be compared."""
+    return f"D{secrets.token_hex(4)}"
