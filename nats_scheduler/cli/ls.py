@@ -81,7 +81,8 @@ async def _read(session: Session, stream: str | None) -> Listing:
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     for one in served:
         checkpoint = await read_checkpoint(session.registry, one.state, one.mode)
-        read = await take_snapshot(session.connection, session.api, one.state, one.mode, checkpoint, clock.now)
+        allowed = session.settings.restrictions_on(one.state.name)
+        read = await take_snapshot(session.connection, session.api, one.state, one.mode, checkpoint, clock.now, allowed)
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, rejection) for rejection in read.rejected)
     if len(served) > 1:

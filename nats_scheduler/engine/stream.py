@@ -173,6 +173,10 @@ class StreamEngine:
         known = self._rejected_at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
             return
+        crowded = self._crowding(definition) if before is None else None
+        if crowded is not None:
+            self._reject(crowded, message)
+            return
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
         held = Held(message.subject, message.sequence, message.stored_at, definition, due)
@@ -184,6 +188,11 @@ class StreamEngine:
         if self._live:
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
         self._settle_by_checkpoint(held)
+
+    def _crowding(self, definition: Definition) -> Rejection | None:
+        """Say that there are as many schedules as the operator allows."""
+        header, pattern = definition.dialect.schedule, definition.pattern.text
+        return self._rules.restrictions.number_fault(header, pattern, len(self._roster))
 
     def _settle_by_checkpoint(self, held: Held) -> None:
         """Pass over the fires that an earlier holder has settled, then wait for the next."""

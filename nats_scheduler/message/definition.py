@@ -73,6 +73,8 @@ def definition_of(
         or _grammar_fault(target, source, subject, dialect)
         or _coverage_fault(target, source, rules, dialect)
         or _storage_rollup_fault(block)
+        or rules.restrictions.target_fault(dialect.target, target)
+        or rules.restrictions.source_fault(dialect.source, source)
     )
     return fault or Definition(dialect, pattern, target, source or None, ttl, bool(rollup))
 

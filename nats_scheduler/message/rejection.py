@@ -56,6 +56,9 @@ SOURCE_INVALID = ServerError(10203, "message schedules source is invalid")
 SCHEDULER_INVALID = ServerError(10212, "message schedules invalid scheduler")
 TIME_ZONE_INVALID = ServerError(10223, "message schedules time zone is invalid")
 
+# What the operator's restrictions are answered with: the server knows no such limit.
+TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)
+
 # Stream configurations, behaviour 1. The server has one code, 10052, for most of them.
 SEALED_AT_CREATE = ServerError(10052, "stream configuration for create can not be sealed", 500)
 ROLLUP_NEEDS_PURGE = ServerError(10052, "roll-ups require the purge permission", 500)

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from nats_scheduler.message import rejection
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 
 FLAG = "allow_msg_schedules"
 
@@ -29,6 +30,8 @@ class StreamRules:
     subjects: tuple[str, ...]
     allow_msg_ttl: bool = False
     schedules_enabled: bool = True
+    restrictions: Restrictions = UNRESTRICTED
+    """What the operator allows beyond; no part of the stream's own configuration."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, schedules_enabled: bool = True) -> Self:

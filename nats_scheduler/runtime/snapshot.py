@@ -14,7 +14,7 @@ Limit: for a schedule of the server the next fire is that of its pattern; the se
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nats_scheduler.engine.events import Ending
@@ -31,6 +31,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, Dialect
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.modes import Mode, dialects_of
@@ -105,13 +106,16 @@ async def take_snapshot(
     mode: Mode,
     checkpoint: CheckpointLoaded | None,
     now: Callable[[], int],
+    restrictions: Restrictions = UNRESTRICTED,
 ) -> Snapshot:
     """Read a stream that is served in `mode`; `now` tells the time in ns since the Unix epoch.
+
+    `restrictions` are those of the sidecar; the server knows none.
 
     Raises `JetStreamError` where the stream cannot be read.
     """
     rules = state.rules
-    ours = _Reader(rules, dialects_of(mode), FiredBy.SIDECAR)
+    ours = _Reader(replace(rules, restrictions=restrictions), dialects_of(mode), FiredBy.SIDECAR)
     if checkpoint is not None:
         ours.engine.step(now(), (checkpoint,))
     readers = [ours]

@@ -7,6 +7,7 @@ engine.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.firing import ServerLimits
@@ -52,7 +53,8 @@ class StreamService:
         self._clock = clock
         self._written: tuple[int, int] | None = None
         limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead)
-        engine = StreamEngine(state.rules, dialects_of(mode), limits)
+        rules = replace(state.rules, restrictions=settings.restrictions_on(state.name))
+        engine = StreamEngine(rules, dialects_of(mode), limits)
         self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:

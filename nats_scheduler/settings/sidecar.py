@@ -12,9 +12,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.duration_field import DurationRange
+from nats_scheduler.settings.restrictions import StreamNumber, StreamSubject, restrictions_on
 
 WINDOW_LIMIT = 8192
 """Most fires in flight to one stream: past 10,000 in its ingest queue the server drops in silence."""
@@ -42,6 +44,27 @@ class SidecarSettings(BaseModel):
         default=(),
         description=(
             "Streams to serve the portable headers (X-Nats-Schedule) on although they do not carry allow_msg_schedules."
+        ),
+    )
+    allowed_targets: tuple[StreamSubject, ...] = Field(
+        default=(),
+        description=(
+            "Subjects that schedules may fire into, each as STREAM=SUBJECT; wildcards are allowed, and `*` stands for "
+            "every stream that is not named. A stream without an entry is not restricted."
+        ),
+    )
+    allowed_sources: tuple[StreamSubject, ...] = Field(
+        default=(),
+        description=(
+            "Subjects that schedules may sample, each as STREAM=SUBJECT; wildcards are allowed, and `*` stands for "
+            "every stream that is not named. A stream without an entry is not restricted."
+        ),
+    )
+    max_schedules: tuple[StreamNumber, ...] = Field(
+        default=(),
+        description=(
+            "Most schedules that are held at one time, each entry as STREAM=NUMBER, 0 to 999999999; `*` stands for "
+            "every stream that is not named. A stream without an entry is not restricted."
         ),
     )
     window: int = Field(
@@ -89,3 +112,7 @@ class SidecarSettings(BaseModel):
         default="nats_scheduler",
         description="Key-value bucket that remembers streams: letters, digits, _ and -, 1 to 200 characters.",
     )
+
+    def restrictions_on(self, stream: str) -> Restrictions:
+        """Return what the operator allows schedules on a stream to do."""
+        return restrictions_on(stream, self.allowed_targets, self.allowed_sources, self.max_schedules)
