@@ -48,3 +48,8 @@ async def eventually(
             said = describe() if callable(describe) else describe
             raise AssertionError(f"{said} did not hold within {within_seconds:g} s") from last
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def instant_reached(instant: int, now: Callable[[], int]) -> None:
+    """Return when the clock `now` shows `instant` (ns), give or take a millisecond: for acts that have to meet."""
+    await asyncio.sleep(max(instant - now(), 0) / 1e9)

@@ -1,0 +1,134 @@
+"""A herd of schedules due at one instant, and at that instant something happens to each of them.
+
+Its rule: what was acknowledged counts. A fire that is stored behind the mark of its schedule's end is *stale*; a
+replacement that was acknowledged and is not there any more is *lost*.
+The mark is the sequence of what ended the schedule; where that has none (a delete, a purge), of a message published the
+moment its answer came.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.account import CLOCK, Account, block_of, in_seconds
+from tests.harness.burst import Asked, Burst
+from tests.harness.waiting import instant_reached
+
+HERD = int(os.environ.get("NATS_SCHEDULER_RACES", "1500"))
+"""How many schedules race."""
+
+PARTS = 20
+"""The acts are written in so many parts, evenly over the time that the race lasts."""
+
+LEAD = 3 * SECOND
+"""How long (ns) before its instant a herd is loaded."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What came of a race: how many fired, and of those how many wrongly; how many replacements vanished."""
+
+    fired: int
+    stale: int
+    lost: int
+
+    @property
+    def was_close(self) -> bool:
+        """Whether both sides won some of it: else nothing raced."""
+        return 0 < self.fired < HERD
+
+
+class Race:
+    """One herd on one stream of one server."""
+
+    def __init__(self, account: Account, name: str, *, lasts: int) -> None:
+        """Prepare a race that `lasts` ns from the instant at which the herd is due, the last schedules first."""
+        self.account = account
+        self.lasts = lasts
+        self.name = name
+        self.sequences: list[int] = []
+
+    def schedule(self, number: int) -> str:
+        """Return the subject of a schedule."""
+        return f"{self.name}.s.{number}"
+
+    def replacement(self, number: int) -> Asked:
+        """Replace a schedule by one that is due in an hour."""
+        headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": f"{self.name}.t.{number}"}
+        return self.schedule(number), block_of(headers), b"new"
+
+    def plain(self, number: int) -> Asked:
+        """Overwrite a schedule by an ordinary message."""
+        return self.schedule(number), b"", b"plain"
+
+    def deletion(self, number: int) -> Asked:
+        """Delete the message of a schedule."""
+        body = json.dumps({"seq": self.sequences[number], "no_erase": True}).encode()
+        return f"$JS.API.STREAM.MSG.DELETE.{self.name}", b"", body
+
+    def purge(self, number: int) -> Asked:
+        """Purge the subject of a schedule."""
+        return f"$JS.API.STREAM.PURGE.{self.name}", b"", json.dumps({"filter": self.schedule(number)}).encode()
+
+    def cancel(self, number: int) -> Asked:
+        """Cancel a schedule, guarded by its sequence."""
+        headers = {
+            "Nats-Scheduler": self.schedule(number),
+            "Nats-Schedule-Next": "purge",
+            "Nats-Expected-Last-Subject-Sequence": str(self.sequences[number]),
+            "Nats-Expected-Last-Subject-Sequence-Subject": self.schedule(number),
+        }
+        return f"{self.name}.c.{number}", block_of(headers), b"cancel"
+
+    def mark(self, number: int) -> Asked:
+        """Mark the moment at which an answer came."""
+        return f"{self.name}.m.{number}", b"", b"mark"
+
+    async def run(self, act: Callable[[int], Asked], *, marked: bool = False, replaces: bool = False) -> Tally:
+        """Load the herd, act on each schedule at the instant, and count what went wrong."""
+        due = CLOCK.now() + LEAD
+        await self._load(due)
+        burst = Burst(self.account, f"{self.name}.act", self.mark if marked else None)
+        parts = burst.frames([act(number) for number in range(HERD)], PARTS)
+        for number, part in enumerate(parts):
+            await instant_reached(due + self.lasts * number // PARTS, CLOCK.now)
+            burst.write(part)
+        await burst.answered(HERD)
+        await self._settled(due)
+        ends = burst.followed if marked else burst.answers
+        return await self._tally({n: int(answer.get("seq", 0)) for n, answer in ends.items()}, replaced=replaces)
+
+    async def _load(self, due: int) -> None:
+        burst = Burst(self.account, f"{self.name}.load")
+        at = f"@at {format_rfc3339(due)}"
+        blocks = [
+            block_of({"Nats-Schedule": at, "Nats-Schedule-Target": f"{self.name}.t.{number}"}) for number in range(HERD)
+        ]
+        [frames] = burst.frames([(self.schedule(n), block, b"old") for n, block in enumerate(blocks)])
+        burst.write(frames)
+        await burst.answered(HERD)
+        self.sequences = [int(burst.answers[number]["seq"]) for number in range(HERD)]
+
+    async def _settled(self, due: int) -> None:
+        """Wait for the fire of a schedule that is due behind the herd."""
+        await instant_reached(due + SECOND, CLOCK.now)
+        headers = {"Nats-Schedule": f"@at {in_seconds(1)}", "Nats-Schedule-Target": f"{self.name}.canary"}
+        await self.account.publish(f"{self.name}.last", headers)
+        await self.account.wait_for(self.name, f"{self.name}.canary")
+
+    async def _tally(self, ends: dict[int, int], *, replaced: bool) -> Tally:
+        fires = await asyncio.gather(*(self._last(f"t.{number}") for number in range(HERD)))
+        stale = sum(fire is not None and 0 < ends[n] < fire.sequence for n, fire in enumerate(fires))
+        lost = 0
+        if replaced:
+            last = await asyncio.gather(*(self._last(f"s.{number}") for number in range(HERD)))
+            lost = sum(one is None or one.sequence != ends[number] for number, one in enumerate(last))
+        return Tally(sum(fire is not None for fire in fires), stale, lost)
+
+    async def _last(self, rest: str) -> StoredMessage | None:
+        return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")
