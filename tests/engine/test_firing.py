@@ -1,6 +1,7 @@
 """When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, look at the stream."""
 
-from nats_scheduler.engine.events import FireRefused, FireSeen, FireStored, ScheduleAccepted
+from nats_scheduler.engine.events import Ending, FireRefused, FireSeen, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -212,3 +213,20 @@ def test_a_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() 
     desk.found(message)
     assert desk.fires == []
     assert [(told.code, told.fire.schedule) for told in desk.told(FireRefused)] == [(10190, "s.one")]
+
+
+def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_the_reason() -> None:
+    leap_day = 3_981_312_000 * SECOND  # 2096-02-29, and 2100 is no leap year
+    desk = Desk()
+    desk.now = leap_day - 3600 * SECOND
+    last = schedule("0 0 0 29 2 *", stored_at=desk.now)
+    desk.read(last)
+    desk.now = leap_day
+    desk.step()
+    desk.found(last)
+    fire = desk.fire
+    assert (fire.fire_time, fire.next_fire) == (leap_day, None)
+    desk.concluded(fire, Stored(2))
+    assert [ended.ending for ended in desk.told(ScheduleEnded)] == [Ending.EXHAUSTED]
+    assert not desk.is_held()
+    assert desk.purges == []
