@@ -20,7 +20,7 @@ from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule, Standing, take_snapshot
-from nats_scheduler.runtime.stream_service import read_checkpoint
+from nats_scheduler.runtime.stream_service import read_checkpoint, removes_expired
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, round_to_second
 from nats_scheduler.schedule.patterns import Cron
@@ -81,8 +81,16 @@ async def _read(session: Session, stream: str | None) -> Listing:
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     for one in served:
         checkpoint = await read_checkpoint(session.registry, one.state, one.mode)
-        allowed = session.settings.restrictions_on(one.state.name)
-        read = await take_snapshot(session.connection, session.api, one.state, one.mode, checkpoint, clock.now, allowed)
+        read = await take_snapshot(
+            session.connection,
+            session.api,
+            one.state,
+            one.mode,
+            checkpoint,
+            clock.now,
+            restrictions=session.settings.restrictions_on(one.state.name),
+            removes_expired=removes_expired(one.state, session.server),
+        )
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, rejection) for rejection in read.rejected)
     if len(served) > 1:

@@ -31,6 +31,17 @@ class PurgeSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveExpired:
+    """Remove the message with this sequence if its TTL has run out by the instant `by` (ns); answer `ExpiryConcluded`.
+
+    The message is looked at first: sequences begin anew in a stream that was deleted and made again.
+    """
+
+    sequence: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Step again at this instant (ns since the Unix epoch) at the latest. Replaces the one before."""
 
@@ -44,4 +55,4 @@ class Report:
     event: Event
 
 
-Action = ReadContent | PublishFire | PurgeSchedule | WakeAt | Report
+Action = ReadContent | PublishFire | PurgeSchedule | RemoveExpired | WakeAt | Report

@@ -14,6 +14,7 @@ class Ending(StrEnum):
     REPLACED = "replaced"
     OVERWRITTEN = "overwritten by a message that is no schedule"
     REMOVED = "deleted, purged or expired"
+    EXPIRED = "its TTL ran out"
     CANCELLED = "cancelled"
     EXHAUSTED = "no further fire within the horizon of five years"
 
@@ -112,6 +113,22 @@ class PurgeFailed:
     refused: bool
 
 
+@dataclass(frozen=True, slots=True)
+class MessagesExpired:
+    """So many messages whose TTL had run out were removed, where the server does not do it."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryFailed:
+    """A message whose TTL has run out could not be removed; where that is `refused`, none will be from now on."""
+
+    sequence: int
+    reason: str
+    refused: bool
+
+
 Event = (
     StreamReady
     | ScheduleAccepted
@@ -123,4 +140,6 @@ Event = (
     | FireRefused
     | FiresMissed
     | PurgeFailed
+    | MessagesExpired
+    | ExpiryFailed
 )

@@ -103,9 +103,9 @@ class Firing:
     # -- the way to a fire ---------------------------------------------------------------------------------------
 
     def await_due(self, held: Held) -> None:
-        """Have the schedule looked at in time for its due fire."""
+        """Have the schedule looked at in time for its due fire, or at its end where that comes first."""
         ahead = 0 if held.definition.source is not None else self._look_ahead
-        self._roster.wake(held, held.due - ahead)
+        self._roster.wake(held, held.expires if held.only_expires else held.due - ahead)
 
     def woken(self, held: Held, now: int) -> None:
         """Take the next step of a schedule whose time has come."""
@@ -148,11 +148,15 @@ class Firing:
 
     def earliest_unsettled(self) -> int | None:
         """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""
-        return min((held.due for held in self._active.values() if not _is_stuck(held)), default=None)
+        return min((held.due for held in self._active.values() if not is_stuck(held)), default=None)
+
+    def has_begun(self, sequence: int) -> bool:
+        """Tell whether a fire of the schedule with this sequence was begun and is not settled."""
+        return sequence in self._active
 
     def stuck(self) -> list[Held]:
         """Return the schedules whose fires the server refuses for the time being."""
-        return [held for held in self._active.values() if _is_stuck(held)]
+        return [held for held in self._active.values() if is_stuck(held)]
 
     def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
         """Take what lay on the subject; returns the message where it is another one than the schedule held."""
@@ -311,16 +315,17 @@ class Firing:
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         fire_time, next_fire = held.due, self._after(held, held.due)
-        if next_fire is not None and next_fire <= now:
-            fire_time, next_fire = self._make_up(held, next_fire, now)
+        until = min(now, held.expires - 1)
+        if next_fire is not None and next_fire <= until:
+            fire_time, next_fire = self._make_up(held, next_fire, until)
         fire = flight.fire
         if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
             fire = self._build(held, flight, fire_time, next_fire)
         self._send(held, flight, fire, now)
 
-    def _make_up(self, held: Held, second: int, now: int) -> tuple[int, int | None]:
-        """Collapse the fires that are overdue, of which `second` is the second, into the latest."""
-        latest = held.definition.pattern.latest_fire(held.due, now, held.stored_at) or second
+    def _make_up(self, held: Held, second: int, until: int) -> tuple[int, int | None]:
+        """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
+        latest = held.definition.pattern.latest_fire(held.due, until, held.stored_at) or second
         self._emit(Report(FiresMissed(held.subject, held.sequence, held.due, latest)))
         held.due = latest
         return latest, self._after(held, latest)
@@ -389,5 +394,6 @@ class Firing:
         return wait
 
 
-def _is_stuck(held: Held) -> bool:
+def is_stuck(held: Held) -> bool:
+    """Tell whether the server refuses the fires of a schedule for the time being."""
     return held.flight is not None and held.flight.reported_code != 0

@@ -46,6 +46,17 @@ class MessagesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryRead:
+    """These lie under the last messages of their subjects, where `MessagesRead` tells those alone.
+
+    They are no schedules any more: only their TTLs count. Everything up to sequence `through` was looked at.
+    """
+
+    messages: Sequence[StoredMessage]
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
 class CaughtUp:
     """Everything stored up to now has been read: what is due may fire."""
 
@@ -107,6 +118,20 @@ class PurgeConcluded:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiryConcluded:
+    """The one and only answer to a `RemoveExpired`; without a failure, the message is gone or not expired yet."""
+
+    sequence: int
+    subject: str | None = None
+    """The subject of the message that was removed; None where none was."""
+    expires: int | None = None
+    """When the message that was found expires (ns), where that is yet to come."""
+    failure: str | None = None
+    refused: bool = False
+    """The server will never do it, for any message of the stream."""
+
+
+@dataclass(frozen=True, slots=True)
 class RemovalRequested:
     """Somebody asked the server to remove messages: on `filter` (None: any subject), or the one with `sequence`.
 
@@ -124,6 +149,7 @@ class DrainRequested:
 
 Input = (
     MessagesRead
+    | HistoryRead
     | CaughtUp
     | ContactLost
     | CheckpointLoaded
@@ -131,6 +157,7 @@ Input = (
     | ContentUnread
     | PublishConcluded
     | PurgeConcluded
+    | ExpiryConcluded
     | RemovalRequested
     | DrainRequested
 )

@@ -6,13 +6,16 @@ over both (`tests/contract/`).
 What every implementation promises:
 
 - It tells facts by calling `tell`, from the event loop's thread, in the order in which it learned them.
-- `publish`, `read` and `purge` return at once. Each fire, read and purge is answered by exactly one input, also when
-  the contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` with a failure.
+- `publish`, `read`, `purge` and `remove` return at once. Each fire, read, purge and removal is answered by exactly one
+  input, also when the contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` or `ExpiryConcluded`
+  with a failure.
 - Fires are sent in the order in which they were given. One that was answered `Stored` is in the stream; one that was
   `Refused` is not and never will be; of one that is `Unknown` nobody can say.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
   nothing.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
+- `remove` removes a schedule or a generated message whose own TTL has run out, and nothing else, whatever sequence it
+  is given.
 - What `follow` tells has no body, and may have a `Nats-Msg-Size` header in its place; what is read has both as stored.
 - `follow` tells every message stored after a sequence, once and in order, and `CaughtUp` when it has told all that was
   stored when it began; then it goes on. It ends only by cancellation or with an exception that says why.
@@ -21,7 +24,7 @@ What every implementation promises:
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
 
@@ -42,6 +45,10 @@ class StreamPort(Protocol):
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to remove a schedule's versions."""
+        ...
+
+    def remove(self, request: RemoveExpired) -> None:
+        """Begin to remove a message whose TTL has run out."""
         ...
 
     async def follow(self, after: int) -> None:

@@ -18,11 +18,14 @@ MIN_AGENDA_ENTRIES = 1024
 
 NO_WAKE = -1
 
+NO_EXPIRY = 1 << 100
+"""Later (ns) than any TTL can end."""
+
 
 class Held:
     """A schedule that is held: the last message on its subject, and valid."""
 
-    __slots__ = ("definition", "due", "flight", "sequence", "stored_at", "subject", "wake")
+    __slots__ = ("definition", "due", "expires", "flight", "sequence", "stored_at", "subject", "wake")
 
     def __init__(self, subject: str, sequence: int, stored_at: int, definition: Definition, due: int) -> None:
         self.subject = subject
@@ -31,10 +34,17 @@ class Held:
         self.definition = definition
         self.due = due
         """Its next fire (ns), or the last one where it has ended."""
+        self.expires = NO_EXPIRY
+        """When its TTL runs out (ns), where the sidecar has to see to it: it never fires for a time from then on."""
         self.flight: Flight | None = None
         """What is under way, None while it only waits."""
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
+
+    @property
+    def only_expires(self) -> bool:
+        """Whether its TTL runs out before its next fire."""
+        return self.expires <= self.due
 
     def __lt__(self, other: "Held") -> bool:
         """Order two entries of one message: at most one of them is valid, so that any order will do."""

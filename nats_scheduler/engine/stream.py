@@ -18,7 +18,8 @@ from typing import Any
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
-from nats_scheduler.engine.firing import Firing, ServerLimits
+from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.firing import HERD, Firing, ServerLimits, is_stuck
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -26,13 +27,16 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     ContentUnread,
     DrainRequested,
+    ExpiryConcluded,
+    HistoryRead,
     Input,
     MessagesRead,
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
+    Stored,
 )
-from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.engine.roster import NO_EXPIRY, Held, Roster
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import header_value
@@ -55,28 +59,44 @@ LEAST_CLOCK_STEP = 1 * SECOND
 class StreamEngine:
     """The schedules of one stream, and what to do about them next."""
 
-    def __init__(self, rules: StreamRules, dialects: Sequence[Dialect], limits: ServerLimits) -> None:
+    def __init__(
+        self,
+        rules: StreamRules,
+        dialects: Sequence[Dialect],
+        limits: ServerLimits,
+        *,
+        removes_expired: bool = False,
+        reads_all: bool = True,
+    ) -> None:
+        """Begin with nothing; `removes_expired` where the server does not act on TTLs, and the stream asks for them.
+
+        `reads_all` is False where messages may be gone, or under others, before they are read.
+        """
         self._rules = rules
         self._dialects = tuple(dialects)
         self._actions: list[Action] = []
         self._roster = Roster()
-        self._firing = Firing(self._roster, limits, lambda action: self._actions.append(action))
+        self._firing = Firing(self._roster, limits, self._emit)
+        self._expiry = Expiry(self._dialects, self._emit, learns_from_fires=not reads_all) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._superseded: dict[str, int] = {}
         self._checkpoint = CheckpointLoaded(through=-1, sequence=0)
         self._last_read = 0
+        self._history_through = 0
         self._now = 0
         self._live = False
         self._draining = False
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
             MessagesRead: self._messages_read,
+            HistoryRead: self._history_read,
             CaughtUp: self._caught_up,
             ContactLost: self._contact_lost,
             CheckpointLoaded: self._checkpoint_loaded,
             ContentRead: self._content_read,
             ContentUnread: self._firing.content_unread,
-            PublishConcluded: self._firing.concluded,
+            PublishConcluded: self._publish_concluded,
             PurgeConcluded: self._firing.purge_concluded,
+            ExpiryConcluded: self._expiry_concluded,
             RemovalRequested: self._removal_requested,
             DrainRequested: self._drain_requested,
         }
@@ -93,13 +113,15 @@ class StreamEngine:
         if self._firing.is_open:
             self._wake(now)
         self._firing.release_purges()
+        if self._expiry is not None:
+            self._expiry.report()
         actions, self._actions = self._actions, []
         return actions
 
     @property
     def is_idle(self) -> bool:
-        """Whether no fire and no purge awaits its conclusion."""
-        return self._firing.under_way == 0
+        """Whether no fire, no purge and no removal awaits its conclusion."""
+        return self._firing.under_way == 0 and (self._expiry is None or self._expiry.under_way == 0)
 
     @property
     def is_live(self) -> bool:
@@ -115,6 +137,11 @@ class StreamEngine:
     def last_read(self) -> int:
         """The highest stream sequence read so far."""
         return self._last_read
+
+    @property
+    def history_through(self) -> int:
+        """The sequence up to which buried messages were looked at, where they are not told with the others."""
+        return self._history_through
 
     @property
     def held(self) -> Roster:
@@ -140,22 +167,29 @@ class StreamEngine:
 
     # -- intake --------------------------------------------------------------------------------------------------
 
-    def _messages_read(self, given: MessagesRead, now: int) -> None:
+    def _messages_read(self, given: MessagesRead, _now: int) -> None:
         for message in given.messages:
             self._last_read = max(self._last_read, message.sequence)
-            self._take(message, now)
+            self._take(message)
 
-    def _take(self, message: StoredMessage, now: int) -> None:
+    def _history_read(self, given: HistoryRead, _now: int) -> None:
+        self._history_through = max(self._history_through, given.through)
+        for message in given.messages:
+            if self._expiry is not None:
+                self._expiry.take(message)
+
+    def _take(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self._rules, self._dialects)
         if reading is None:
             self._overwritten(message)
             return
+        expires = None if self._expiry is None else self._expiry.take(message)
         if reading.generated is not None:
             self._generated(reading.generated, message)
         if reading.cancels is not None:
             self._cancelled(reading.cancels, message)
         if reading.definition is not None:
-            self._accept(reading.definition, message, now)
+            self._accept(reading.definition, message, expires)
         elif reading.rejection is not None:
             self._reject(reading.rejection, message)
         else:
@@ -168,7 +202,7 @@ class StreamEngine:
         if self._rejected and self._rejected_at(message.subject) < message.sequence:
             self._rejected.pop(message.subject, None)
 
-    def _accept(self, definition: Definition, message: StoredMessage, now: int) -> None:
+    def _accept(self, definition: Definition, message: StoredMessage, expires: int | None) -> None:
         before = self._roster.on(message.subject)
         known = self._rejected_at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
@@ -180,6 +214,7 @@ class StreamEngine:
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
         held = Held(message.subject, message.sequence, message.stored_at, definition, due)
+        held.expires = NO_EXPIRY if expires is None else expires
         self._rejected.pop(message.subject, None)
         self._roster.hold(held)
         if before is not None:
@@ -284,17 +319,58 @@ class StreamEngine:
     def _content_read(self, given: ContentRead, now: int) -> None:
         newer = self._firing.content_read(given, now)
         if newer is not None:
-            self._take(newer, now)
+            self._take(newer)
+
+    def _publish_concluded(self, given: PublishConcluded, now: int) -> None:
+        self._firing.concluded(given, now)
+        if self._expiry is not None and isinstance(given.outcome, Stored):
+            self._expiry.fire_stored(given.fire, given.outcome.sequence, now)
+
+    def _expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
+        assert self._expiry is not None, "nothing was to be removed"
+        self._expiry.concluded(given, now)
+        if given.subject is None:
+            return
+        held = self._roster.exactly(given.subject, given.sequence)
+        if held is not None:
+            self._firing.end(held, Ending.EXPIRED)
+        if self._rejected_at(given.subject) == given.sequence:
+            del self._rejected[given.subject]
 
     def _wake(self, now: int) -> None:
         for _ in range(MAX_WAKES_PER_STEP):
             held = self._roster.pop_woken(now)
             if held is None:
+                self._remove_expired(now)
                 break
-            self._firing.woken(held, now)
-        instant = self._roster.next_wake()
+            if _has_ended(held, now):
+                self._firing.end(held, Ending.EXPIRED)
+            else:
+                self._firing.woken(held, now)
+        wakes = [self._roster.next_wake(), self._next_removal()]
+        instant = min((wake for wake in wakes if wake is not None), default=None)
         if instant is not None:
             self._emit(WakeAt(instant))
 
+    def _remove_expired(self, now: int) -> None:
+        """Ask for removals, but not while a herd is in the way, nor of a schedule whose last fire is not settled."""
+        if self._expiry is not None and self._firing.under_way <= HERD:
+            self._expiry.remove_due(now, self._firing.has_begun)
+
+    def _next_removal(self) -> int | None:
+        if self._expiry is None or self._firing.under_way > HERD:
+            return None
+        return self._expiry.next_wake()
+
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
+
+
+def _has_ended(held: Held, now: int) -> bool:
+    """Tell whether a schedule's TTL has run out, and no fire that came due before is still to be sent.
+
+    One that the server refuses is given up then, as where the server itself removes the schedule.
+    """
+    if held.expires > now:
+        return False
+    return held.only_expires if held.flight is None else is_stuck(held)

@@ -18,6 +18,7 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
+SEQUENCE_NOT_FOUND = 10043
 
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
@@ -84,6 +85,16 @@ class JetStreamApi:
                 return None
             raise
         return decode_message(answer["message"])
+
+    async def delete_message(self, stream: str, sequence: int) -> bool:
+        """Delete a message without erasing its bytes on disk; returns whether it was there."""
+        try:
+            await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+        except ApiError as error:
+            if error.code == SEQUENCE_NOT_FOUND:
+                return False
+            raise
+        return True
 
     async def subjects(self, stream: str, within: str = ">") -> AsyncIterator[str]:
         """Yield the subjects that a stream holds messages on, among those that match `within`."""

@@ -6,23 +6,30 @@ It only puts the parts together: who follows depends on what the stream keeps, t
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.content import content_reader
+from nats_scheduler.jetstream.expire import remover
 from nats_scheduler.jetstream.follow import ConsumerFollower
+from nats_scheduler.jetstream.history import walk_through
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import purger
 from nats_scheduler.jetstream.scan import ScanFollower
+
+
+def reads_all(config: Config) -> bool:
+    """Tell whether every message of a stream is read: a consumer is harmless, and nobody takes messages away."""
+    return bool(config.get("retention", "limits") == "limits")
 
 
 def follower_of(
     connection: Connection, api: JetStreamApi, config: Config, tell: Tell, holds: Callable[[str], bool]
 ) -> ConsumerFollower | ScanFollower:
     """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
-    if config.get("retention", "limits") == "limits":
+    if reads_all(config):
         return ConsumerFollower(connection, api, config["name"], tell)
     return ScanFollower(connection, api, config, tell, holds)
 
@@ -41,12 +48,16 @@ class StreamContact:
         holds: Callable[[str], bool],
         window: int,
         ack_timeout: float,
+        history_after: int | None = None,
     ) -> None:
+        """Make contact; `history_after` is the sequence from which on buried messages are wanted, None for none."""
         stream = config["name"]
         self._publisher = Publisher(connection, stream, tell, window=window, ack_timeout=ack_timeout)
         self._reader = content_reader(api, stream, tell, tasks)
         self._purger = purger(api, stream, tell, tasks)
+        self._remover = remover(api, stream, tell, tasks)
         self._follower = follower_of(connection, api, config, tell, holds)
+        self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, tell))
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, in this order."""
@@ -60,12 +71,23 @@ class StreamContact:
         """Begin to remove a schedule's versions."""
         self._purger.begin(request)
 
+    def remove(self, request: RemoveExpired) -> None:
+        """Begin to remove a message whose TTL has run out."""
+        self._remover.begin(request)
+
     async def follow(self, after: int) -> None:
         """Tell every message with a sequence above `after`, until cancelled."""
-        await self._follower.follow(after)
+        walking = None if self._walk is None else asyncio.create_task(self._walk())
+        try:
+            await self._follower.follow(after)
+        finally:
+            if walking is not None:
+                walking.cancel()
+                await asyncio.wait((walking,))
 
     def end(self, reason: str) -> None:
         """End the contact: what is in flight is unknown from here on."""
         self._publisher.end(reason)
         self._reader.end(reason)
         self._purger.end(reason)
+        self._remover.end(reason)

@@ -58,7 +58,7 @@ def read_message(
     # `find`, not `in`: the latter first tries to take its operand for a number, and costs three times as much.
     if not block or block.find(_MARK) < 0:
         return None
-    if block.find(_IDENTITY) >= 0 and (generated := _read_generated(block)):
+    if block.find(_IDENTITY) >= 0 and (generated := read_generated(block)):
         return Reading(generated=generated)
     reading = None
     for dialect in dialects:
@@ -91,7 +91,7 @@ def _read_as(
     return Reading(definition=definition, cancels=cancels)
 
 
-def _read_generated(block: bytes) -> Generated | None:
+def read_generated(block: bytes) -> Generated | None:
     """Recognise a fire of ours: our identity, and the scheduler's header naming the same schedule.
 
     Both dialects count, whatever is served now: what fired before an upgrade has fired.

@@ -22,6 +22,8 @@ class Metrics:
         self.rejected = self._counter("schedules_rejected", "Invalid schedules, by the server's code.", "code")
         self.ended = self._counter("schedules_ended", "Schedules no longer held, by reason.", "reason")
         self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")
+        self.expired = self._counter("messages_expired", "Messages removed because their TTL ran out, on 2.10.")
+        self.expiries_failed = self._counter("expiries_failed", "Removals of expired messages that failed.")
         self.lateness = Histogram(
             "nats_scheduler_fire_lateness_seconds",
             "Time from a fire's due time to its storage, by the server's clock.",

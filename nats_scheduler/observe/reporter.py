@@ -11,11 +11,13 @@ from typing import Any
 
 from nats_scheduler.engine.events import (
     Event,
+    ExpiryFailed,
     FireRefused,
     FireSeen,
     FiresMissed,
     FireStored,
     FireUnsettled,
+    MessagesExpired,
     PurgeFailed,
     ScheduleAccepted,
     ScheduleEnded,
@@ -56,6 +58,8 @@ class Reporter:
             FireRefused: self._fire_refused,
             FiresMissed: self._missed,
             PurgeFailed: self._purge_failed,
+            MessagesExpired: self._expired,
+            ExpiryFailed: self._expiry_failed,
         }
 
     def listen(self, listener: Listener) -> None:
@@ -161,6 +165,15 @@ class Reporter:
         self._metrics.purges_failed.labels(stream).inc()
         tell = self._log.warning if event.refused else self._log.debug
         tell("purge_failed", stream=stream, schedule=event.schedule, seq=event.through, reason=event.reason)
+
+    def _expired(self, stream: str, event: MessagesExpired) -> None:
+        self._metrics.expired.labels(stream).inc(event.count)
+        self._log.debug("messages_expired", stream=stream, count=event.count)
+
+    def _expiry_failed(self, stream: str, event: ExpiryFailed) -> None:
+        self._metrics.expiries_failed.labels(stream).inc()
+        tell = self._log.warning if event.refused else self._log.debug
+        tell("expiry_failed", stream=stream, seq=event.sequence, reason=event.reason)
 
     def _advise(self, kind: str, stream: str, **fields: Any) -> None:
         body = {"type": f"{ADVISORY_TYPE}.{kind}", "stream": stream, **fields}

@@ -11,13 +11,14 @@ Cost: one call to the engine a turn. Limit: the precision of a wake is that of t
 import asyncio
 from collections.abc import Callable
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report, WakeAt
+from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     ContactLost,
     ContentUnread,
     DrainRequested,
+    ExpiryConcluded,
     Input,
     PublishConcluded,
     PurgeConcluded,
@@ -127,6 +128,8 @@ class StreamDriver:
                 self._read(action)
             elif isinstance(action, PurgeSchedule):
                 self._purge(action)
+            elif isinstance(action, RemoveExpired):
+                self._remove(action)
             else:
                 self._wake_at(action)
         if fires:
@@ -150,6 +153,12 @@ class StreamDriver:
             self._port.purge(request)
         else:
             self.tell(PurgeConcluded(request.schedule, request.through, NO_CONTACT))
+
+    def _remove(self, request: RemoveExpired) -> None:
+        if self._port is not None:
+            self._port.remove(request)
+        else:
+            self.tell(ExpiryConcluded(request.sequence, failure=NO_CONTACT))
 
     def _wake_at(self, action: WakeAt) -> None:
         if self._timer is not None:

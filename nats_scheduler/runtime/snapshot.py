@@ -60,6 +60,8 @@ class Standing(StrEnum):
     """It fires once, and has; it is still to be removed."""
     CANCELLED = "cancelled"
     """A message cancelled it; it is still to be removed."""
+    EXPIRING = "expiring"
+    """Its TTL runs out before its next fire."""
     ENDED = "ended"
     """Its pattern has no further fire within the horizon of five years."""
 
@@ -106,16 +108,20 @@ async def take_snapshot(
     mode: Mode,
     checkpoint: CheckpointLoaded | None,
     now: Callable[[], int],
+    *,
     restrictions: Restrictions = UNRESTRICTED,
+    removes_expired: bool = False,
 ) -> Snapshot:
     """Read a stream that is served in `mode`; `now` tells the time in ns since the Unix epoch.
 
     `restrictions` are those of the sidecar; the server knows none.
+    With `removes_expired` it is the sidecar that ends what has a TTL, and not the server.
 
     Raises `JetStreamError` where the stream cannot be read.
     """
     rules = state.rules
-    ours = _Reader(replace(rules, restrictions=restrictions), dialects_of(mode), FiredBy.SIDECAR)
+    allowed = replace(rules, restrictions=restrictions)
+    ours = _Reader(allowed, dialects_of(mode), FiredBy.SIDECAR, removes_expired=removes_expired)
     if checkpoint is not None:
         ours.engine.step(now(), (checkpoint,))
     readers = [ours]
@@ -174,9 +180,11 @@ async def read_stored(
 class _Reader:
     """An engine that is told messages, and what it cannot tell of those it rejected."""
 
-    def __init__(self, rules: StreamRules, dialects: Sequence[Dialect], fired_by: FiredBy) -> None:
+    def __init__(
+        self, rules: StreamRules, dialects: Sequence[Dialect], fired_by: FiredBy, *, removes_expired: bool = False
+    ) -> None:
         # The limits concern fires, and there are none.
-        self.engine = StreamEngine(rules, dialects, ServerLimits(guard=False))
+        self.engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
         self._dialects = dialects
         self._fired_by = fired_by
         self._rejected: dict[str, ListedRejection] = {}
@@ -234,16 +242,26 @@ def _outlook(held: Held, now: int, fires: dict[Pattern, int | None]) -> tuple[in
     if held.flight is not None:
         return None, Standing.CANCELLED if held.flight.ending is Ending.CANCELLED else Standing.FIRED
     pattern = held.definition.pattern
+    if held.only_expires:
+        return None, Standing.EXPIRING
     if held.due > now:
         return held.due, Standing.WAITING
     if not pattern.repeats:
         return held.due, Standing.OVERDUE
+    following = _following(held, now, fires)
+    if following is not None and held.expires <= following:
+        return None, Standing.EXPIRING
+    return following, Standing.ENDED if following is None else Standing.WAITING
+
+
+def _following(held: Held, now: int, fires: dict[Pattern, int | None]) -> int | None:
+    """Return the next fire of a pattern that repeats."""
+    pattern = held.definition.pattern
     if not isinstance(pattern, Cron):  # those of an interval depend on when it was stored, and are arithmetic
-        return pattern.next_fire(now, held.stored_at), Standing.WAITING
+        return pattern.next_fire(now, held.stored_at)
     if pattern not in fires:
         fires[pattern] = pattern.next_fire(now, held.stored_at)
-    following = fires[pattern]
-    return following, Standing.ENDED if following is None else Standing.WAITING
+    return fires[pattern]
 
 
 def _soonest_first(listed: ListedSchedule) -> tuple[bool, int, str]:

@@ -16,7 +16,7 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.contact import StreamContact
+from nats_scheduler.jetstream.contact import StreamContact, reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
@@ -54,7 +54,14 @@ class StreamService:
         self._written: tuple[int, int] | None = None
         limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead)
         rules = replace(state.rules, restrictions=settings.restrictions_on(state.name))
-        engine = StreamEngine(rules, dialects_of(mode), limits)
+        self._removes_expired = removes_expired(state, server)
+        engine = StreamEngine(
+            rules,
+            dialects_of(mode),
+            limits,
+            removes_expired=self._removes_expired,
+            reads_all=reads_all(state.config),
+        )
         self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
@@ -108,6 +115,7 @@ class StreamService:
         return finished
 
     def _contact(self, connection: Connection, api: JetStreamApi, tasks: asyncio.TaskGroup) -> StreamContact:
+        buried = self._removes_expired and not reads_all(self.state.config)
         return StreamContact(
             connection,
             api,
@@ -117,6 +125,7 @@ class StreamService:
             holds=lambda subject: self.driver.engine.held.on(subject) is not None,
             window=self._settings.window,
             ack_timeout=self._settings.ack_timeout / SECOND,
+            history_after=self.driver.engine.history_through if buried else None,
         )
 
     # -- checkpoint ----------------------------------------------------------------------------------------------
@@ -143,6 +152,11 @@ class StreamService:
             self._written = progress
         except JetStreamError:
             return  # the next one says the same and more
+
+
+def removes_expired(state: StreamState, server: Capabilities) -> bool:
+    """Tell whether it falls to us to remove what has expired: the stream asks for it, and the server does not do it."""
+    return state.rules.allow_msg_ttl and not server.has_message_ttl
 
 
 async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode) -> CheckpointLoaded | None:

@@ -2,7 +2,8 @@
 
 A `Network` decides what happens to each request on its way (`testing.network`).
 
-The rule: nothing happens inside `publish`, `read` and `purge`; it happens in `deliver`, in the order of arrival.
+The rule: nothing happens inside `publish`, `read`, `purge` and `remove`; it happens in `deliver`, in the order of
+arrival.
 Who calls `deliver` decides what drives it: a test by hand, a world in virtual time, or an event loop
 (`MemoryContact(…, soon=loop.call_soon)`).
 What was already on its way when the contact ends still arrives: keep calling `deliver` where that matters.
@@ -15,12 +16,13 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
     ContentUnread,
+    ExpiryConcluded,
     Input,
     MessagesRead,
     PublishConcluded,
@@ -29,6 +31,8 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.port import Tell
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.expiry import expiry_of
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -87,6 +91,10 @@ class MemoryContact:
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to remove a schedule's versions."""
         self._begin(self._network.purge(request), self._purging(request))
+
+    def remove(self, request: RemoveExpired) -> None:
+        """Begin to remove a message whose TTL has run out."""
+        self._begin(self._network.remove(request), self._removing(request))
 
     async def follow(self, after: int) -> None:
         """Tell every message with a sequence above `after`, until cancelled or the contact is ended."""
@@ -162,7 +170,7 @@ class MemoryContact:
     def _deliver_soon(self) -> None:
         self.deliver()
 
-    # -- the three kinds -----------------------------------------------------------------------------------------
+    # -- the four kinds -----------------------------------------------------------------------------------------
 
     def _storing(self, fire: Fire) -> _Request:
         return _Request(
@@ -191,6 +199,28 @@ class MemoryContact:
             do=do,
             refuse=lambda refusal: PurgeConcluded(schedule, through, refusal.description, refused=True),
             give_up=lambda reason: PurgeConcluded(schedule, through, reason),
+        )
+
+    def _removing(self, request: RemoveExpired) -> _Request:
+        sequence = request.sequence
+
+        def do() -> Input:
+            message = self._stream.message(sequence)
+            expires = None if message is None else expiry_of(message, DIALECTS)
+            if message is None or expires is None:
+                return ExpiryConcluded(sequence)
+            if expires > request.by:
+                return ExpiryConcluded(sequence, expires=expires)
+            refusal = self._stream.delete_fault()
+            if refusal is not None:
+                return ExpiryConcluded(sequence, failure=refusal.description, refused=True)
+            self._stream.delete(sequence)
+            return ExpiryConcluded(sequence, message.subject)
+
+        return _Request(
+            do=do,
+            refuse=lambda refusal: ExpiryConcluded(sequence, failure=refusal.description, refused=True),
+            give_up=lambda reason: ExpiryConcluded(sequence, failure=reason),
         )
 
 

@@ -30,7 +30,7 @@ Listener = Callable[[StoredMessage], None]
 
 
 class MemoryStream:
-    """One stream. `config` is the JSON of the JetStream API; `guard=False` makes it a server 2.10."""
+    """One stream. `config` is the JSON of the JetStream API; `guard=False` makes it a server 2.10: TTLs are inert."""
 
     def __init__(self, config: Mapping[str, Any], now: Callable[[], int], *, guard: bool = True) -> None:
         self.config = dict(config)
@@ -105,6 +105,11 @@ class MemoryStream:
         if not sequences:
             del self._subjects[message.subject]
         return True
+
+    def delete_fault(self) -> Refused | None:
+        """Return why a request to delete a message is refused; `delete` itself always does it."""
+        denied = self.config.get("deny_delete") is True
+        return Refused(500, 10057, "message delete not permitted") if denied else None
 
     def purge(self, matching: str = ">", through: int | None = None) -> int:
         """Remove the messages whose subject matches, up to and including sequence `through`; returns how many."""
@@ -186,7 +191,7 @@ class MemoryStream:
             del self._identities[oldest]
 
     def _limit_age(self, message: StoredMessage) -> None:
-        ttl = _ttl(message.block) if self.rules.allow_msg_ttl else 0
+        ttl = _ttl(message.block) if self.rules.allow_msg_ttl and self.guard else 0
         assert ttl is not None, "an invalid TTL was refused before"
         ages = [ttl * SECOND] if ttl > 0 else []
         if self._max_age and ttl != NEVER:

@@ -6,7 +6,7 @@ The rule: a network decides, once for each request and when it is begun; `Memory
 
 from typing import NamedTuple, Protocol
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
@@ -46,6 +46,10 @@ class Network(Protocol):
         """Decide what happens to a purge."""
         ...
 
+    def remove(self, request: RemoveExpired) -> Fate:
+        """Decide what happens to the removal of a message that has expired."""
+        ...
+
     def follow(self, message: StoredMessage) -> int:
         """Return how long (ns) a stored message takes to the follower; none overtakes another."""
         ...
@@ -64,6 +68,10 @@ class Perfect:
 
     def purge(self, request: PurgeSchedule) -> Fate:
         """Let a purge arrive."""
+        return DONE
+
+    def remove(self, request: RemoveExpired) -> Fate:
+        """Let a removal arrive."""
         return DONE
 
     def follow(self, message: StoredMessage) -> int:

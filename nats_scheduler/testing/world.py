@@ -17,7 +17,7 @@ Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes n
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report, WakeAt
+from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import ServerLimits
@@ -81,7 +81,7 @@ class ScheduleWorld:
     ) -> None:
         """Begin at `start`; `config` adds to the stream's JSON configuration, `guard=False` is a server 2.10."""
         self.clock = ManualClock(_instant(start))
-        basis = {"name": "WORLD", "subjects": list(subjects), "allow_msg_ttl": guard, "allow_rollup_hdrs": True}
+        basis = {"name": "WORLD", "subjects": list(subjects), "allow_msg_ttl": True, "allow_rollup_hdrs": True}
         self.stream = MemoryStream({**basis, **(config or {})}, self.clock.now, guard=guard)
         self.generated: list[GeneratedMessage] = []
         """Every message that a fire stored, in the order of storing; also those that were removed since."""
@@ -206,7 +206,10 @@ class ScheduleWorld:
     def _boot(self) -> None:
         self._wake = None
         self._inbox = [self.checkpoint]  # a new list: what the one before would still be told goes nowhere
-        self.engine = StreamEngine(self.stream.rules, self._dialects, ServerLimits(guard=self.stream.guard))
+        rules, guard = self.stream.rules, self.stream.guard
+        limits = ServerLimits(guard=guard)
+        removes_expired = rules.allow_msg_ttl and not guard
+        self.engine = StreamEngine(rules, self._dialects, limits, removes_expired=removes_expired)
         self._connect()
         self.settle()
 
@@ -256,6 +259,8 @@ class ScheduleWorld:
                 contact.read(action)
             elif isinstance(action, PurgeSchedule):
                 contact.purge(action)
+            elif isinstance(action, RemoveExpired):
+                contact.remove(action)
             elif isinstance(action, WakeAt):
                 self._wake = action.instant
             elif isinstance(action, Report):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import ServerLimits
@@ -36,6 +36,9 @@ class SilentStream:
     def purge(self, request: PurgeSchedule) -> None:
         """Note the request, and answer nothing."""
         self.purges.append(request)
+
+    def remove(self, request: RemoveExpired) -> None:
+        """Answer nothing."""
 
     async def follow(self, after: int) -> None:
         """Tell nothing."""

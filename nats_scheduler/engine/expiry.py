@@ -1,0 +1,158 @@
+"""The messages of ours that expire, and the removal of those whose TTL has run out, where the server does not do it.
+
+A server of 2.10 stores `Nats-TTL` and does not act on it; later ones remove such messages themselves, and there nobody
+makes one of these.
+
+The rules:
+
+- A removal is an order to look and then remove: what the server holds under the sequence is judged again by its own
+  headers, so that nothing else is ever removed, whatever this room believes.
+- Never early, and at most a second late: instants are rounded up to the second, as the wheel of newer servers does.
+- What cannot be removed now is tried again; what the server refuses for good is told once, and then nothing is tried.
+
+Kept in one array of sequences a second: the order inside a second does not matter, and an array needs no object for
+each message.
+Cost: 8 bytes a message, about 250 a second in which anything expires; so 8 MB for a million messages in an hour, and at
+the worst 250 MB for a million that expire in as many different seconds.
+Limit: what is removed by others stays noted until its time, and costs one look then.
+"""
+
+import heapq
+from array import array
+from collections.abc import Callable, Sequence
+
+from nats_scheduler.engine.actions import Action, RemoveExpired, Report
+from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import FIRST_RETRY_AFTER, REFUSED_RETRY_LIMIT
+from nats_scheduler.engine.inputs import ExpiryConcluded
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.expiry import expiry_of, lifetime_of
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+
+MAX_REMOVALS_UNDER_WAY = 512
+"""Removals whose conclusion is awaited at once; the rest wait here, where a message costs 8 bytes."""
+
+
+class Agenda:
+    """Sequences by the second in which they are due."""
+
+    def __init__(self) -> None:
+        self._seconds: list[int] = []
+        self._sequences: dict[int, array[int]] = {}
+
+    def add(self, instant: int, sequence: int) -> None:
+        """Have a sequence come due at the first full second that is not before `instant` (ns)."""
+        second = -(-instant // SECOND)
+        known = self._sequences.get(second)
+        if known is None:
+            self._sequences[second] = array("Q", (sequence,))
+            heapq.heappush(self._seconds, second)
+        else:
+            known.append(sequence)
+
+    def pop_due(self, now: int) -> int | None:
+        """Take a sequence of the earliest second that has come by `now` (ns); None when there is none."""
+        if not self._seconds or self._seconds[0] * SECOND > now:
+            return None
+        second = self._seconds[0]
+        sequences = self._sequences[second]
+        sequence = sequences.pop()
+        if not sequences:
+            del self._sequences[heapq.heappop(self._seconds)]
+        return sequence
+
+    def next_due(self) -> int | None:
+        """Return the earliest instant (ns) at which a sequence comes due."""
+        return self._seconds[0] * SECOND if self._seconds else None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._seconds.clear()
+        self._sequences.clear()
+
+
+class Expiry:
+    """What expires on one stream."""
+
+    def __init__(self, dialects: Sequence[Dialect], emit: Callable[[Action], None], *, learns_from_fires: bool) -> None:
+        self._dialects = dialects
+        self._emit = emit
+        self._learns_from_fires = learns_from_fires
+        self._agenda = Agenda()
+        self._refused = False
+        self._attempts = 0
+        self._paused_until = 0
+        self._removed = 0
+        self.under_way = 0
+        """Removals whose conclusion is awaited."""
+
+    def take(self, message: StoredMessage) -> int | None:
+        """Note a message that was read; returns when it expires (ns), None where it does not."""
+        expires = expiry_of(message, self._dialects)
+        if expires is not None:
+            self._add(expires, message.sequence)
+        return expires
+
+    def fire_stored(self, fire: Fire, sequence: int, now: int) -> None:
+        """Note the message that a fire stored just now, where it might be removed or buried before it is read."""
+        lifetime = lifetime_of(fire.block) if self._learns_from_fires else None
+        if lifetime is not None:
+            self._add(now + lifetime, sequence)
+
+    def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
+        """Ask for the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
+        while now >= self._paused_until and self.under_way < MAX_REMOVALS_UNDER_WAY:
+            sequence = self._agenda.pop_due(now)
+            if sequence is None:
+                return
+            if is_needed(sequence):
+                self._add(now + SECOND, sequence)
+            else:
+                self.under_way += 1
+                self._emit(RemoveExpired(sequence, now))
+
+    def next_wake(self) -> int | None:
+        """Return the earliest instant (ns) at which there is something to remove; None where an answer comes first."""
+        due = self._agenda.next_due()
+        if due is None or self.under_way >= MAX_REMOVALS_UNDER_WAY:
+            return None
+        return max(due, self._paused_until)
+
+    def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
+        """Let go of a message that is gone, or note it again."""
+        self.under_way -= 1
+        if conclusion.refused:
+            self._give_up(conclusion)
+        elif conclusion.failure is not None:
+            self._pause(conclusion, conclusion.failure, now)
+        else:
+            self._attempts = 0
+            self._removed += conclusion.subject is not None
+            if conclusion.expires is not None:
+                self._add(conclusion.expires, conclusion.sequence)
+
+    def report(self) -> None:
+        """Tell how many were removed since this was last told."""
+        if self._removed:
+            self._emit(Report(MessagesExpired(self._removed)))
+            self._removed = 0
+
+    def _add(self, instant: int, sequence: int) -> None:
+        if not self._refused:
+            self._agenda.add(instant, sequence)
+
+    def _pause(self, conclusion: ExpiryConcluded, reason: str, now: int) -> None:
+        """Try nothing for a while, the longer the more pauses there were; what was under way meanwhile adds none."""
+        if now >= self._paused_until:
+            self._paused_until = now + min(FIRST_RETRY_AFTER << min(self._attempts, 20), REFUSED_RETRY_LIMIT)
+            self._attempts += 1
+            self._emit(Report(ExpiryFailed(conclusion.sequence, reason, refused=False)))
+        self._add(self._paused_until, conclusion.sequence)
+
+    def _give_up(self, conclusion: ExpiryConcluded) -> None:
+        if not self._refused:
+            self._refused = True
+            self._agenda.clear()
+            self._emit(Report(ExpiryFailed(conclusion.sequence, conclusion.failure or "", refused=True)))

@@ -1,0 +1,57 @@
+"""Remove messages whose own TTL has run out, where the server does not do it (2.10).
+
+By sequence, so that nothing else on the subject goes with it: a purge up to a sequence would take older messages that
+live longer.
+Each is looked at first, since a sequence alone says nothing: a stream that was deleted and made again, or restored,
+counts anew.
+
+Cost: two requests a message, one where it is gone already; the look carries the body.
+Limit: what is published under that sequence between look and removal would have to come after a stream was made again.
+"""
+
+import asyncio
+
+from nats_scheduler.engine.actions import RemoveExpired
+from nats_scheduler.engine.inputs import ExpiryConcluded, Input
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.expiry import expiry_of
+
+MAX_REMOVALS_UNDER_WAY = 64
+"""Removals in flight at once: they are never urgent, and the looks carry bodies."""
+
+DELETE_FAILED = 10057
+NOT_PERMITTED = "message delete not permitted"
+"""What a stream with `deny_delete`, or a sealed one, answers under that code, which other failures share."""
+
+
+def remover(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup) -> BoundedRequests[RemoveExpired]:
+    """Return what removes expired messages from a stream."""
+
+    async def ask(request: RemoveExpired) -> Input:
+        try:
+            return await _look_and_remove(api, stream, request)
+        except ApiError as error:
+            refused = error.code == DELETE_FAILED and error.description == NOT_PERMITTED
+            return ExpiryConcluded(request.sequence, failure=str(error), refused=refused)
+        except JetStreamError as error:
+            return give_up(request, str(error))
+
+    def give_up(request: RemoveExpired, reason: str) -> Input:
+        return ExpiryConcluded(request.sequence, failure=reason)
+
+    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_REMOVALS_UNDER_WAY)
+
+
+async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpired) -> Input:
+    message = await api.message(stream, seq=request.sequence)
+    expires = None if message is None else expiry_of(message, DIALECTS)
+    if message is None or expires is None:
+        return ExpiryConcluded(request.sequence)
+    if expires > request.by:
+        return ExpiryConcluded(request.sequence, expires=expires)
+    removed = await api.delete_message(stream, request.sequence)
+    return ExpiryConcluded(request.sequence, message.subject if removed else None)
