@@ -6,7 +6,7 @@ Its rule: nothing answers by itself; a test that says nothing about a fire leave
 from collections.abc import Sequence
 from typing import TypeVar
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report, WakeAt
+from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import ServerLimits
@@ -62,9 +62,12 @@ class Desk:
         live: bool = True,
         max_payload: int = 1 << 20,
         message_ttl: bool = True,
+        removes_expired: bool = False,
+        reads_all: bool = True,
     ):
         rules = StreamRules("DESK", (">",), allow_msg_ttl=message_ttl)
-        self.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard, max_payload, look_ahead=SECOND))
+        limits = ServerLimits(guard, max_payload, look_ahead=SECOND)
+        self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START
         self.actions: list[Action] = []
         """What the last step asked for."""
@@ -127,6 +130,11 @@ class Desk:
     def purges(self) -> list[tuple[str, int]]:
         """What the last step wants removed: subject and highest sequence."""
         return [(action.schedule, action.through) for action in self.asked(PurgeSchedule)]
+
+    @property
+    def removals(self) -> list[int]:
+        """The sequences of the expired messages that the last step wants removed."""
+        return [action.sequence for action in self.asked(RemoveExpired)]
 
     @property
     def wake(self) -> float:
