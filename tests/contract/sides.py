@@ -40,6 +40,9 @@ class Backing(Protocol):
     async def delete(self, sequence: int) -> None:
         """Delete one message."""
 
+    async def deny_delete(self) -> None:
+        """Switch `deny_delete` on."""
+
     async def messages(self) -> list[tuple[int, str]]:
         """List what is stored: sequence and subject."""
 
@@ -78,6 +81,10 @@ class Side:
         outcome = await self._backing.publish(self.subject(name), block, body)
         assert isinstance(outcome, Stored), outcome
         return outcome.sequence
+
+    async def deny_delete(self) -> None:
+        """Let the stream refuse from now on to delete a message."""
+        await self._backing.deny_delete()
 
     async def delete(self, sequence: int) -> None:
         """Delete a message."""
@@ -147,6 +154,9 @@ class _MemoryBacking:
     async def delete(self, sequence: int) -> None:
         assert self._stream.delete(sequence)
 
+    async def deny_delete(self) -> None:
+        self._stream.config["deny_delete"] = True
+
     async def messages(self) -> list[tuple[int, str]]:
         return [(message.sequence, message.subject) for message in self._stream.messages()]
 
@@ -176,6 +186,10 @@ class _ServerBacking:
 
     async def delete(self, sequence: int) -> None:
         await self._api.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": sequence, "no_erase": True})
+
+    async def deny_delete(self) -> None:
+        info = await self._api.stream(self._name)
+        await self._api.update_stream({**info["config"], "deny_delete": True})
 
     async def messages(self) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []

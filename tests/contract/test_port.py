@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
     ContentUnread,
+    ExpiryConcluded,
     MessagesRead,
     PublishConcluded,
     PurgeConcluded,
@@ -17,7 +19,8 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_header, with_headers
+from nats_scheduler.schedule.instants import HOUR
 from tests.contract.conftest import OpenSide
 
 ODD_BLOCK = b"NATS/1.0\r\nX:\t\xff \r\nX: a\r\nX:a\r\nEmpty:\r\nno colon\r\n\r\n"
@@ -27,6 +30,18 @@ ODD_BLOCK = b"NATS/1.0\r\nX:\t\xff \r\nX: a\r\nX:a\r\nEmpty:\r\nno colon\r\n\r\n
 def with_size(block: bytes, size: int) -> bytes:
     """Add what a server adds to headers that it sends without their body."""
     return with_header(block, b"Nats-Msg-Size", b"%d" % size)
+
+
+AN_HOUR = {"Nats-TTL": "1h"}
+A_SCHEDULE = {"X-Nats-Schedule": "@every 1h", **AN_HOUR}
+GENERATED = {"X-Nats-Scheduler": "gone", "Nats-Msg-Id": "nats-scheduler:1:5:gone", **AN_HOUR}
+LATER = 1 << 62
+"""An instant (ns) at which every TTL of these tests has run out; no server finds so while they last."""
+
+
+def block_with(headers: Mapping[str, str]) -> bytes:
+    """Build a header block."""
+    return with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in headers.items()])
 
 
 async def a_turn() -> None:
@@ -160,6 +175,69 @@ class TestPurging:
             assert await side.hears(PurgeConcluded) == [PurgeConcluded(side.subject("schedule"), 7)]
 
 
+class TestRemoving:
+    @pytest.mark.parametrize("headers", [A_SCHEDULE, GENERATED], ids=["schedule", "generated"])
+    async def test_it_removes_one_message_and_nothing_else_on_its_subject(
+        self, open_side: OpenSide, headers: dict[str, str]
+    ) -> None:
+        async with open_side(allow_msg_ttl=True) as side:
+            await side.store("s")
+            sequence = await side.store("s", block_with(headers))
+            await side.store("s")
+            side.contact.remove(RemoveExpired(sequence, LATER))
+            assert await side.hears(ExpiryConcluded) == [ExpiryConcluded(sequence, side.subject("s"))]
+            assert await side.stored() == [(1, "s"), (3, "s")]
+
+    async def test_to_remove_what_is_gone_is_no_failure(self, open_side: OpenSide) -> None:
+        async with open_side(allow_msg_ttl=True) as side:
+            sequence = await side.store("s", block_with(A_SCHEDULE))
+            await side.delete(sequence)
+            for number in (sequence, 77):
+                side.contact.remove(RemoveExpired(number, LATER))
+            assert await side.hears(ExpiryConcluded, 2) == [ExpiryConcluded(sequence), ExpiryConcluded(77)]
+
+    async def test_what_is_neither_a_schedule_nor_generated_stays_whatever_was_asked(self, open_side: OpenSide) -> None:
+        async with open_side(allow_msg_ttl=True) as side:
+            forged = {**GENERATED, "X-Nats-Scheduler": "another"}
+            for headers in (AN_HOUR, forged, {"X-Nats-Schedule": "@every 1h"}):
+                sequence = await side.store("s", block_with(headers))
+                side.contact.remove(RemoveExpired(sequence, LATER))
+            assert await side.hears(ExpiryConcluded, 3) == [ExpiryConcluded(number) for number in (1, 2, 3)]
+            assert len(await side.stored()) == 3
+
+    async def test_what_has_not_expired_yet_stays_and_it_is_told_until_when(self, open_side: OpenSide) -> None:
+        async with open_side(allow_msg_ttl=True) as side:
+            async with side.following():
+                sequence = await side.store("s", block_with(A_SCHEDULE))
+                (message,) = await side.reads(1)
+            expires = message.stored_at + HOUR
+            side.contact.remove(RemoveExpired(sequence, expires - 1))
+            assert await side.hears(ExpiryConcluded) == [ExpiryConcluded(sequence, expires=expires)]
+            side.contact.remove(RemoveExpired(sequence, expires))
+            assert (await side.hears(ExpiryConcluded, 2))[1] == ExpiryConcluded(sequence, side.subject("s"))
+
+    async def test_a_stream_that_denies_deletes_refuses_for_good(self, open_side: OpenSide) -> None:
+        async with open_side(allow_msg_ttl=True) as side:
+            sequence = await side.store("s", block_with(A_SCHEDULE))
+            await side.deny_delete()
+            side.contact.remove(RemoveExpired(sequence, LATER))
+            (concluded,) = await side.hears(ExpiryConcluded)
+            assert (concluded.refused, concluded.subject) == (True, None)
+            assert "message delete not permitted" in (concluded.failure or "")
+            assert await side.stored() == [(sequence, "s")]
+
+    async def test_each_of_many_is_answered_once(self, open_side: OpenSide) -> None:
+        async with open_side(allow_msg_ttl=True) as side:
+            for _ in range(100):
+                await side.store("s", block_with(A_SCHEDULE))
+            for number in [*range(1, 301), 7, 7]:
+                side.contact.remove(RemoveExpired(number, LATER))
+            answers = await side.hears(ExpiryConcluded, 302)
+            assert Counter(answer.sequence for answer in answers) == Counter([*range(1, 301), 7, 7])
+            assert sum(answer.subject is not None for answer in answers) == 100
+            assert await side.stored() == []
+
+
 class TestFollowing:
     async def test_history_then_caught_up_once_then_what_comes_all_in_order(self, open_side: OpenSide) -> None:
         async with open_side() as side:
@@ -227,6 +305,7 @@ class TestTheEnd:
                 side.contact.read(ReadContent(side.subject("schedule"), number, None))
             for number in range(300):
                 side.contact.purge(PurgeSchedule(side.subject("purged"), number))
+                side.contact.remove(RemoveExpired(number, LATER))
             for _ in range(turns):
                 await a_turn()
             side.contact.end("enough")
@@ -236,6 +315,7 @@ class TestTheEnd:
             reads += [unread.sequence for unread in side.told(ContentUnread)]
             assert sorted(reads) == list(range(600))
             assert sorted(answer.through for answer in side.told(PurgeConcluded)) == list(range(300))
+            assert sorted(answer.sequence for answer in side.told(ExpiryConcluded)) == list(range(300))
             told = len(side.facts)
             await side.stored()
             assert len(side.facts) == told, "what the server says of it later is not told any more"
@@ -246,7 +326,9 @@ class TestTheEnd:
             side.contact.publish([side.fire()])
             side.contact.read(ReadContent(side.subject("schedule"), 1, None))
             side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
+            side.contact.remove(RemoveExpired(1, LATER))
             outcomes = [answer.outcome for answer in side.told(PublishConcluded)]
             assert [type(outcome) for outcome in outcomes] == [Unknown]
             assert [answer.reason for answer in side.told(ContentUnread)] == ["enough"]
             assert [(answer.failure, answer.refused) for answer in side.told(PurgeConcluded)] == [("enough", False)]
+            assert side.told(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]

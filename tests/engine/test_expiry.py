@@ -258,8 +258,8 @@ class TestRemovals:
         assert sorted(first + one.removals) == list(range(1, count + 1))
         assert one.told(MessagesExpired) == [MessagesExpired(MAX_REMOVALS_UNDER_WAY)]
         one.step(*(ExpiryConcluded(sequence) for sequence in one.removals))
-        assert one.engine.is_idle
         assert one.told(MessagesExpired) == [], "others had removed them"
+        assert one.engine.is_idle
 
     def test_a_failure_is_told_and_tried_again_after_a_while_that_grows(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"))

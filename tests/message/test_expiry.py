@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.expiry import expiry_of, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND
@@ -12,8 +12,8 @@ AT = 1_767_225_600_000_000_007
 GENERATED = {"Nats_Scheduler": "s.one", "Nats_Schedule_Next": "purge", "Nats_Msg_Id": "nats-scheduler:1:5:s.one"}
 
 
-def expiry(dialects: tuple = DIALECTS, **headers: str) -> int | None:
-    return expiry_of(StoredMessage("t", 1, AT, block_of(**headers), None), dialects)
+def expiry(*dialects: Dialect, **headers: str) -> int | None:
+    return expiry_of(StoredMessage("t", 1, AT, block_of(**headers), None), dialects or DIALECTS)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,6 @@ def test_schedules_and_generated_messages_expire_and_nothing_else_does() -> None
 
 
 def test_a_schedule_in_a_dialect_that_is_not_served_is_left_alone_but_what_was_generated_is_not() -> None:
-    assert expiry((PORTABLE,), Nats_TTL="5s", Nats_Schedule="@every 1s") is None
-    assert expiry((ADR51,), Nats_TTL="5s", X_Nats_Schedule="@every 1s") is None
-    assert expiry((PORTABLE,), Nats_TTL="5s", **GENERATED) == AT + 5 * SECOND
+    assert expiry(PORTABLE, Nats_TTL="5s", Nats_Schedule="@every 1s") is None
+    assert expiry(ADR51, Nats_TTL="5s", X_Nats_Schedule="@every 1s") is None
+    assert expiry(PORTABLE, Nats_TTL="5s", **GENERATED) == AT + 5 * SECOND
