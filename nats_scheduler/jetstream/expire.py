@@ -34,16 +34,14 @@ def remover(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup
     async def ask(request: RemoveExpired) -> Input:
         try:
             return await _look_and_remove(api, stream, request)
-        except ApiError as error:
-            refused = error.code == DELETE_FAILED and error.description == NOT_PERMITTED
-            return ExpiryConcluded(request.sequence, failure=str(error), refused=refused)
         except JetStreamError as error:
-            return give_up(request, str(error))
+            return await _judge(api, stream, request, error)
 
-    def give_up(request: RemoveExpired, reason: str) -> Input:
-        return ExpiryConcluded(request.sequence, failure=reason)
+    return BoundedRequests(tell, tasks, ask=ask, give_up=_failed, limit=MAX_REMOVALS_UNDER_WAY)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_REMOVALS_UNDER_WAY)
+
+def _failed(request: RemoveExpired, reason: str) -> Input:
+    return ExpiryConcluded(request.sequence, failure=reason)
 
 
 async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpired) -> Input:
@@ -55,3 +53,16 @@ async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpire
         return ExpiryConcluded(request.sequence, expires=expires)
     removed = await api.delete_message(stream, request.sequence)
     return ExpiryConcluded(request.sequence, message.subject if removed else None)
+
+
+async def _judge(api: JetStreamApi, stream: str, request: RemoveExpired, error: JetStreamError) -> Input:
+    """Say what an error means; two that delete one message at the same moment get it in several words and codes."""
+    if not isinstance(error, ApiError) or error.code != DELETE_FAILED:
+        return _failed(request, str(error))
+    if error.description == NOT_PERMITTED:
+        return ExpiryConcluded(request.sequence, failure=str(error), refused=True)
+    try:
+        is_gone = await api.message(stream, seq=request.sequence) is None
+    except JetStreamError as another:
+        return _failed(request, str(another))
+    return ExpiryConcluded(request.sequence) if is_gone else _failed(request, str(error))
