@@ -1,4 +1,4 @@
-"""The sides, started for one test."""
+"""The sides: every compared version, started for one test and with a sidecar where it needs one."""
 
 from collections.abc import AsyncIterator
 
