@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -50,10 +50,13 @@ class Looked:
         mode: Mode = Mode.EMULATED,
         checkpoint: CheckpointLoaded | None = None,
         now: Callable[[], int] = CLOCK.now,
+        *,
+        removes_expired: bool = False,
     ) -> Snapshot:
         """Take a snapshot."""
-        account = self.account
-        return await take_snapshot(account.connection, account.api, await self.state(), mode, checkpoint, now)
+        connection, api = self.account.connection, self.account.api
+        state = await self.state()
+        return await take_snapshot(connection, api, state, mode, checkpoint, now, removes_expired=removes_expired)
 
     def brief(self, snapshot: Snapshot) -> list[tuple[str, Standing]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
@@ -202,3 +205,26 @@ async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fir
             Mode.DORMANT: [("adr51", FiredBy.NOBODY), ("portable", FiredBy.SIDECAR)],
             Mode.EMULATED: [("adr51", FiredBy.SIDECAR)],
         }
+
+
+async def test_one_whose_ttl_runs_out_first_is_listed_as_such_where_the_sidecar_ends_it(
+    account: Account, stream_name: str
+) -> None:
+    await account.create(stream_name, allow_msg_ttl=True, metadata={METADATA_TTL_FLAG: "true"})
+    looked = Looked(account, stream_name)
+    for name, pattern, ttl in (
+        ("early", LONG_PAST, "1h"),
+        ("later", "@at 2999-01-01T00:00:00Z", "1h"),
+        ("often", "@every 1s", "1h"),
+        ("rarely", "@every 2h", "1h"),
+        ("always", "@every 2h", "never"),
+    ):
+        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{stream_name}.out", "Nats-TTL": ttl}
+        await looked.publish(name, headers)
+    assert dict(looked.brief(await looked.look(removes_expired=True))) == {
+        "early": Standing.OVERDUE,
+        "later": Standing.EXPIRING,
+        "often": Standing.WAITING,
+        "rarely": Standing.EXPIRING,
+        "always": Standing.WAITING,
+    }
