@@ -133,6 +133,10 @@ class Expiry:
             if conclusion.expires is not None:
                 self._add(conclusion.expires, conclusion.sequence)
 
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep a pause as long as it was although the wall clock shows `by` ns less than before."""
+        self._paused_until -= by
+
     def report(self) -> None:
         """Tell how many were removed since this was last told."""
         if self._removed:

@@ -107,6 +107,8 @@ class StreamEngine:
         """Take what happened up to `now` (ns since the Unix epoch) and return what to do, in order."""
         if now < self._now - LEAST_CLOCK_STEP:
             self._firing.clock_stepped_back(self._now - now)
+            if self._expiry is not None:
+                self._expiry.clock_stepped_back(self._now - now)
         self._now = now
         for given in inputs:
             self._handlers[type(given)](given, now)

@@ -275,6 +275,14 @@ class TestRemovals:
         one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, TARGET))
         assert one.told(MessagesExpired) == [MessagesExpired(2)]
 
+    def test_a_pause_is_not_prolonged_by_a_clock_that_is_set_back(self) -> None:
+        one = desk(generated(1, "5s"), generated(2, "5s"))
+        assert sorted(one.at(5).removals) == [1, 2]
+        one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, failure="no answer"))
+        one.read(generated(3, "5s", stored_at=START - 7200 * SECOND))
+        one.at(-3600)
+        assert one.at(-3599).removals == [3]
+
     def test_what_the_server_refuses_for_good_is_told_once_and_never_tried_again(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"), generated(3, "1h"))
         one.at(5)
