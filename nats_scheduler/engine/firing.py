@@ -38,7 +38,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
-from nats_scheduler.message.generated import generated_block, with_guard, with_identity
+from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
@@ -333,7 +333,8 @@ class Firing:
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
         base = flight.source or flight.content
         assert base is not None, "a fire is built only after its content was read"
-        block = generated_block(base.block, held.definition, held.subject, next_fire)
+        kept = base.block if base is flight.source else as_stored_natively(base.block)
+        block = generated_block(kept, held.definition, held.subject, next_fire)
         block = with_identity(block, fire_identity(held.subject, held.sequence, fire_time))
         if self._limits.guard:
             block = with_guard(block, held.subject, held.sequence)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.generated import generated_block, with_guard, with_identity
+from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_items
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
@@ -104,6 +104,22 @@ def test_identity_and_guard_come_after_the_headers_of_the_adr() -> None:
     assert block == (
         b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-Msg-Id: nats-scheduler:7:5:t.s\r\n"
         b"Nats-Expected-Last-Subject-Sequence: 7\r\nNats-Expected-Last-Subject-Sequence-Subject: t.s\r\n\r\n"
+    )
+
+
+def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
+    block = b"NATS/1.0\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\nB: c\nNats-Schedule-Foo: last\r\n\r\n"
+    stripped = b"NATS/1.0\r\nB: c\n"
+    assert generated_block(as_stored_natively(block), scheduled(), "t.s", None) == (
+        stripped + b"Nats-Rollup: sub\r\n" + PURGED
+    )
+
+
+@pytest.mark.parametrize("more", [b"A: b\r\n", b"A: b\nc\r\n", b"Nats-Rollup:\r\nA: b\nc\r\n", b"Nats-Rollup: SUB\r\n"])
+def test_the_rollup_is_stripped_from_any_other_schedule(more: bytes) -> None:
+    block = b"NATS/1.0 503 busy\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\n" + more + b"\r\n"
+    assert generated_block(as_stored_natively(block), scheduled(), "t.s", None) == (
+        generated_block(block, scheduled(), "t.s", None)
     )
 
 
