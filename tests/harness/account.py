@@ -56,9 +56,13 @@ class Account:
 
     async def publish(self, subject: str, headers: Mapping[str, str] | str = "", body: bytes = b"body") -> int:
         """Store a message and return its sequence; raises AssertionError where the server refuses it."""
-        reply = await self.connection.request(subject, body, block_of(headers) if headers else b"")
+        return await self.publish_block(subject, block_of(headers) if headers else b"", body)
+
+    async def publish_block(self, subject: str, block: bytes, body: bytes) -> int:
+        """Store a message whose header block is sent as it is, and return its sequence."""
+        reply = await self.connection.request(subject, body, block)
         answer = json.loads(reply.body)
-        assert "error" not in answer, answer
+        assert "error" not in answer, (answer, subject, block)
         return int(answer["seq"])
 
     async def messages(self, stream: str, subject: str) -> list[StoredMessage]:
