@@ -1,0 +1,166 @@
+"""A schedule fires when the native scheduler would have fired it, and says the same of its next fire.
+
+Sides store at different instants, so what is compared is the rule: fire times relative to the stored time.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND, round_to_second
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from tests.differential.differences import Allowance, Differences
+from tests.differential.fire_time_cases import CADENCES, INTERVALS, STEPS, WallClock, seconds, wall_clocks
+from tests.differential.random_runs import RandomRun
+from tests.differential.sides import Side, fresh_name, on_each
+from tests.harness.account import CLOCK
+from tests.harness.servers import EMULATED_VERSIONS
+
+DRAWN = 60
+"""How many wall clock patterns a run draws beside the fixed ones."""
+
+AHEAD = 4 * SECOND
+"""How long (ns) after they were written the wall clock patterns match."""
+
+FIRES = 3
+"""How many fires of a repeating schedule are looked at."""
+
+
+def next_of(fire: StoredMessage) -> str:
+    """Return what a fire says of the next one."""
+    return (header_value(fire.block, b"Nats-Schedule-Next") or b"").decode()
+
+
+def instant(text: str) -> int:
+    """Read an instant that a header holds."""
+    found = parse_rfc3339(text)
+    assert not isinstance(found, Invalid), text
+    return found
+
+
+def fire_time_of(fire: StoredMessage) -> int | None:
+    """Return the fire time that a fire of ours names; a native one names none."""
+    identity = parse_identity((header_value(fire.block, b"Nats-Msg-Id") or b"").decode())
+    return None if identity is None else identity[2]
+
+
+async def schedule(side: Side, name: str, rest: str, pattern: str, zone: str | None = None) -> int:
+    """Store a schedule with a target of its own, and return when the server stored it."""
+    headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{name}.o.{rest}"}
+    if zone is not None:
+        headers["Nats-Schedule-Time-Zone"] = zone
+    answer = await side.say(f"{name}.s.{rest}", headers)
+    assert "error" not in answer, (pattern, zone, answer)
+    stored = await side.account.api.message(name, seq=answer["seq"])
+    assert stored is not None
+    return stored.stored_at
+
+
+async def fires_of(side: Side, name: str, rest: str, count: int) -> list[StoredMessage]:
+    """Wait for the first fires of a schedule; none was early, and each is what the one before foretold."""
+    fires = (await side.account.wait_for(name, f"{name}.o.{rest}", count))[:count]
+    for before, fire in pairwise(fires):
+        foretold = instant(next_of(before))
+        assert fire.stored_at >= foretold, f"{side.version} fired {rest} early"
+        assert fire_time_of(fire) in (None, foretold)
+    return fires
+
+
+async def nexts_of(side: Side, name: str, rest: str, pattern: str, anchor: int | None = None) -> list[Fraction]:
+    """Play a repeating schedule and return its fire times, from the second on, in seconds from where it started.
+
+    It starts at the stored time: rounded to the second for an interval, and for a cron pattern that matches each
+    `anchor` seconds the last match before.
+    """
+    stored = await schedule(side, name, rest, pattern)
+    start = round_to_second(stored) if anchor is None else stored // (anchor * SECOND) * anchor * SECOND
+    fires = await fires_of(side, name, rest, FIRES)
+    return [Fraction(instant(next_of(fire)) - start, SECOND) for fire in fires]
+
+
+def is_what_was_written(wanted: tuple[str, list[Fraction]], value: tuple[str, list[Fraction]]) -> bool:
+    """Tell whether the server repeats a fractional interval at whole seconds, and the side does as it says."""
+    interval, cadence = seconds(value[0]), CADENCES.get(value[0])
+    if cadence is None:
+        return False
+    ours = [interval * (number + 2) for number in range(FIRES)]
+    return value[1] == ours and {after - before for before, after in pairwise(wanted[1])} == {Fraction(cadence)}
+
+
+@pytest.mark.clause("every-first")
+@pytest.mark.clause("every-grid")
+@pytest.mark.clause("every-fraction")
+@pytest.mark.clause("generated-next")
+async def test_an_interval_fires_on_the_same_grid(sides: list[Side]) -> None:
+    name = fresh_name()
+
+    async def play(side: Side) -> dict[str, list[Fraction]]:
+        await side.create(name)
+        nexts = await asyncio.gather(
+            *(nexts_of(side, name, str(number), f"@every {text}") for number, text in enumerate(INTERVALS)),
+            *(nexts_of(side, name, f"c{step}", f"*/{step} * * * * *", step) for step in STEPS),
+        )
+        await side.account.api.call(f"STREAM.DELETE.{name}")
+        return dict(zip([*INTERVALS, *(f"*/{step}" for step in STEPS)], nexts, strict=True))
+
+    played = await on_each(sides, play)
+    differences = Differences((Allowance("every-fraction", EMULATED_VERSIONS, is_what_was_written),))
+    for pattern in next(iter(played.values())):
+        differences.compare(pattern, {version: (pattern, nexts[pattern]) for version, nexts in played.items()})
+    differences.check(at_least=len(INTERVALS) + len(STEPS))
+
+
+@pytest.mark.clause("cron-next")
+@pytest.mark.clause("cron-zone")
+async def test_a_cron_schedule_fires_and_names_the_same_next_time(sides: list[Side]) -> None:
+    run = RandomRun("a_cron_schedule_names_the_same_next_time")
+    cases = wall_clocks(run.draw, run.many(DRAWN))
+    name, due = fresh_name(), (CLOCK.now() + AHEAD) // SECOND * SECOND
+
+    async def play(side: Side) -> list[tuple[bool, str]]:
+        await side.create(name)
+        told = await asyncio.gather(*(wall_clock(side, name, str(n), case, due) for n, case in enumerate(cases)))
+        await side.account.api.call(f"STREAM.DELETE.{name}")
+        return told
+
+    played = await on_each(sides, play)
+    differences = Differences()
+    for number, case in enumerate(cases):
+        differences.compare(f"{case} at {due}", {version: told[number] for version, told in played.items()})
+    differences.check(at_least=len(cases))
+
+
+async def wall_clock(side: Side, name: str, rest: str, case: WallClock, due: int) -> tuple[bool, str]:
+    """Have a pattern fire; returns whether that was at its time, and when it fires next."""
+    local = datetime.fromtimestamp(due // SECOND, UTC if case.zone is None else ZoneInfo(case.zone))
+    stored = await schedule(side, name, rest, case.at(local), case.zone)
+    assert stored < due, "it was stored too late to fire at the instant"
+    [fire] = await fires_of(side, name, rest, 1)
+    return fire.stored_at >= due and fire_time_of(fire) in (None, due), next_of(fire)
+
+
+@pytest.mark.clause("pattern-alias")
+async def test_every_alias_is_taken(sides: list[Side]) -> None:
+    aliases = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+    name = fresh_name()
+
+    async def play(side: Side) -> list[str]:
+        await side.create(name)
+        for alias in aliases:
+            for zone in (None, "Asia/Tokyo"):
+                await schedule(side, name, f"{alias[1:]}{zone}".replace("/", "-"), alias, zone)
+        held = [subject async for subject in side.account.api.subjects(name, f"{name}.s.*")]
+        await side.account.api.call(f"STREAM.DELETE.{name}")
+        return sorted(held)
+
+    differences = Differences()
+    differences.compare("aliases", await on_each(sides, play))
+    differences.check()
