@@ -1,0 +1,104 @@
+"""Where the sidecar keeps better time than the native scheduler, shown on both: one holds, the other does not.
+
+No test here measures how late a machine is: what is compared is what was stored at all, and in how many bursts.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.conftest import SharedServer
+from tests.differential.sides import Side, fresh_name, on_each, sides_of
+from tests.harness.account import CLOCK, WAIT_SECONDS, in_seconds
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+DENSE = 60
+"""Schedules in a row."""
+SPACING = 20 * MILLISECOND
+"""Time (ns) between two of them."""
+BURST_GAP = 10 * MILLISECOND
+"""Fires stored within less (ns) of each other are one burst."""
+
+
+@pytest.fixture
+async def three(shared_server: SharedServer) -> AsyncIterator[list[Side]]:
+    """Connect to the newest native server and to the two with a sidecar."""
+    async with sides_of(shared_server, (V2_15, V2_11, V2_10)) as started:
+        yield started
+
+
+async def at(side: Side, name: str, rest: str, time: str, **more: str) -> int:
+    """Store an `@at` schedule and return its sequence."""
+    headers = {"Nats-Schedule": f"@at {time}", "Nats-Schedule-Target": f"{name}.o.{rest}"}
+    return await side.account.publish(f"{name}.s.{rest}", headers | more, rest.encode())
+
+
+@pytest.mark.clause("lateness")
+async def test_what_is_due_close_together_is_not_stored_in_a_few_late_bursts(three: list[Side]) -> None:
+    name, first = fresh_name(), CLOCK.now() + 100 * SPACING
+
+    async def bursts(side: Side) -> int:
+        await side.create(name)
+        dues = [first + number * SPACING for number in range(DENSE)]
+        for number, due in enumerate(dues):
+            await at(side, name, f"{number:03}", format_rfc3339(due))
+        fires = await side.account.wait_for(name, f"{name}.o.*", DENSE)
+        assert all(fire.stored_at >= dues[int(fire.body or b"-1")] for fire in fires), "none is early"
+        return 1 + sum(after.stored_at - before.stored_at > BURST_GAP for before, after in pairwise(fires))
+
+    counted = await on_each(three, bursts)
+    native = counted.pop(V2_15)
+    assert native <= DENSE // 5, f"the native scheduler is as punctual as we are: {native} bursts"
+    assert min(counted.values()) > 2 * native, f"{counted} bursts, and {native} natively"
+
+
+@pytest.mark.clause("beyond-2262")
+async def test_an_instant_beyond_2262_is_not_taken_for_one_in_the_past(three: list[Side]) -> None:
+    name = fresh_name()
+
+    async def fired(side: Side) -> bool:
+        await side.create(name)
+        await at(side, name, "far", "2300-01-01T00:00:00Z")
+        await at(side, name, "farthest", "9999-12-31T23:59:59Z")
+        for number in range(3):  # each runs behind whatever was due before it
+            await at(side, name, f"canary{number}", in_seconds(0.5))
+            await side.account.wait_for(name, f"{name}.o.canary{number}")
+        return bool(await side.account.messages(name, f"{name}.o.far"))
+
+    assert await on_each(three, fired) == {V2_15: True, V2_11: False, V2_10: False}
+
+
+@pytest.mark.clause("fire-refused")
+async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: list[Side]) -> None:
+    name = fresh_name()
+
+    async def lives_on(side: Side) -> bool:
+        await side.create(name, max_msg_size=1_000)
+        await side.account.publish(f"{name}.q", body=bytes(980))
+        headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"{name}.o.stuck"}
+        await side.account.publish(f"{name}.s.stuck", headers | {"Nats-Schedule-Source": f"{name}.q"})
+        await side.account.publish(f"{name}.s.free", headers | {"Nats-Schedule-Target": f"{name}.o.free"})
+        if side.sidecar is None:
+            await side.account.wait_for(name, f"{name}.o.free", 3)
+        else:
+            await eventually(partial(side.sidecar.of, name, FireRefused), within_seconds=WAIT_SECONDS)
+        await side.account.publish(f"{name}.q", body=b"small")
+        told = len(await side.account.messages(name, f"{name}.o.free"))
+        if side.sidecar is None:
+            await side.account.wait_for(name, f"{name}.o.free", told + 4)
+        else:
+            [fire, *_] = await side.account.wait_for(name, f"{name}.o.stuck")
+            assert fire.body == b"small"
+        return bool(await side.account.messages(name, f"{name}.o.stuck"))
+
+    try:
+        assert await on_each(three, lives_on) == {V2_15: False, V2_11: True, V2_10: True}
+    finally:
+        await asyncio.gather(*(side.account.api.call(f"STREAM.DELETE.{name}") for side in three))

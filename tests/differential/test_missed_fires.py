@@ -1,0 +1,113 @@
+"""What fires after nobody was there: once for all that was missed, and then as before.
+
+A native server is stopped and started, clean; beside an older one the sidecar is.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import SECOND, round_to_second
+from tests.conftest import SharedServer
+from tests.differential.differences import Differences
+from tests.differential.sides import fresh_name
+from tests.differential.test_fire_times import instant, next_of
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.servers import V2_10, V2_11, V2_14, V2_15, running_server
+from tests.harness.waiting import eventually
+
+REPEATING = {"@every 2s": 2, "@every 3s": 3, "*/2 * * * * *": 2}
+"""Patterns and their periods in seconds."""
+
+AWAY = 7 * SECOND
+"""How long (ns) nobody fires: at least two periods of each."""
+
+Life = Callable[[], AbstractAsyncContextManager[Account]]
+
+
+@asynccontextmanager
+async def life_of_a_server(version: str, folder: Path) -> AsyncIterator[Account]:
+    """Run a native server on its store."""
+    async with running_server(version, folder) as server, account_on(server.url) as account:
+        yield account
+
+
+@asynccontextmanager
+async def life_of_a_sidecar(server: EmbeddedServer) -> AsyncIterator[Account]:
+    """Run a sidecar beside a server that goes on."""
+    async with account_on(server.url) as account, sidecar_on(server.url):
+        yield account
+
+
+@dataclass(frozen=True)
+class Return:
+    """What was found after the return: all fires of a schedule on each target, and when each schedule was stored."""
+
+    fires: dict[str, list[StoredMessage]]
+    stored: dict[str, int]
+
+    def made_up(self) -> dict[str, int]:
+        """Count what was stored for the fires that were missed: before the next one that the first names."""
+        counted = {pattern: len(fires) for pattern, fires in self.fires.items() if pattern not in REPEATING}
+        for pattern in REPEATING:
+            following = instant(next_of(self.fires[pattern][0]))
+            counted[pattern] = sum(fire.stored_at < following for fire in self.fires[pattern])
+        return counted
+
+    def is_on_its_grid(self, pattern: str) -> bool:
+        """Tell whether an interval goes on as if it had never been interrupted."""
+        start, period = round_to_second(self.stored[pattern]), REPEATING[pattern] * SECOND
+        return all((instant(next_of(fire)) - start) % period == 0 for fire in self.fires[pattern])
+
+    def is_anchored_anew(self, pattern: str) -> bool:
+        """Tell whether an interval begins anew at the second of its first fire."""
+        first = self.fires[pattern][0]
+        return abs(instant(next_of(first)) - first.stored_at - REPEATING[pattern] * SECOND) <= SECOND
+
+
+async def away_and_back(life: Life) -> Return:
+    """Store schedules, let nobody be there while they come due, and see what fires then."""
+    name = fresh_name()
+    patterns = {"@at": f"@at {in_seconds(2)}", **dict(zip(REPEATING, REPEATING, strict=True))}
+    stored = {}
+    async with life() as account:
+        await account.create(name, storage="file", metadata={METADATA_FLAG: "true"})
+        for number, (key, pattern) in enumerate(patterns.items()):
+            headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{name}.o.{number}"}
+            sequence = await account.publish(f"{name}.s.{number}", headers)
+            message = await account.api.message(name, seq=sequence)
+            assert message is not None
+            stored[key] = message.stored_at
+    await eventually(lambda: CLOCK.now() > max(stored.values()) + AWAY, within_seconds=20)
+    async with life() as account:
+        counts = [1 if key == "@at" else 3 for key in patterns]
+        fires = await asyncio.gather(
+            *(account.wait_for(name, f"{name}.o.{number}", count) for number, count in enumerate(counts))
+        )
+        await account.api.call(f"STREAM.DELETE.{name}")
+    return Return(dict(zip(patterns, fires, strict=True)), stored)
+
+
+@pytest.mark.clause("missed-fires")
+@pytest.mark.clause("at-past")
+@pytest.mark.clause("every-grid")
+async def test_one_fire_makes_up_for_all_that_were_missed(shared_server: SharedServer, tmp_path: Path) -> None:
+    lives: dict[str, Life] = {v: partial(life_of_a_server, v, tmp_path / v) for v in (V2_15, V2_14)}
+    lives |= {v: partial(life_of_a_sidecar, await shared_server(v)) for v in (V2_11, V2_10)}
+    returns = dict(zip(lives, await asyncio.gather(*map(away_and_back, lives.values())), strict=True))
+    differences = Differences()
+    differences.compare("fires made up", {version: found.made_up() for version, found in returns.items()})
+    differences.check()
+    for pattern in ("@every 2s", "@every 3s"):
+        assert returns[V2_11].is_on_its_grid(pattern)
+        assert returns[V2_10].is_on_its_grid(pattern)
+        assert returns[V2_15].is_anchored_anew(pattern)
+        assert returns[V2_14].is_anchored_anew(pattern)
