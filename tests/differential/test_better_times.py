@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import SharedServer
 from tests.differential.sides import Side, fresh_name, on_each, sides_of
@@ -25,6 +25,13 @@ SPACING = 20 * MILLISECOND
 """Time (ns) between two of them."""
 BURST_GAP = 10 * MILLISECOND
 """Fires stored within less (ns) of each other are one burst."""
+
+HERD = 3_000
+"""Schedules that come due at the instant at which they are replaced."""
+CHUNK = 500
+"""Replacements that are published at once."""
+ROUNDS = 5
+"""How often the race is run before we believe that the native scheduler wins it; it loses nearly each."""
 
 
 @pytest.fixture
@@ -102,3 +109,36 @@ async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: 
         assert await on_each(three, lives_on) == {V2_15: False, V2_11: True, V2_10: True}
     finally:
         await asyncio.gather(*(side.account.api.call(f"STREAM.DELETE.{name}") for side in three))
+
+
+@pytest.mark.clause("stale-retiming")
+async def test_a_stale_fire_does_not_retime_the_schedule_that_replaced_its_own(three: list[Side]) -> None:
+    native, *ours = three
+    rounds = [0]
+    while not rounds[-1] and len(rounds) <= ROUNDS:
+        rounds.append(await fired_early(native))
+    assert rounds[-1] > 0, "the native scheduler re-times no replacement any more"
+    assert await on_each(ours, fired_early) == {V2_11: 0, V2_10: 0}
+
+
+async def fired_early(side: Side) -> int:
+    """Replace a herd at the instant at which it fires; returns how many replacements fired an hour too early."""
+    name, period = fresh_name(), 3 * SECOND
+    await side.create(name)
+    repeating = {"Nats-Schedule": "*/3 * * * * *", "Nats-Schedule-Target": f"{name}.o"}
+    later = {"Nats-Schedule": f"@at {in_seconds(3_600)}", "Nats-Schedule-Target": f"{name}.early"}
+    due = (CLOCK.now() + SECOND) // period * period + period
+    await publish_herd(side, name, range(HERD), repeating)
+    await eventually(lambda: CLOCK.now() > due - 25 * MILLISECOND, within_seconds=WAIT_SECONDS)
+    for start in reversed(range(0, HERD, CHUNK)):  # the server stores the fires of a run in the other order
+        await publish_herd(side, name, range(start, start + CHUNK), later)
+    await at(side, name, "canary", format_rfc3339(due + period + SECOND))
+    await side.account.wait_for(name, f"{name}.o.canary")
+    early = len(await side.account.messages(name, f"{name}.early"))
+    await side.account.api.call(f"STREAM.DELETE.{name}")
+    return early
+
+
+async def publish_herd(side: Side, name: str, numbers: range, headers: dict[str, str]) -> None:
+    """Store the same schedule on many subjects at once."""
+    await asyncio.gather(*(side.account.publish(f"{name}.r.{number}", headers) for number in numbers))
