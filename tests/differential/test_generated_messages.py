@@ -7,9 +7,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 
+from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer
@@ -18,14 +20,18 @@ from tests.differential.generated_cases import FIXED, STREAMS, Case, random_case
 from tests.differential.generated_scenes import Scene, Told
 from tests.differential.random_runs import RandomRun
 from tests.differential.sides import REFERENCE, Side, fresh_name, on_each, sides_of
-from tests.harness.account import CLOCK, account_on, sidecar_on
-from tests.harness.servers import ALL_VERSIONS, V2_10
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, block_of, in_seconds, sidecar_on
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_14, V2_15
+from tests.harness.waiting import eventually
 
 DRAWN = 150
 """How many cases a run draws beside the fixed ones."""
 
 AHEAD = 5 * SECOND
 """How long (ns) before the instant at which all is due the cases are published."""
+
+ROOM = 256
+"""Bytes less than the server's largest payload in which a fire of ours on such a short subject fits for sure."""
 
 PLAIN = {
     "allow_msg_schedules": False,
@@ -137,3 +143,27 @@ async def test_a_portable_fire_stores_the_same_bytes_but_for_the_prefix(shared_s
     for number, case in enumerate(cases):
         differences.compare(case.name, all_of(stored, number))
     differences.check(at_least=len(cases))
+
+
+@pytest.mark.clause("payload-limit")
+@pytest.mark.clause("fire-refused")
+async def test_a_fire_of_ours_needs_room_for_its_identity_and_guard(sides: list[Side]) -> None:
+    name = fresh_name()
+
+    async def fired(side: Side) -> str:
+        await side.create(name)
+        block = block_of({"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": f"{name}.o"})
+        largest = side.account.connection.server.max_payload - len(block)
+        await side.account.publish_block(f"{name}.full", block, bytes(largest))
+        await side.account.publish_block(f"{name}.roomy", block, bytes(largest - ROOM))
+        stored = await side.account.wait_for(name, f"{name}.o", 2 if side.sidecar is None else 1)
+        if side.sidecar is not None:
+            refused = partial(side.sidecar.of, name, FireRefused)
+            [report, *_] = await eventually(refused, within_seconds=WAIT_SECONDS, describe="a refusal")
+            return f"{len(stored)} stored, one refused with {report.code}"
+        return f"{len(stored)} stored"
+
+    told = await on_each(sides, fired)
+    await asyncio.gather(*(side.account.api.call(f"STREAM.DELETE.{name}") for side in sides))
+    ours = "1 stored, one refused with 10054"
+    assert told == {V2_15: "2 stored", V2_14: "2 stored", V2_11: ours, V2_10: ours}
