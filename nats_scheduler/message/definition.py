@@ -23,6 +23,9 @@ from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
 from nats_scheduler.schedule.ttls import parse_ttl
 
+NO_TTL = "is not a duration such as '5m' or 'never'"
+"""What follows a TTL that is none, in a sentence."""
+
 _ROLLUP = b"Nats-Rollup"
 
 
@@ -127,22 +130,27 @@ def schedules_disabled(header: bytes, value: str, rules: StreamRules) -> Rejecti
 
 def _ttl_fault(ttl: str, rollup: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
     """Check the TTL's grammar, the roll-up, and then whether the stream has TTLs (checks 10 to 12)."""
-    if ttl and not _is_ttl(ttl):
-        reason = "is not a duration such as '5m' or 'never'"
-        return rejection.TTL_INVALID.rejection(dialect.ttl.decode(), ttl, reason)
+    if ttl and read_ttl(ttl) is None:
+        return rejection.TTL_INVALID.rejection(dialect.ttl.decode(), ttl, NO_TTL)
     if rollup and rollup != "sub":
         reason = "is not 'sub', the only roll-up of a generated message"
         return rejection.ROLLUP_INVALID.rejection(dialect.rollup.decode(), rollup, reason)
     if ttl and not rules.allow_msg_ttl:
-        reason = f"is on stream {rules.name!r}, which has no message TTLs: set allow_msg_ttl"
-        return rejection.TTL_DISABLED.rejection(dialect.ttl.decode(), ttl, reason)
+        return ttls_disabled(dialect.ttl, ttl, rules)
     return None
 
 
+def ttls_disabled(header: bytes, value: str, rules: StreamRules) -> Rejection:
+    """Refuse a header because its stream has no message TTLs (10166)."""
+    reason = f"is on stream {rules.name!r}, which has no message TTLs: set allow_msg_ttl"
+    return rejection.TTL_DISABLED.rejection(header.decode(), value, reason)
+
+
 @lru_cache(maxsize=64)
-def _is_ttl(text: str) -> bool:
-    """Tell whether `text` is a TTL; cached because a fleet's schedules share a few."""
-    return not isinstance(parse_ttl(text), Invalid)
+def read_ttl(text: str) -> int | None:
+    """Read a TTL in seconds, None where `text` is none; cached because a fleet's schedules share a few."""
+    ttl = parse_ttl(text)
+    return None if isinstance(ttl, Invalid) else ttl
 
 
 def _grammar_fault(target: str, source: str, subject: str, dialect: Dialect) -> Rejection | None:

@@ -2,7 +2,8 @@
 
 Rule: one message, one reading, decided from its headers, its subject and its stream's rules alone. Every
 message of a served stream passes through `read_message`, most of them in vain, so the first line dismisses
-what does not even hold the letters `Nats-Schedule`; all else is ordered by the server's checks 7 to 22.
+what does not even hold the letters `Nats-Schedule`; all else is ordered by the server's checks 7 to 22, and
+around them stand the checks of the message's own TTL (4 and 26), which a server of 2.10 does not make.
 Cost: 0.1 to 0.2 µs for an ordinary message, less than 10 µs for an `@at` schedule, 2 to 3 of them to parse it.
 Limit: whether the subject of a cancel holds a schedule (check 21) is known to the engine only.
 """
@@ -11,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.message import rejection
-from nats_scheduler.message.definition import Definition, definition_of, schedules_disabled
+from nats_scheduler.message.definition import (
+    NO_TTL,
+    Definition,
+    definition_of,
+    read_ttl,
+    schedules_disabled,
+    ttls_disabled,
+)
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import header_value
@@ -22,6 +30,7 @@ from nats_scheduler.message.subjects import is_literal_subject
 
 _MARK = b"Nats-Schedule"
 _MSG_ID = b"Nats-Msg-Id"
+_TTL = b"Nats-TTL"
 _IDENTITY = b"nats-scheduler:"
 
 
@@ -77,9 +86,38 @@ def _read_as(
     rules: StreamRules,
     dialect: Dialect,
 ) -> Reading | None:
-    """Read a message in one dialect: first the schedule, then the cancel; the first fault decides."""
+    """Read a message in one dialect; the first fault decides, and one of its own TTL may come first or last."""
     if not fields:
         return None
+    reading = _read_fields(fields, block, subject, stored_at, rules, dialect)
+    if reading is None or not (ttl := _decoded(header_value(block, _TTL) or b"")):
+        return reading
+    return _with_ttl(reading, ttl, rules)
+
+
+def _with_ttl(reading: Reading, ttl: str, rules: StreamRules) -> Reading:
+    """Judge the TTL of the message itself.
+
+    As the server does: one that is valid on a stream without TTLs is the first of all faults, one that is invalid is
+    the last, on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
+    """
+    seconds = read_ttl(ttl)
+    if seconds and not rules.allow_msg_ttl:
+        return Reading(rejection=ttls_disabled(_TTL, ttl, rules))
+    if seconds is None and reading.rejection is None:
+        return Reading(rejection=rejection.STORAGE_TTL_INVALID.rejection(_TTL.decode(), ttl, NO_TTL))
+    return reading
+
+
+def _read_fields(
+    fields: Mapping[bytes, str],
+    block: bytes,
+    subject: str,
+    stored_at: int,
+    rules: StreamRules,
+    dialect: Dialect,
+) -> Reading | None:
+    """Read first the schedule, then the cancel; the first fault decides."""
     definition = definition_of(fields, block, subject, rules, dialect, stored_at)
     if isinstance(definition, Rejection):
         return Reading(rejection=definition)

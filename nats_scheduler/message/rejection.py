@@ -46,6 +46,7 @@ class ServerError:
 
 
 # Messages, behaviour 2.3.
+STORAGE_TTL_INVALID = ServerError(10165, "invalid per-message TTL")
 TTL_DISABLED = ServerError(10166, "per-message TTL is disabled")
 SCHEDULES_DISABLED = ServerError(10188, "message schedules is disabled")
 PATTERN_INVALID = ServerError(10189, "message schedules pattern is invalid")

@@ -23,6 +23,7 @@ def schedule(pattern: str = AT, target: str = "orders.due", **others: str) -> He
         "rollup": "Nats-Schedule-Rollup",
         "source": "Nats-Schedule-Source",
         "storage_rollup": "Nats-Rollup",
+        "storage_ttl": "Nats-TTL",
         "scheduler": "Nats-Scheduler",
         "next": "Nats-Schedule-Next",
     }
@@ -139,6 +140,24 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("off", (("Nats-Scheduler", "orders.s2"),), 10212),
     ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "")), 10212),
     ("full", schedule(scheduler="orders.s2"), 10212),
+    # Checks 4 and 26: the TTL of the message itself, first of all or last of all.
+    ("full", schedule(storage_ttl="5m"), None),
+    ("bare", schedule(storage_ttl=""), None),
+    ("bare", schedule(storage_ttl="00"), None),
+    ("bare", schedule(storage_ttl="5m"), 10166),
+    ("bare", schedule(storage_ttl="never"), 10166),
+    ("bare", schedule(storage_ttl="soon"), 10165),
+    ("full", schedule(storage_ttl="soon"), 10165),
+    ("full", schedule(storage_ttl="0"), 10165),
+    ("bare", schedule("rubbish", time_zone="Mars/Olympus", storage_ttl="5m"), 10166),
+    ("bare", (("Nats-Schedule-Time-Zone", "Mars/Olympus"), ("Nats-TTL", "5m")), 10166),
+    ("off", schedule(storage_ttl="5m"), 10166),
+    ("off", schedule(storage_ttl="soon"), 10188),
+    ("full", schedule(storage_rollup="all", storage_ttl="soon"), 10192),
+    ("full", schedule(scheduler="orders.s2", storage_ttl="soon"), 10212),
+    ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge"), ("Nats-TTL", "soon")), 10165),
+    ("bare", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge"), ("Nats-TTL", "5m")), 10166),
+    ("bare", (("Nats-Scheduler", "orders.s2"), ("Nats-TTL", "5m")), 10166),
 ]
 
 

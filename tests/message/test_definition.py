@@ -50,7 +50,7 @@ def test_the_portable_twin_is_refused_with_the_same_code(stream: Stream, headers
     reading = read_message(block_of(*portable(headers)), "orders.s1", STORED_AT, RULES[stream], [PORTABLE])
     assert code_of(reading) == code
     if reading and reading.rejection:
-        assert reading.rejection.header in {*(name.decode() for name in PORTABLE.names), "Nats-Rollup"}
+        assert reading.rejection.header in {*(name.decode() for name in PORTABLE.names), "Nats-Rollup", "Nats-TTL"}
 
 
 def test_a_definition_holds_what_the_headers_say() -> None:

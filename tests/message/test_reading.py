@@ -92,6 +92,22 @@ def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
     )
 
 
+@pytest.mark.clause("storage-ttl")
+def test_the_ttl_of_the_schedule_itself_is_judged_first_or_last() -> None:
+    """A server of 2.10 does not look at it; its other refusals are in `recorded`."""
+    without = StreamRules("ORDERS", ("orders.>",))
+    block = block_of(*schedule("rubbish", storage_ttl="5m"))
+    first = read_message(block, "orders.s1", STORED_AT, without, DIALECTS)
+    assert first is not None
+    assert str(first.rejection) == (
+        "Nats-TTL of '5m' is on stream 'ORDERS', which has no message TTLs: set allow_msg_ttl (server code 10166)"
+    )
+    last = read(*schedule(storage_ttl="soon"))
+    assert last is not None
+    assert str(last.rejection) == ("Nats-TTL of 'soon' is not a duration such as '5m' or 'never' (server code 10165)")
+    assert read(("Nats-TTL", "soon"), ("Nats-Schedule-Target", "orders.due")) is None, "no schedule, no judgement"
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_fire_of_ours_is_told_by_its_identity(dialect: Dialect) -> None:
     prefix = "" if dialect is ADR51 else "X-"
