@@ -15,7 +15,7 @@ from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
+from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied, takes_from_others
 
 FLAG = "allow_msg_schedules"
 
@@ -114,26 +114,35 @@ class FlaggedStreams:
             _refuse(config["name"], check_update(old, config))
             metadata = old.get("metadata") or {}
             state = StreamState.from_info(await self._api.update_stream(self._as_stored(config, metadata)))
-        if config.get(FLAG) and not self._server.schedules_natively:
+        if config.get(FLAG) is True and not self._server.schedules_natively:
             await self.remember(state)
         return state, info is None
 
-    async def adopt(self, state: StreamState, asked: Config) -> StreamState:
+    async def adopt(self, state: StreamState, asked: Config) -> tuple[StreamState, Rejection | None]:
         """Give a stream that somebody else flagged, by asking for the configuration `asked`, what the flag implies.
 
-        Raises as `add` does. Nothing is written where everything is as it should be.
+        Returns the stream, and why a native server would have refused what was asked for, or what is in force.
+        A native server keeps a stream as it was then, and its schedules go on: so they do here, where the stream was
+        adopted before and is no copy of others. Raises `StreamRefusedError` where it was not, or is one.
+        Nothing is written where everything is as it should be.
         """
+        known = await self._known(state)
         wanted = {**state.config, FLAG: True}
-        if state.rules.allow_msg_ttl or asked.get(TTL_FLAG) is True or await self._remembers_ttl(state):
+        if state.rules.allow_msg_ttl or StreamRules.from_config(asked).allow_msg_ttl or _has_ttl(known):
             wanted[TTL_FLAG] = True
-        _refuse(state.name, check_create(wanted) or check_update(state.config, wanted))
+        before = {**state.config, FLAG: known is not None, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
+        refusal = check_update(before, asked if asked.get(FLAG) is True else wanted) or check_update(before, wanted)
+        if refusal is not None and (known is None or takes_from_others(state.config)):
+            raise StreamRefusedError(state.name, refusal)
         stored = self._as_stored(wanted, {})
+        if state.config.get("deny_purge"):
+            stored |= {key: state.config.get(key, False) for key in implied(wanted)}
         if any(state.config.get(key, False) != value for key, value in stored.items()):
             updated = StreamState.from_info(await self._api.update_stream(stored))
             await self._take_back_from_another(state, updated)
             state = updated
         await self.remember(state)
-        return state
+        return state, refusal
 
     async def _take_back_from_another(self, read: StreamState, updated: StreamState) -> None:
         """Unmark a stream that was made, under the same name, between our reading of the one before and our update."""
@@ -159,10 +168,6 @@ class FlaggedStreams:
         """Tell whether this very stream, and not an earlier one of its name, is known to carry the flag."""
         return await self._known(state) is not None
 
-    async def _remembers_ttl(self, state: StreamState) -> bool:
-        known = await self._known(state)
-        return known is not None and known.get(TTL_FLAG) is True
-
     async def _known(self, state: StreamState) -> Any:
         """Return what the registry says of this very stream, None where it knows another or none."""
         known = await self._registry.get(_key(state))
@@ -173,8 +178,9 @@ class FlaggedStreams:
         return await self._registry.written_at(_key(state)) if await self.is_remembered(state) else None
 
     async def _with_flag(self, state: StreamState) -> Config:
-        flagged = state.is_native or state.is_marked or await self.is_remembered(state)
-        return {**state.config, FLAG: flagged}
+        known = await self._known(state)
+        flagged = state.is_native or state.is_marked or known is not None
+        return {**state.config, FLAG: flagged, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
 
     def _as_stored(self, config: Config, metadata: Mapping[str, str]) -> Config:
         """Return the configuration in the form in which the server can keep it."""
@@ -185,7 +191,8 @@ class FlaggedStreams:
         stored = {**config, **implied(config)}
         del stored[FLAG]
         marks = {METADATA_FLAG: "true"}
-        if not self._server.has_message_ttl and stored.pop(TTL_FLAG, False):
+        if not self._server.has_message_ttl and StreamRules.from_config(config).allow_msg_ttl:
+            stored.pop(TTL_FLAG, None)
             marks[METADATA_TTL_FLAG] = "true"
         stored["metadata"] = {**_own(metadata), **(config.get("metadata") or {}), **marks}
         return stored
@@ -236,6 +243,11 @@ def _of_the_user(config: Config) -> dict[str, str]:
 def _is_plain(value: object) -> bool:
     items = value if isinstance(value, list) else [value]
     return all(isinstance(item, str | int | bool) for item in items)
+
+
+def _has_ttl(known: Any) -> bool:
+    """Tell whether the registry says of a stream that its messages may have a TTL."""
+    return known is not None and known.get(TTL_FLAG) is True
 
 
 def _key(state: StreamState) -> str:

@@ -101,7 +101,8 @@ class Reporter:
 
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
         """Tell that a stream cannot have the flag that somebody gave it."""
-        self._log.warning("stream_refused", stream=stream, code=rejection.code, reason=str(rejection))
+        told = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}
+        self._log.warning("stream_refused", stream=stream, **told)
         self._advise("stream_refused", stream, **_told(rejection))
 
     # -- schedules and fires -------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from nats_scheduler.jetstream.watch import (
     RequestWatch,
     StreamDeletionRequested,
 )
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.last_requests import LastRequests
@@ -70,7 +72,7 @@ class Account:
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, Rejection] = {}
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
         self._watch = RequestWatch(connection, self._api.prefix, self._seen)
@@ -137,7 +139,8 @@ class Account:
         try:
             await self._reconcile(name, state, asked)
         except StreamRefusedError as refused:
-            self._refuse(name, refused)
+            self._refuse(name, refused.rejection)
+            await self._stop(name, "its configuration excludes schedules")
         except JetStreamError as error:
             code = error.code if isinstance(error, ApiError) else None
             self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=code)
@@ -152,6 +155,11 @@ class Account:
         if state is None:
             self._refused.pop(name, None)
             await self._stop(name, "the stream is gone")
+            return
+        if fault := check_flag(asked):
+            self._reporter.stream_refused(name, fault)
+        if state.config.get("sealed"):
+            await self._stop(name, "the stream is sealed")
             return
         wanted = asked.get(FLAG) is True and not self._server.schedules_natively
         facts = Facts(
@@ -169,14 +177,16 @@ class Account:
             state = await self._adopt(state, asked)
             if was_lost:
                 self._reporter.problem("flag_restored", stream=name, reason=REWRITTEN)
-        self._refused.pop(name, None)
+        else:
+            self._refused.pop(name, None)
         await self._serve(state, mode)
 
     async def _adopt(self, state: StreamState, asked: Config) -> StreamState:
         """Give a stream what the flag implies, and note where that took an update that may undo another one."""
         adopted = None
         try:
-            adopted = await self.flagged.adopt(state, asked)
+            adopted, refusal = await self.flagged.adopt(state, asked)
+            self._refuse(state.name, refusal)
             return adopted
         finally:
             if adopted is not state:
@@ -232,10 +242,13 @@ class Account:
             service.driver.stop()
             self._reporter.stream_not_served(name, reason)
 
-    def _refuse(self, name: str, refused: StreamRefusedError) -> None:
-        if self._refused.get(name) != str(refused):
-            self._refused[name] = str(refused)
-            self._reporter.stream_refused(name, refused.rejection)
+    def _refuse(self, name: str, rejection: Rejection | None) -> None:
+        """Tell once why a native server would refuse a stream's configuration, until it does not any more."""
+        if rejection is None:
+            self._refused.pop(name, None)
+        elif self._refused.get(name) != rejection:
+            self._refused[name] = rejection
+            self._reporter.stream_refused(name, rejection)
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())

@@ -100,7 +100,8 @@ def test_the_subject_of_the_message_counts(cli: Cli) -> None:
     [
         ({"allow_msg_schedules": False}, 10188),
         ({"sources": [{"name": "A"}]}, 10187),
-        ({"mirror": {"name": "A"}}, 10186),
+        ({"mirror": {"name": "A"}, "subjects": []}, 10186),
+        ({"mirror": {"name": "A"}}, 10034),
     ],
 )
 def test_the_rules_of_the_stream_count(cli: Cli, tmp_path: Path, config: dict[str, object], code: int) -> None:

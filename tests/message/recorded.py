@@ -332,6 +332,41 @@ CREATES: list[tuple[Config, int | None, str]] = [
         10052,
         "message scheduling cannot use discard new",
     ),
+    ({"allow_msg_counter": True, "discard": "new"}, 10052, "counter stream cannot use discard new"),
+    ({"allow_msg_counter": True, "allow_msg_ttl": True}, 10052, "counter stream cannot use message TTLs"),
+    ({"mirror": {"name": "O"}}, 10034, "stream mirrors can not contain subjects"),
+    (
+        {"subjects": [], "mirror": {"name": "O"}, "sources": [{"name": "O"}]},
+        10031,
+        "stream mirrors can not also contain other sources",
+    ),
+    (
+        {"subjects": [], "mirror": {"name": "O"}, "first_seq": 7},
+        10143,
+        "stream mirrors can not have first sequence configured",
+    ),
+    (
+        {"subjects": [], "mirror": {"name": "O"}, "allow_atomic": True},
+        10198,
+        "stream mirrors can not also use atomic publishing",
+    ),
+    (
+        {"subjects": [], "mirror": {"name": "O"}, "discard": "new"},
+        10052,
+        "message scheduling cannot use discard new",
+    ),
+    ({"subject_delete_marker_ttl": 10**10}, None, ""),
+    ({"subject_delete_marker_ttl": 10**8}, 10052, "subject delete marker TTL must be at least 1 second"),
+    (
+        {"subject_delete_marker_ttl": 10**10, "pedantic": True},
+        10052,
+        "subject delete marker cannot be set if message TTLs are disabled",
+    ),
+    (
+        {"subject_delete_marker_ttl": 10**10, "allow_msg_ttl": True, "pedantic": True},
+        10052,
+        "subject delete marker cannot be set if roll-ups are disabled",
+    ),
 ]
 
 UPDATES: list[tuple[Config, Config, int | None, str]] = [
@@ -374,6 +409,11 @@ UPDATES: list[tuple[Config, Config, int | None, str]] = [
         "stream configuration update can not change message counter setting",
     ),
     ({}, {"allow_msg_counter": True}, 10052, "counter stream cannot use message schedules"),
+    ({"allow_msg_ttl": True}, {}, 10052, "message TTL status can not be disabled"),
+    ({"allow_msg_ttl": True}, {"allow_msg_ttl": True}, None, ""),
+    ({"subject_delete_marker_ttl": 10**10}, {"allow_msg_ttl": True}, None, ""),
+    ({"allow_msg_ttl": True}, {"discard": "new"}, 10052, "message scheduling cannot use discard new"),
+    ({"allow_msg_ttl": True}, {"allow_msg_schedules": False}, 10052, "message TTL status can not be disabled"),
 ]
 
 

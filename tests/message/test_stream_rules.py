@@ -10,7 +10,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
 from tests.message.recorded import CREATES, UPDATES, Config, config
 
-_STATUS_OF_400 = {10186, 10187}
+_STATUS_OF_400 = {10025, 10031, 10034, 10143, 10173, 10186, 10187, 10198}
 
 
 def _expected(code: int | None, description: str) -> tuple[int, str, int] | None:
@@ -34,10 +34,26 @@ def test_a_stream_is_refused_at_update_as_on_the_server(
 
 
 def test_a_refusal_says_what_was_found_and_what_was_expected() -> None:
-    mirror = check_create(config(mirror={"name": "ORIGIN"}))
+    mirror = check_create(config(mirror={"name": "ORIGIN"}, subjects=[]))
     assert str(mirror) == "mirror of 'ORIGIN' is not possible for a stream with schedules (server code 10186)"
     discard = check_create(config(discard="new"))
     assert str(discard) == "discard of 'new' excludes allow_msg_schedules: discard must be 'old' (server code 10052)"
+
+
+@pytest.mark.clause("stream-json")
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("yes", "string"), ("", "string"), (1, "number"), (0, "number"), (1.5, "number"), ([], "array"), ({}, "object")],
+)
+def test_a_flag_that_is_no_boolean_is_refused_in_the_words_of_the_server(value: Any, kind: str) -> None:
+    description = (
+        f"invalid JSON: json: cannot unmarshal {kind} into Go struct field "
+        "StreamConfigRequest.allow_msg_schedules of type bool"
+    )
+    wrong = config(allow_msg_schedules=value, discard="new")
+    assert _answer(check_create(wrong)) == (10025, description, 400)
+    assert _answer(check_update(config(), wrong)) == (10025, description, 400)
+    assert check_create(config(allow_msg_schedules=None)) is None, "null leaves the field out"
 
 
 def test_the_flag_brings_roll_ups_and_purges_along() -> None:
