@@ -17,7 +17,7 @@ ZONES = sorted(available_timezones() - {"Factory", "localtime"})
 UNITS = ("ns", "us", "µs", "μs", "ms", "s", "m", "h", "d", "w", "S", "H", "")
 LETTERS = "0123456789*/-,?+ :.TZtz@jafebsunmo_xLW#\t"
 QUIET_SECONDS = 10
-"""A pattern that fires soon does not match in so many seconds before."""
+"""A pattern that fires soon does not match so shortly before, or after: one who is late passes over the next fire."""
 
 
 def random_pattern(draw: random.Random) -> str:
@@ -97,9 +97,9 @@ def _value(draw: random.Random, number: int) -> str:
 
 
 def firing_at(draw: random.Random, wall: Wall) -> Meaning:
-    """Draw a cron pattern that matches what a wall clock shows, and no second shortly before."""
+    """Draw a cron pattern that matches what a wall clock shows, and no second shortly before or after."""
     second = wall[0]
-    quiet = {(second - ago) % 60 for ago in range(1, QUIET_SECONDS)}
+    quiet = {(second + beside) % 60 for beside in range(-QUIET_SECONDS, QUIET_SECONDS + 1)}
     others = draw.sample([value for value in range(60) if value not in quiet], draw.choice((0, 0, 1, 3)))
     seconds = _list_of(draw, {second, *others}, 0)
     return Meaning((seconds, *(_around(draw, number, wall[number]) for number in range(1, 6))))
