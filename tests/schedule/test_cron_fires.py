@@ -1,7 +1,8 @@
 """A cron schedule fires at exactly the instants whose local wall-clock fields match."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 
 import pytest
@@ -13,7 +14,7 @@ from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_A_DAY, days_fr
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.schedule.zones import Zone, load_zone
-from tests.schedule.oracle import Drawn, Meaning, Wall, meanings, wall_at
+from tests.schedule.oracle import Drawn, Meaning, Wall, fields, meanings, wall_at
 from tests.schedule.test_zones import standard
 
 
@@ -174,6 +175,81 @@ def test_the_latest_fire_is_the_last_one_of_the_iteration(
     until = max(chain[-1] + beside, after)
     expected = fires(pattern, chain[-2] if len(chain) > 1 else after, until) or chain[1:-1]
     assert pattern.latest_fire(after, until, after) == (expected[-1] if expected else None)
+
+
+def rare_days() -> st.SearchStrategy[Meaning]:
+    """Draw a pattern of leap days, of all weekdays or of some: those after 2096 lie beyond the horizon."""
+
+    def of(weekday: Drawn) -> Meaning:
+        star = Drawn("*", frozenset(range(60)), star=True)
+        day = Drawn("*/28", frozenset({1, 29}))  # no star: weekdays are added
+        leap = Drawn("29", frozenset({29})) if weekday.star else day
+        return Meaning((star, star, star, leap, Drawn("2", frozenset({2})), weekday))
+
+    every = Drawn("*", frozenset(range(7)), star=True)
+    return st.one_of(st.just(every), fields(5)).map(of)
+
+
+DAYS_LOOKED_AT = 3
+"""On each side of a change of offset, minute by minute."""
+
+
+@pytest.mark.clause("pattern-cron")
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data: st.DataObject) -> None:
+    """Longer than a day: days that are skipped, doubled or cut short, and the weekdays behind them."""
+    change = data.draw(st.sampled_from(changes()))
+    zone = standard(change.zone)
+    first = change.second - change.second % 60 - DAYS_LOOKED_AT * SECONDS_A_DAY
+    minutes = range(first, first + 2 * DAYS_LOOKED_AT * SECONDS_A_DAY, 60)
+    assume(wall_at(first, zone)[0] == 0 == wall_at(minutes[-1], zone)[0])  # offsets of whole minutes only
+    near = wall_at(data.draw(st.sampled_from(minutes)), zone)
+    meaning: Meaning = data.draw(meanings(near=(0, *near[1:])))
+    meaning = Meaning((Drawn("0", frozenset({0})), *meaning.fields[1:]))
+    pattern = parse_pattern(meaning.text, change.zone)
+    assume(isinstance(pattern, Cron))
+    assert isinstance(pattern, Cron)
+    expected = [minute * SECOND for minute in minutes if meaning.matches(wall_at(minute, zone))]
+    assert fires(pattern, (first - 1) * SECOND, minutes[-1] * SECOND) == expected
+
+
+@pytest.mark.clause("pattern-cron")
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(sorted(ZONES_AND_YEARS)),
+    st.integers(days_from_civil(1990, 1, 1), days_from_civil(2120, 1, 1)),
+    st.one_of(meanings(), rare_days()),
+)
+def test_up_to_the_horizon_it_fires_on_the_first_day_that_matches_or_never(name: str, day: int, drawn: Meaning) -> None:
+    """Every day up to the last one of the fifth year is looked at, at noon; noon exists on every day but one."""
+    zone = standard(name)
+    at_noon = tuple(Drawn(text, frozenset({int(text)})) for text in ("0", "0", "12"))
+    meaning = Meaning((*at_noon, *drawn.fields[3:]))
+    after = day * SECONDS_A_DAY
+    last_year = wall_year(after + 1, zone) + 5
+    expected = next(
+        (noon for noon in noons(after, zone) if noon > after and meaning.matches(wall_at(noon, zone))), None
+    )
+    if expected is not None and wall_year(expected, zone) > last_year:
+        expected = None
+    pattern = parse_pattern(meaning.text, name)
+    found = pattern.next_fire(after * SECOND, 0) if isinstance(pattern, Cron) else None
+    assert found == (None if expected is None else expected * SECOND)
+
+
+def wall_year(second: int, zone: tzinfo) -> int:
+    """Read the year that the wall clock of a zone shows."""
+    return datetime.fromtimestamp(second, zone).year
+
+
+def noons(after: int, zone: tzinfo) -> Iterator[int]:
+    """Yield the instants near each midday of UTC, for more than five years, at which the zone's clock shows noon."""
+    for day in range(after // SECONDS_A_DAY - 1, after // SECONDS_A_DAY + 6 * 366 + 2):
+        civil = datetime.fromtimestamp(day * SECONDS_A_DAY, UTC)
+        noon = int(datetime(civil.year, civil.month, civil.day, 12, tzinfo=zone).timestamp())
+        if wall_at(noon, zone)[:3] == (0, 0, 12):
+            yield noon
 
 
 SIZES = (60, 60, 24, 31, 12, 7)
