@@ -7,23 +7,29 @@ another stored message.
 """
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
+from nats_scheduler.cli.main import main
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleRejected
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import FLAG, StreamRules
+from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
 from tests.differential.header_cases import (
     ERASING,
     FLAGGED,
     KINDS,
     PATTERN,
+    SINGLES,
     TARGET,
     Case,
     Kind,
@@ -34,8 +40,8 @@ from tests.differential.header_cases import (
 )
 from tests.differential.random_runs import RandomRun
 from tests.differential.sides import REFERENCE, Side, fresh_name, on_each
-from tests.harness.account import CLOCK, WAIT_SECONDS
-from tests.harness.servers import EMULATED_VERSIONS, V2_10
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
 from tests.harness.waiting import eventually
 
 Outcome = tuple[Any, ...]
@@ -86,8 +92,11 @@ def config_of(kind: Kind, name: str) -> dict[str, Any]:
 class Streams:
     """One stream of each kind, of the same names on every side, and the cases that are said to them."""
 
-    def __init__(self, sides: list[Side], kinds: tuple[Kind, ...]) -> None:
+    def __init__(
+        self, sides: list[Side], kinds: tuple[Kind, ...], spelled: Callable[[str], str] = lambda line: line
+    ) -> None:
         self.sides = sides
+        self.spelled = spelled
         self.names: dict[Kind, str] = {kind: fresh_name() for kind in kinds}
 
     async def create(self) -> None:
@@ -117,7 +126,8 @@ class Streams:
 
     def block(self, case: Case, number: int) -> bytes:
         """Return the header block of a case."""
-        return case.block(self.names[case.kind], self.stored_subject(case, number))
+        spelled = Case(case.kind, tuple(map(self.spelled, case.lines)))
+        return spelled.block(self.names[case.kind], self.stored_subject(case, number))
 
     async def outcomes(self, side: Side, cases: list[Case]) -> list[Outcome]:
         """Say all cases to one side and return what became of each."""
@@ -149,7 +159,7 @@ class Streams:
         for kind, name in self.names.items():
             if kind == "off":
                 continue
-            last = await side.say(f"{name}.last", Case(kind, (PATTERN, TARGET)).block(name, f"{name}.last"))
+            last = await side.say(f"{name}.last", self.block(Case(kind, (PATTERN, TARGET)), 0))
             await read_up_to(side, name, last["seq"])
             for event in side.sidecar.of(name, ScheduleAccepted):
                 found[name, event.sequence] = SCHEDULE
@@ -303,3 +313,69 @@ async def test_a_cancel_of_what_is_no_schedule_changes_nothing(sides: list[Side]
     differences = Differences((ignored,))
     differences.compare("a cancel that names a plain message", await on_each(sides, said))
     differences.check()
+
+
+@pytest.mark.clause("portable")
+async def test_the_portable_headers_are_judged_by_the_same_rules(shared_server: SharedServer) -> None:
+    """On a plain stream of a native server nobody but the sidecar looks at them."""
+    server = await shared_server(V2_15)
+    cases = [Case("full", lines) for lines in (*SINGLES, *pairs())]
+    config = {**config_of("full", (plain := fresh_name())), "allow_rollup_hdrs": True, "allow_msg_schedules": False}
+    async with account_on(server.url) as account, sidecar_on(server.url, portable_streams=(plain,)) as running:
+        native = Streams([Side(V2_15, server, account, None)], ("full",))
+        portable = Streams([Side(V2_15, server, account, running)], ("full",), _portable)
+        await native.create()
+        portable.names["full"] = plain
+        await account.create(plain, **config)
+        await running.ready(plain)
+        theirs, ours = await native.outcomes(native.sides[0], cases), await portable.outcomes(portable.sides[0], cases)
+        # The stream with portable headers stands in the place of an older version.
+        differences = Differences((Allowance("portable", (V2_10,), refused_by_the_older_server),))
+        for number, case in enumerate(cases):
+            differences.compare(" | ".join(map(repr, case.lines)), {REFERENCE: theirs[number], V2_10: ours[number]})
+        await native.delete()
+        await portable.delete()
+        differences.check(at_least=len(cases))
+
+
+def _portable(line: str) -> str:
+    """Write a header line in the portable dialect."""
+    return f"X-{line}" if line.startswith("Nats-Schedule") else line
+
+
+async def test_check_answers_what_a_native_server_answers(shared_server: SharedServer, tmp_path: Path) -> None:
+    server = await shared_server(V2_15)
+    cases = [Case("full", lines) for lines in (*SINGLES, *pairs()) if _can_be_typed(lines)]
+    async with account_on(server.url) as account:
+        native = Streams([Side(V2_15, server, account, None)], ("full",))
+        await native.create()
+        answers = await native.outcomes(native.sides[0], cases)
+        await native.delete()
+    name = native.names["full"]
+    stream = tmp_path / "stream.json"
+    stream.write_text(json.dumps({"name": name, FLAG: True, **config_of("full", name)}))
+    differences = Differences()
+    for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
+        subject = native.subject(case, number)
+        headers = native.block(case, number).decode().split("\r\n")[1:-2]
+        said = _checked(["--subject", subject, "--stream-config", str(stream)], headers)
+        # The command stands in the place of an older version.
+        differences.compare(" | ".join(case.lines), {REFERENCE: answer, V2_10: said})
+    differences.check(at_least=300)
+
+
+def _can_be_typed(lines: tuple[str, ...]) -> bool:
+    """Tell whether a command line keeps the values: it drops blanks around them, as `nats pub -H` does."""
+    values = [line.partition(": ")[2] for line in lines]
+    known = all(value == value.strip() for value in values)
+    return known and not any(line.startswith(("Nats-Rollup", "Nats-TTL")) for line in lines)
+
+
+def _checked(options: list[str], headers: list[str]) -> Outcome:
+    """Run `nats-scheduler check` and return its answer."""
+    given = [word for header in headers for word in ("-H", header)]
+    shown = CliRunner().invoke(main, ["check", *given, *options, "--json"], catch_exceptions=False)
+    answer = json.loads(shown.stdout)
+    if error := answer.get("error"):
+        return ("refused", error["err_code"], error["description"])
+    return SCHEDULE if answer["kind"] == "schedule" else STORED
