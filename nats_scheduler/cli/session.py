@@ -62,7 +62,8 @@ class Session:
             remembered=state.is_native or state.is_marked or await self.flagged.is_remembered(state),
             named=state.name in self.settings.portable_streams,
         )
-        return mode_of(facts)
+        mode = mode_of(facts)
+        return None if mode is Mode.EMULATED and state.excludes_schedules else mode
 
     async def served_streams(self) -> list[ServedStream]:
         """Return every stream of the account that is served, by name."""

@@ -82,6 +82,11 @@ class StreamState:
         return self._says(METADATA_FLAG)
 
     @property
+    def excludes_schedules(self) -> bool:
+        """Whether no schedule fires here, flag or not: it is sealed, or takes what fires in another stream."""
+        return self.config.get("sealed") is True or takes_from_others(self.config)
+
+    @property
     def rules(self) -> StreamRules:
         """What reading its messages depends on, with what its metadata stand for."""
         ttl = self.config.get(TTL_FLAG) is True or self._says(METADATA_TTL_FLAG)
@@ -132,7 +137,7 @@ class FlaggedStreams:
             wanted[TTL_FLAG] = True
         before = {**state.config, FLAG: known is not None, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
         refusal = check_update(before, asked if asked.get(FLAG) is True else wanted) or check_update(before, wanted)
-        if refusal is not None and (known is None or takes_from_others(state.config)):
+        if refusal is not None and (known is None or state.excludes_schedules):
             raise StreamRefusedError(state.name, refusal)
         stored = self._as_stored(wanted, {})
         if state.config.get("deny_purge"):

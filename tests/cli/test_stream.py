@@ -206,6 +206,22 @@ async def test_ls_lists_the_streams_that_carry_schedules(
     assert [row.split()[:3] for row in table[1:]] == [["NAMED", "portable", "workqueue"], ["ORDERS", mode, "limits"]]
 
 
+@pytest.mark.clause("stream-sources")
+@pytest.mark.parametrize("change", [{"sources": [{"name": "ORIGIN"}]}, {"sealed": True}], ids=["sources", "sealed"])
+async def test_ls_leaves_out_a_stream_that_can_have_no_schedules_any_more(
+    cli: Cli, start_server: StartServer, write: Write, change: dict[str, Any]
+) -> None:
+    server = await start_server(V2_11)
+    stream = on(cli, server)
+    await stream("add", write("ORDERS"))
+    assert len(json.loads((await stream("ls", "--json")).stdout)["streams"]) == 1
+    async with account_on(server.url) as account:
+        await account.create("ORIGIN", allow_msg_schedules=False)
+        config = (await account.api.stream("ORDERS"))["config"]
+        await account.api.update_stream({**config, **change})
+    assert json.loads((await stream("ls", "--json")).stdout)["streams"] == []
+
+
 async def test_ls_writes_nothing(stream: Stream, server: EmbeddedServer) -> None:
     said = await stream("ls")
     assert (said.exit_code, said.stdout) == (

@@ -25,7 +25,7 @@ from tests.differential.differences import Allowance, Differences
 from tests.differential.header_cases import Case
 from tests.differential.language_cases import ZONES, firing_at, is_costly, random_pattern, random_zone
 from tests.differential.random_runs import RandomRun
-from tests.differential.sides import REFERENCE, Side, fresh_name, on_each
+from tests.differential.sides import Side, fresh_name, on_each
 from tests.differential.test_validation import compare
 from tests.harness.account import CLOCK, WAIT_SECONDS, block_of
 from tests.harness.servers import EMULATED_VERSIONS
@@ -151,7 +151,7 @@ def _judge(differences: Differences, case: Soon, values: dict[str, str], ours: s
         if version not in EMULATED_VERSIONS and theirs != ours:
             passed_over = _instant(theirs) > fire or not case.matches(_instant(theirs))
             values = {**values, version: ours} if passed_over else values
-    differences.compare(text, {**values, REFERENCE: values[REFERENCE]})
+    differences.compare(text, values)
 
 
 async def _next_of(side: Side, stream: str, target: str, case: object) -> str:
