@@ -90,7 +90,7 @@ async def terminal(
     """Run a sidecar, and give the user a terminal; the stream is for the test to make."""
     nats = nats_cli.at(emulated_server.url)
     async with sidecar_on(emulated_server.url) as running:
-        yield Terminal(account, running, stream_name, emulated_server.version, nats)
+        yield Terminal(account, stream_name, running, emulated_server.version, nats)
         await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 

@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted, ScheduleEnded
-from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.e2e.conftest import Served
 from tests.harness.account import Account, in_seconds, sidecar_on
+from tests.harness.flagged import Delivered
 from tests.harness.waiting import eventually
 
 SOON_SECONDS = 10.0
@@ -21,54 +21,9 @@ WORK_QUEUE, INTEREST = "workqueue", "interest"
 EVERYTHING = "everything"
 
 
-class Delivered(NamedTuple):
-    """A message that a consumer was given."""
-
-    subject: str
-    reply: str
-    body: bytes
-
-
 @dataclass
 class Queue(Served):
-    """A served stream of which messages are taken away, and its user's consumers."""
-
-    async def add_consumer(self, durable: str, rest: str = ">") -> None:
-        """Create a durable consumer with explicit acknowledgements."""
-        config = {"durable_name": durable, "ack_policy": "explicit", "filter_subject": self.subject(rest)}
-        body = {"stream_name": self.name, "config": config}
-        await self.account.api.call(f"CONSUMER.DURABLE.CREATE.{self.name}.{durable}", body)
-
-    async def consumers(self) -> list[str]:
-        """Return the names of the stream's consumers."""
-        return (await self.account.api.call(f"CONSUMER.NAMES.{self.name}")).get("consumers") or []
-
-    async def take(self, durable: str, count: int = 1) -> list[Delivered]:
-        """Take messages through a consumer, without acknowledging them."""
-        taken: list[Delivered] = []
-
-        def sink(subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-            if not block.startswith(b"NATS/1.0 "):
-                taken.append(Delivered(subject.decode(), reply.decode(), body))
-
-        connection = self.account.connection
-        inbox = connection.inbox(f"take.{durable}.{count}")
-        number = connection.subscribe(inbox, sink)
-        request = b'{"batch": %d}' % count
-        connection.write(frame(f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{durable}", inbox, b"", request))
-        await eventually(
-            lambda: len(taken) >= count, within_seconds=SOON_SECONDS, describe=lambda: f"{count} taken: {taken}"
-        )
-        connection.unsubscribe(number)
-        return taken
-
-    async def acknowledge(self, message: Delivered) -> None:
-        """Acknowledge a message and wait until the server has taken the acknowledgement."""
-        await self.account.connection.request(message.reply, b"+ACK")
-
-    async def count(self) -> int:
-        """Return how many messages the stream holds."""
-        return int((await self.account.api.stream(self.name))["state"]["messages"])
+    """A served stream of which messages are taken away."""
 
     async def is_empty(self) -> None:
         """Wait until the stream holds nothing."""
@@ -95,11 +50,6 @@ class Queue(Served):
         )
         return endings[-1]
 
-    async def canary(self, seconds: float) -> None:
-        """Wait until a schedule that is due in so many seconds has fired."""
-        await self.schedule("canary", f"@at {in_seconds(seconds)}", target="canary.out")
-        await self.wait_for("canary.out")
-
 
 async def served_stream(
     server: EmbeddedServer, account: Account, name: str, retention: str, **config: Any
@@ -107,7 +57,7 @@ async def served_stream(
     async with sidecar_on(server.url) as running:
         await account.create(name, retention=retention, **config)
         await running.ready(name)
-        yield Queue(account, running, name, server.version)
+        yield Queue(account, name, running, server.version)
         await account.api.call(f"STREAM.DELETE.{name}")
 
 
@@ -266,7 +216,7 @@ async def test_schedules_that_were_there_before_the_sidecar_are_picked_up(
     mark = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
     await account.create(stream_name, retention=retention, allow_msg_schedules=False, **mark)
     async with sidecar_on(emulated_server.url) as earlier:
-        stored = Queue(account, earlier, stream_name, emulated_server.version)
+        stored = Queue(account, stream_name, earlier, emulated_server.version)
         await stored.add_consumer(EVERYTHING)
     for number in range(300):
         await stored.schedule(f"past.{number}", "@at 2020-01-01T00:00:00Z", str(number).encode(), "out.past")
