@@ -1,0 +1,135 @@
+"""Every way to stop a schedule: on all sides nothing fires any more, and the same is stored in the end.
+
+A case is one stream on every side, and all cases run at once.
+That nothing fires is shown by a canary: a schedule due later than the stopped one, in the same stream, that has fired.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from nats_scheduler.schedule.instants import SECOND
+from tests.differential.differences import Allowance, Differences
+from tests.differential.sides import Side, fresh_name, on_each
+from tests.differential.ways_to_stop import CASES, REPEATING, Case
+from tests.harness.account import CLOCK, in_seconds
+from tests.harness.flagged import FlaggedStream
+from tests.harness.servers import EMULATED_VERSIONS, V2_10
+
+DUE_SECONDS = 2.0
+"""When the schedule that is stopped would fire: enough for every way to stop it, on a busy machine."""
+CANARY_SECONDS = 2.4
+"""When the canary fires, counted from before the schedule was stored."""
+
+# -- what is compared ------------------------------------------------------------------------------------------------
+
+
+Stored = dict[str, list[bytes | None]]
+
+
+async def stored(stream: FlaggedStream) -> Stored:
+    """Return the bodies on each subject, but for the canary's."""
+    found: Stored = {}
+    for message in await stream.messages(">"):
+        rest = message.subject.removeprefix(f"{stream.name}.")
+        if not rest.startswith("canary"):
+            found.setdefault(rest, []).append(message.body)
+    return found
+
+
+async def new_stream(side: Side, name: str, case: Case) -> FlaggedStream:
+    await side.create(name, **{"allow_rollup_hdrs": True, **case.config})
+    stream = FlaggedStream(side.account, name)
+    if case.before is not None:
+        await case.before(stream)
+    return stream
+
+
+async def stop_a_delay(side: Side, name: str, case: Case) -> Stored:
+    """Stop an `@at`, and return what is stored once a later one has fired."""
+    stream = await new_stream(side, name, case)
+    begun = CLOCK.now()
+    headers = {**stream.headers(f"@at {in_seconds(DUE_SECONDS)}"), **case.schedule}
+    await stream.publish("s", headers, b"fires")
+    await case.stop(stream)
+    await stream.canary(CANARY_SECONDS - (CLOCK.now() - begun) / SECOND)
+    return await stored(stream)
+
+
+async def stop_an_interval(side: Side, name: str, case: Case) -> tuple[Stored, int]:
+    """Stop an `@every` after its first fire; returns what is stored beside its fires, and how often it fired after."""
+    stream = await new_stream(side, name, case)
+    await stream.schedule("s", "@every 1s", b"fires")
+    await stream.wait_for("out")
+    await case.stop(stream)
+    stopped = CLOCK.now()
+    await stream.canary(2)
+    later = [message for message in await stream.messages("out") if message.stored_at > stopped]
+    found = await stored(stream)
+    found.pop("out", None)
+    return found, len(later)
+
+
+async def compare_all(
+    sides: list[Side], cases: dict[str, Case], act: Callable[[Side, str, Case], Awaitable[Any]], found: Differences
+) -> None:
+    """Run all cases at once on every side that knows them, and compare each."""
+    prefix = fresh_name()
+
+    async def run(number: int, title: str, case: Case) -> None:
+        known = [side for side in sides if side.version in case.versions]
+        found.compare(title, await on_each(known, lambda side: act(side, f"{prefix}N{number}", case)))
+
+    await asyncio.gather(*(run(number, title, case) for number, (title, case) in enumerate(cases.items())))
+
+
+# -- differences that the document names ---------------------------------------------------------------------------
+
+FIRES: Stored = {"out": [b"fires"]}
+
+
+def is_ended_by_a_rejected_one(wanted: Stored, value: Stored) -> bool:
+    """A native server refuses an invalid replacement; where it is stored, it is the last word on its subject."""
+    return wanted == FIRES and value == {"s": [b"fires", b"newer"]}
+
+
+def is_stored_though_refused(wanted: Stored, value: Stored) -> bool:
+    """A native server refuses a wrong cancel; where it is stored, it ends nothing."""
+    return "out" in wanted and value == {**wanted, "cancels": [b"cancel"]}
+
+
+def is_ended_by_what_landed(wanted: Stored, value: Stored) -> bool:
+    """A native schedule fires on and then purges what has landed; ours is ended by it, and keeps it."""
+    return wanted == FIRES and value == {"s": [b"fires", b"generated"]}
+
+
+def is_refused_by_the_guard(wanted: Stored, value: Stored) -> bool:
+    """Without the header for another subject the guard is checked on the cancel's own subject, and refuses."""
+    return wanted == {"cancels": [b"cancel"]} and value == FIRES
+
+
+NAMED = (
+    Allowance("rejected-schedules", EMULATED_VERSIONS, is_ended_by_a_rejected_one),
+    Allowance("cancel", EMULATED_VERSIONS, is_stored_though_refused),
+    Allowance("stop-generated-message", EMULATED_VERSIONS, is_ended_by_what_landed),
+    Allowance("cancel-guarded", (V2_10,), is_refused_by_the_guard),
+)
+
+
+@pytest.mark.clause("stop-delete", "stop-purge", "stop-ttl", "stop-max-age", "stop-eviction", "stop-replaced")
+@pytest.mark.clause("stop-plain-message", "stop-generated-message", "stop-ack", "rejected-schedules")
+@pytest.mark.clause("cancel", "cancel-guarded", "old-versions")
+async def test_a_stopped_delay_ends_in_the_same_state(sides: list[Side]) -> None:
+    found = Differences(NAMED)
+    await compare_all(sides, CASES, stop_a_delay, found)
+    found.check(at_least=len(CASES))
+
+
+@pytest.mark.clause("stop-delete", "stop-purge", "stop-eviction", "stop-replaced", "stop-plain-message", "stop-ack")
+@pytest.mark.clause("cancel")
+async def test_a_stopped_interval_ends_in_the_same_state(sides: list[Side]) -> None:
+    found = Differences()
+    await compare_all(sides, REPEATING, stop_an_interval, found)
+    found.check(at_least=len(REPEATING))
