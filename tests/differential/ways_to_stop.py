@@ -157,6 +157,31 @@ async def acknowledge(stream: FlaggedStream) -> None:
         await stream.acknowledge(message)
 
 
+async def terminate(stream: FlaggedStream) -> None:
+    for message in await stream.take("worker"):
+        await stream.acknowledge(message, b"+TERM")
+
+
+async def take_without_acknowledging(stream: FlaggedStream) -> None:
+    await stream.take("worker")
+
+
+async def delete_the_consumer(stream: FlaggedStream) -> None:
+    await stream.account.api.call(f"CONSUMER.DELETE.{stream.name}.worker")
+    await wait_until_gone(stream)
+
+
+async def consumers_of_its_own_and_of_the_canary(stream: FlaggedStream) -> None:
+    for durable, rest in (("worker", "s"), ("canary", "canary"), ("canaries", "canary.>"), ("targets", "out")):
+        await stream.add_consumer(durable, rest)
+
+
+async def not_acknowledging(stream: FlaggedStream) -> None:
+    await stream.add_consumer("worker", "s", ack_policy="none")
+    await stream.add_consumer("canary", "canary")
+    await stream.add_consumer("canaries", "canary.>")
+
+
 async def acknowledge_all_below(stream: FlaggedStream) -> None:
     """Take the schedule and what came after it, and acknowledge both with the answer to the later one."""
     await stream.publish("after", body=b"after")
@@ -219,6 +244,13 @@ CASES: dict[str, Case] = {
     "acknowledged on an interest stream": Case(acknowledge, INTEREST, before=consumer()),
     "acknowledged on a limits stream": Case(acknowledge, before=consumer("s")),
     "acknowledged with the next on an interest stream": Case(acknowledge_all_below, INTEREST, before=acknowledging_all),
+    "taken from a work queue": Case(take_without_acknowledging, WORK_QUEUE, before=consumer("s")),
+    "terminated on a work queue": Case(terminate, WORK_QUEUE, before=consumer("s")),
+    "terminated on an interest stream": Case(terminate, INTEREST, before=consumer()),
+    "taken without acknowledgement from an interest stream": Case(
+        take_without_acknowledging, INTEREST, before=not_acknowledging
+    ),
+    "its only consumer deleted": Case(delete_the_consumer, INTEREST, before=consumers_of_its_own_and_of_the_canary),
     "cancelled": Case(cancel()),
     "cancelled, on the target": Case(cancel(rest="out")),
     "cancelled with a new schedule": Case(cancel_with_a_new_schedule),

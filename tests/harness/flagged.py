@@ -112,6 +112,6 @@ class FlaggedStream:
         connection.unsubscribe(number)
         return taken
 
-    async def acknowledge(self, message: Delivered) -> None:
+    async def acknowledge(self, message: Delivered, word: bytes = b"+ACK") -> None:
         """Acknowledge a message and wait until the server has taken the acknowledgement."""
-        await self.account.connection.request(message.reply, b"+ACK")
+        await self.account.connection.request(message.reply, word)
