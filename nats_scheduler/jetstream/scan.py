@@ -1,4 +1,4 @@
-"""Follow a stream on which a consumer would do harm: work queue and interest retention.
+"""Follow a stream on which a consumer would do harm: work queue and interest retention, and few places for consumers.
 
 There a consumer would be refused, or would keep others from being created, or would count as interest and so change
 what the stream keeps.
@@ -8,9 +8,12 @@ At start, the last message of every subject is looked up.
 
 The rule: a publish that was seen is a hint, and only the look-up is believed.
 What was removed is noticed at the look before each fire, which the engine orders anyway.
+Where the stream transforms subjects, a publish does not tell where to look: then all that was stored since is read.
 
 Cost: one request a subject at start (15,000 a second) and one for each schedule published; nothing for other messages.
-Limit: a generated message that a consumer removed before we looked cannot be found again.
+With a subject transform, one request for each message that is stored, one after the other.
+Limit: a generated message that a consumer removed before we looked, or that a later one on its target covers at start,
+cannot be found again.
 """
 
 import asyncio
@@ -45,19 +48,20 @@ class ScanFollower:
         self._subjects: list[str] = list(config.get("subjects") or [])
         self._tell = tell
         self._holds = holds
+        self._transforms = bool(config.get("subject_transform"))
         self._hints: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+        self._awaited = 0
+        self._something_was_published = asyncio.Event()
 
     async def follow(self, after: int) -> None:
         """Tell the last message of each subject, then what is published. Ends by cancellation or `JetStreamError`."""
         del after  # the last messages are looked up anew each time: there is no history to go on from
         subscriptions = [self._connection.subscribe(subject, self._published) for subject in self._subjects]
         try:
+            last = await self._last_sequence() if self._transforms else 0
             await self._tell_what_is_stored()
             self._tell(CaughtUp())
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    subject, block = await self._hints.get()
-                    tasks.create_task(self._confirm(subject, block))
+            await (self._walk(last) if self._transforms else self._look_up_hints())
         except* JetStreamError as failures:
             # A hint that could not be looked up is a schedule that might be missed: everything is looked up again.
             raise _first(failures) from None
@@ -73,10 +77,39 @@ class ScanFollower:
             found.extend(message for message in looked if message is not None and MARK in message.block)
         self._tell(MessagesRead(_in_order(found)))
 
+    async def _last_sequence(self) -> int:
+        info = await self._api.stream(self._stream)
+        return int(info["state"]["last_seq"]) if info is not None else 0
+
     def _published(self, subject: bytes, _reply: bytes, block: bytes, _body: bytes) -> None:
+        if self._transforms:
+            self._awaited += 1
+            self._something_was_published.set()
+            return
         name = subject.decode("utf-8", "surrogateescape")
         if MARK in block or self._holds(name):
             self._hints.put_nowait((name, block))
+
+    async def _look_up_hints(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                subject, block = await self._hints.get()
+                tasks.create_task(self._confirm(subject, block))
+
+    async def _walk(self, last: int) -> None:
+        """Tell every message above sequence `last`, whatever subject it is stored on."""
+        while True:
+            await self._something_was_published.wait()
+            self._something_was_published.clear()
+            for wait in LOOKUP_RETRY_SECONDS:
+                await asyncio.sleep(wait)
+                while (message := await self._api.message(self._stream, seq=last + 1, next_by_subj=">")) is not None:
+                    last = message.sequence
+                    self._awaited -= 1
+                    self._tell(MessagesRead([message]))
+                if self._awaited <= 0:
+                    break
+            self._awaited = 0
 
     async def _confirm(self, subject: str, block: bytes) -> None:
         """Tell the message that was seen once it is found stored; one that never is was refused by the server."""
