@@ -12,6 +12,7 @@ from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.content import content_reader
+from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.expire import remover
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.history import walk_through
@@ -19,19 +20,41 @@ from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import purger
 from nats_scheduler.jetstream.scan import ScanFollower
 
+NO_PLACE_FOR_A_CONSUMER = 10026
+"""The server's code where the stream or the account has as many consumers as it may."""
+
+
+class RoomyFollower:
+    """Follows through a consumer while the account has a place for one, and by look-ups otherwise."""
+
+    def __init__(self, consumer: ConsumerFollower, scan: ScanFollower) -> None:
+        self._consumer = consumer
+        self._scan = scan
+
+    async def follow(self, after: int) -> None:
+        """Tell every message above sequence `after`; ends as the followers do."""
+        try:
+            await self._consumer.follow(after)
+        except ApiError as error:
+            if error.code != NO_PLACE_FOR_A_CONSUMER:
+                raise
+        await self._scan.follow(after)
+
 
 def reads_all(config: Config) -> bool:
-    """Tell whether every message of a stream is read: a consumer is harmless, and nobody takes messages away."""
-    return bool(config.get("retention", "limits") == "limits")
+    """Tell whether every message of a stream is read: a consumer is harmless, and nobody takes messages away.
+
+    On a stream that limits the number of its consumers, ours would take the place of somebody's.
+    """
+    return bool(config.get("retention", "limits") == "limits" and config.get("max_consumers", -1) <= 0)
 
 
 def follower_of(
     connection: Connection, api: JetStreamApi, config: Config, tell: Tell, holds: Callable[[str], bool]
-) -> ConsumerFollower | ScanFollower:
+) -> RoomyFollower | ScanFollower:
     """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
-    if reads_all(config):
-        return ConsumerFollower(connection, api, config["name"], tell)
-    return ScanFollower(connection, api, config, tell, holds)
+    scan = ScanFollower(connection, api, config, tell, holds)
+    return RoomyFollower(ConsumerFollower(connection, api, config["name"], tell), scan) if reads_all(config) else scan
 
 
 class StreamContact:

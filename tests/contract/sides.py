@@ -49,6 +49,9 @@ class Backing(Protocol):
     async def consumers(self) -> int:
         """Count the consumers."""
 
+    async def add_consumer(self, name: str) -> None:
+        """Create a durable consumer, where the implementation has such a thing."""
+
 
 class Side:
     """One contact, what it told, and the stream behind it."""
@@ -97,6 +100,10 @@ class Side:
     async def consumers(self) -> int:
         """Return how many consumers the stream has."""
         return await self._backing.consumers()
+
+    async def add_consumer(self, name: str) -> None:
+        """Create a durable consumer, as an application does."""
+        await self._backing.add_consumer(name)
 
     def told(self, kind: type[Kind]) -> list[Kind]:
         """Return what was told of one kind, in order."""
@@ -163,6 +170,9 @@ class _MemoryBacking:
     async def consumers(self) -> int:
         return 0
 
+    async def add_consumer(self, name: str) -> None:
+        raise NotImplementedError(f"a stream in memory has no consumers, such as {name}")
+
 
 @asynccontextmanager
 async def memory_side(name: str, config: Mapping[str, Any]) -> AsyncIterator[Side]:
@@ -202,6 +212,10 @@ class _ServerBacking:
     async def consumers(self) -> int:
         info = await self._api.stream(self._name)
         return int(info["state"]["consumer_count"])
+
+    async def add_consumer(self, name: str) -> None:
+        body = {"stream_name": self._name, "config": {"durable_name": name, "ack_policy": "explicit"}}
+        await self._api.call(f"CONSUMER.DURABLE.CREATE.{self._name}.{name}", body)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from nats_scheduler.engine.inputs import CaughtUp
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
-from tests.conftest import SharedServer
+from tests.conftest import SharedServer, StartServer
 from tests.contract.sides import Side, server_side
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -52,3 +52,46 @@ async def test_a_replacement_is_told_even_where_both_came_at_once(open_queue: Op
         for _ in range(20):
             await side.store("a", SCHEDULE)
         await eventually(lambda: side.read and side.read[-1].sequence == 20, within_seconds=5, describe="the last one")
+
+
+async def test_what_a_subject_transform_moved_is_told_where_it_is_stored(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    moved = {"src": f"{stream_name}.in.*", "dest": f"{stream_name}.kept.{{{{wildcard(1)}}}}"}
+    config = {"retention": "workqueue", "subject_transform": moved}
+    async with server_side((await shared_server(V2_11)).url, stream_name, config) as side:
+        await side.store("in.before", SCHEDULE)
+        async with side.following():
+            await side.store("in.after", SCHEDULE)
+            await side.store("plain", b"", b"work")
+            await side.reads(3)
+            assert [message.subject.removeprefix(f"{stream_name}.") for message in side.read] == [
+                "kept.before",
+                "kept.after",
+                "plain",
+            ]
+
+
+async def test_a_stream_with_few_places_for_consumers_is_followed_without_taking_one(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    async with server_side((await shared_server(V2_11)).url, stream_name, {"max_consumers": 1}) as side:
+        await side.store("a", SCHEDULE)
+        async with side.following():
+            await side.store("b", SCHEDULE)
+            await side.reads(2)
+            assert await side.consumers() == 0
+
+
+async def test_an_account_without_a_place_for_a_consumer_is_followed_by_look_ups(
+    start_server: StartServer, stream_name: str
+) -> None:
+    limited = "accounts { A { users [{user: a, password: a}], jetstream { max_consumers: 1 } } }\nno_auth_user: a\n"
+    server = await start_server(V2_11, config=limited)
+    async with server_side(server.url, stream_name, {}) as side:
+        await side.add_consumer("the-only-one")
+        await side.store("a", SCHEDULE)
+        async with side.following():
+            await side.store("b", SCHEDULE)
+            await side.reads(2)
+            assert await side.consumers() == 1
