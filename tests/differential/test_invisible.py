@@ -1,0 +1,133 @@
+"""A stream that a sidecar serves and one that none serves, side by side on the same older server.
+
+Nobody who uses the stream can tell them apart: which consumers may be created, which are listed, what is kept.
+What can be seen is named here: a limits stream without `max_consumers` shows one more consumer, and the configuration
+carries the mark and allows roll-ups.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nats_scheduler.jetstream.errors import ApiError
+from tests.differential.sides import Side, fresh_name
+from tests.harness.account import in_seconds
+from tests.harness.flagged import FlaggedStream
+from tests.harness.waiting import eventually
+
+OURS = "nats-scheduler-"
+"""Every consumer of a sidecar has a name that begins so."""
+
+CONSUMERS: tuple[dict[str, Any], ...] = (
+    {"durable_name": "one", "ack_policy": "explicit", "filter_subject": "{}.out.>"},
+    {"durable_name": "overlapping", "ack_policy": "explicit", "filter_subject": "{}.out.deep.*"},
+    {"durable_name": "schedules", "ack_policy": "explicit", "filter_subject": "{}.s.*"},
+    {"durable_name": "several", "ack_policy": "explicit", "filter_subjects": ["{}.a", "{}.b"]},
+    {"durable_name": "push", "ack_policy": "explicit", "filter_subject": "{}.push", "deliver_subject": "to.{}"},
+    {"durable_name": "silent", "ack_policy": "none", "filter_subject": "{}.silent"},
+    {"durable_name": "all", "ack_policy": "all", "filter_subject": "{}.all"},
+    {"durable_name": "unfiltered", "ack_policy": "explicit"},
+    {"durable_name": "last", "ack_policy": "explicit", "filter_subject": "{}.last", "deliver_policy": "last"},
+)
+UNFILTERED_FIRST = ({"durable_name": "unfiltered", "ack_policy": "explicit"}, *CONSUMERS[:3])
+SHAPES: dict[str, dict[str, Any]] = {
+    "work queue": {"retention": "workqueue"},
+    "work queue for one": {"retention": "workqueue", "max_consumers": 1},
+    "interest": {"retention": "interest"},
+    "interest for two": {"retention": "interest", "max_consumers": 2},
+    "limits": {"retention": "limits"},
+    "limits for one": {"retention": "limits", "max_consumers": 1},
+    "limits for one, on file": {"max_consumers": 1, "storage": "file", "compression": "s2"},
+}
+
+
+def filled_in(value: Any, name: str) -> Any:
+    """Put the name of the stream where the consumer's configuration leaves it open."""
+    if isinstance(value, list):
+        return [filled_in(one, name) for one in value]
+    return value.replace("{}", name) if isinstance(value, str) else value
+
+
+async def try_all(stream: FlaggedStream, consumers: tuple[dict[str, Any], ...]) -> list[int]:
+    """Try to create each consumer, in this order; returns the server's error codes, 0 where it was created."""
+    codes = []
+    for config in consumers:
+        wanted = {key: filled_in(value, stream.name) for key, value in config.items()}
+        request = f"CONSUMER.DURABLE.CREATE.{stream.name}.{config['durable_name']}"
+        try:
+            await stream.account.api.call(request, {"stream_name": stream.name, "config": wanted})
+            codes.append(0)
+        except ApiError as refused:
+            codes.append(refused.code)
+    return codes
+
+
+async def seen_of(stream: FlaggedStream, consumers: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """Use a stream before it has consumers and after, and return all that its users can see of it."""
+    await stream.publish("out.before", body=b"before anybody was there")
+    codes = await try_all(stream, consumers)
+    for rest in ("out.x", "out.deep.x", "a", "nobody", "last"):
+        await stream.publish(rest, body=rest.encode())
+    listed = (await stream.call("CONSUMER.LIST"))["consumers"]
+    state = (await stream.call("STREAM.INFO"))["state"]
+    shown = [name for name in await stream.consumers() if not name.startswith(OURS)]
+    return {
+        "codes": codes,
+        "names": sorted(shown),
+        "pending": sorted((one["name"], one["num_pending"]) for one in listed if one["name"] in shown),
+        "ours": len(listed) - len(shown),
+        "consumers": state["consumer_count"],
+        "messages": state["messages"],
+        "kept": [(one.subject.removeprefix(stream.name), one.body) for one in await stream.messages(">")],
+    }
+
+
+@pytest.mark.clause("invisible")
+async def test_users_of_a_served_stream_see_what_users_of_another_stream_see(sides: list[Side]) -> None:
+    told: list[str] = []
+
+    async def compare(side: Side, shape: str, consumers: tuple[dict[str, Any], ...]) -> None:
+        served, alone = fresh_name(), fresh_name()
+        await side.create(served, **SHAPES[shape])
+        await side.account.create(alone, allow_msg_schedules=False, **SHAPES[shape])
+        seen, wanted = [await seen_of(FlaggedStream(side.account, name), consumers) for name in (served, alone)]
+        if shape == "limits":  # the one consumer that a sidecar has is listed and counted
+            assert (seen.pop("ours"), wanted.pop("ours")) == (1, 0)
+            assert seen.pop("consumers") == wanted.pop("consumers") + 1
+        if seen != wanted:
+            told.append(f"{side.version}, {shape}:\n    served: {seen}\n    alone:  {wanted}")
+
+    emulated = [side for side in sides if not side.is_native]
+    orders = (CONSUMERS, UNFILTERED_FIRST)
+    await asyncio.gather(
+        *(compare(side, shape, order) for side in emulated for shape in SHAPES for order in orders),
+    )
+    assert not told, "\n".join(told)
+
+
+@pytest.mark.clause("invisible")
+async def test_a_stream_for_one_consumer_fires_while_that_one_is_somebody_elses(sides: list[Side]) -> None:
+    async def fires(side: Side) -> None:
+        stream = FlaggedStream(side.account, fresh_name())
+        await side.create(stream.name, max_consumers=1)
+        await stream.add_consumer("theirs", "out")
+        await stream.schedule("every", "@every 1s", b"tick", "ticks")
+        sequence = await stream.schedule("deleted", f"@at {in_seconds(0.8)}", b"deleted")
+        await stream.schedule("replaced", f"@at {in_seconds(0.8)}", b"old")
+        await stream.schedule("replaced", f"@at {in_seconds(0.8)}", b"new")
+        await stream.schedule("overwritten", f"@at {in_seconds(0.8)}", b"overwritten")
+        await stream.publish("overwritten", body=b"plain")
+        await stream.call("STREAM.MSG.DELETE", {"seq": sequence})
+        await stream.canary(1)
+        assert [message.body for message in await stream.take("theirs")] == [b"new"]
+        await stream.wait_for("ticks", 2)
+        assert [message.body for message in await stream.messages("out")] == [b"new"]
+
+        async def rolled_up() -> bool:
+            return [await stream.messages(rest) for rest in ("deleted", "replaced")] == [[], []]
+
+        await eventually(rolled_up, within_seconds=5, describe="what is done is purged")
+        assert await stream.consumers() == ["theirs"]
+
+    await asyncio.gather(*(fires(side) for side in sides))
