@@ -54,7 +54,7 @@ def follower_of(
 ) -> RoomyFollower | ScanFollower:
     """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
     scan = ScanFollower(connection, api, config, tell, holds)
-    return RoomyFollower(ConsumerFollower(connection, api, config["name"], tell), scan) if reads_all(config) else scan
+    return RoomyFollower(ConsumerFollower(connection, api, config, tell), scan) if reads_all(config) else scan
 
 
 class StreamContact:

@@ -16,7 +16,7 @@ import uuid
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.message.stored import StoredMessage
@@ -41,10 +41,11 @@ NANOSECONDS = 1_000_000_000
 class ConsumerFollower:
     """Follows one stream on one connection."""
 
-    def __init__(self, connection: Connection, api: JetStreamApi, stream: str, tell: Tell) -> None:
+    def __init__(self, connection: Connection, api: JetStreamApi, config: Config, tell: Tell) -> None:
         self._connection = connection
         self._api = api
-        self._stream = stream
+        self._stream: str = config["name"]
+        self._inactive_threshold = _inactive_threshold(config)
         self._tell = tell
         self._last = 0
         self._delivered = 0
@@ -131,7 +132,7 @@ class ConsumerFollower:
             "headers_only": True,
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": CONSUMER_INACTIVE_SECONDS * NANOSECONDS,
+            "inactive_threshold": self._inactive_threshold,
         }
 
     def _pull(self) -> None:
@@ -186,6 +187,13 @@ class ConsumerFollower:
     def _finish(self, reason: str) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(reason)
+
+
+def _inactive_threshold(config: Config) -> int:
+    """Return after how long (ns) without a request the consumer may go: the stream's own limit may be lower."""
+    allowed = (config.get("consumer_limits") or {}).get("inactive_threshold") or 0
+    ours = CONSUMER_INACTIVE_SECONDS * NANOSECONDS
+    return min(ours, allowed) if allowed > 0 else ours
 
 
 def _numbers(fields: list[bytes]) -> slice:
