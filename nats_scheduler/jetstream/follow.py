@@ -22,7 +22,7 @@ from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
 BATCH = 5_000
-"""Messages asked for at a time; asked again when half of them have come."""
+"""Messages asked for at a time, where the server allows it; asked again when half of them have come."""
 
 PULL_EXPIRES_SECONDS = 30
 HEARTBEAT_SECONDS = 0.75
@@ -50,6 +50,7 @@ class ConsumerFollower:
         self._last = 0
         self._delivered = 0
         self._wanted = 0
+        self._pull_size = BATCH
         self._heard = False
         self._caught_up = False
         self._batch: list[StoredMessage] = []
@@ -79,6 +80,8 @@ class ConsumerFollower:
         stop_listening = self._connection.after_chunk(self._hand_over)
         try:
             info = await self._api.create_consumer(self._stream, name, self._config())
+            # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
+            self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
             if info.get("num_pending", 0) == 0:
                 self._catch_up()
             self._pull()
@@ -137,11 +140,11 @@ class ConsumerFollower:
 
     def _pull(self) -> None:
         request = {
-            "batch": BATCH,
+            "batch": self._pull_size,
             "expires": PULL_EXPIRES_SECONDS * NANOSECONDS,
             "idle_heartbeat": int(HEARTBEAT_SECONDS * NANOSECONDS),
         }
-        self._wanted += BATCH
+        self._wanted += self._pull_size
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
@@ -164,7 +167,7 @@ class ConsumerFollower:
         if self._batch:
             batch, self._batch = self._batch, []
             self._tell(MessagesRead(batch))
-        if self._wanted < BATCH // 2 and self._over is not None and not self._over.done():
+        if self._wanted <= self._pull_size // 2 and self._over is not None and not self._over.done():
             self._pull()
 
     def _catch_up(self) -> None:
@@ -179,7 +182,7 @@ class ConsumerFollower:
         if status == b"100":
             return
         if status == b"408":
-            self._wanted -= _pending_messages(block)
+            self._wanted -= _pending_messages(block, otherwise=self._pull_size)
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
         self._finish(f"the consumer ended: {line}")
@@ -201,10 +204,10 @@ def _numbers(fields: list[bytes]) -> slice:
     return slice(5, 9) if len(fields) == 9 else slice(7, 11)
 
 
-def _pending_messages(block: bytes) -> int:
+def _pending_messages(block: bytes, otherwise: int) -> int:
     """Return how many messages of a pull that timed out will not come."""
     marker = b"Nats-Pending-Messages:"
     at = block.find(marker)
     if at < 0:
-        return BATCH
+        return otherwise
     return int(block[at + len(marker) : block.index(b"\r\n", at)])
