@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.creations import CreationHold
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
@@ -75,7 +76,8 @@ class Account:
         self._refused: dict[str, Rejection] = {}
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
-        self._watch = RequestWatch(connection, self._api.prefix, self._seen)
+        self._creations = CreationHold(connection, self._seen)
+        self._watch = RequestWatch(connection, self._api.prefix, self._creations.take)
         self._seen_early: list[Request] = []
 
     async def prepare(self) -> Capabilities:
@@ -105,6 +107,7 @@ class Account:
                     await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
             finally:
                 self._watch.end()
+                self._creations.end()
                 for task in self._running.values():
                     task.cancel()
 
