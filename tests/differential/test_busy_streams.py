@@ -53,9 +53,9 @@ async def busy_side(share: SharedServer, version: str, name: str) -> AsyncIterat
         stream = FlaggedStream(account, name)
         await fill(stream, BEFORE // 2)
         for number in range(SCHEDULES):
-            await stream.schedule(f"s.{number}", f"@at {in_seconds(number / 20)}", b"%d" % number, f"out.{number % 7}")
+            await stream.schedule(f"s.{number}", f"@at {in_seconds(number / 15)}", b"%d" % number, f"out.{number % 7}")
         await stream.schedule("every", "@every 1s", b"tick", "ticks")
-        await stream.publish("s.0", body=b"plain")
+        await stream.publish(f"s.{SCHEDULES - 1}", body=b"plain")
         await fill(stream, BEFORE // 2)
         if emulated:
             running = await stack.enter_async_context(sidecar_on(server.url))
@@ -81,7 +81,7 @@ async def test_schedules_in_a_busy_stream_all_fire(shared_server: SharedServer) 
                 await stream.schedule(rest, f"@at {in_seconds(1)}", b"new", "out.late")
             await fill(stream, DURING)
             await stream.wait_for("ticks", 2)
-            await stream.canary(3.5)
+            await stream.canary(4)
             found = [(one.subject.removeprefix(name), one.body) for one in await stream.messages("out.>")]
             kept = [(one.subject.removeprefix(name), one.body) for one in await stream.messages("s.>")]
             return {"fired": sorted(found), "kept": kept}
