@@ -79,7 +79,7 @@ class StreamState:
     @property
     def is_marked(self) -> bool:
         """Whether its metadata stand for the flag."""
-        return self._says(METADATA_FLAG)
+        return _says(self.config, METADATA_FLAG)
 
     @property
     def excludes_schedules(self) -> bool:
@@ -89,12 +89,7 @@ class StreamState:
     @property
     def rules(self) -> StreamRules:
         """What reading its messages depends on, with what its metadata stand for."""
-        ttl = self.config.get(TTL_FLAG) is True or self._says(METADATA_TTL_FLAG)
-        return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
-
-    def _says(self, key: str) -> bool:
-        value = (self.config.get("metadata") or {}).get(key, "")
-        return str(value).lower() in ("true", "1", "yes", "on")
+        return _rules_of(self.config)
 
 
 class FlaggedStreams:
@@ -133,7 +128,9 @@ class FlaggedStreams:
         """
         known = await self._known(state)
         wanted = {**state.config, FLAG: True}
-        if state.rules.allow_msg_ttl or StreamRules.from_config(asked).allow_msg_ttl or _has_ttl(known):
+        if _rules_of(asked).allow_msg_ttl:
+            asked = {**asked, TTL_FLAG: True}
+        if state.rules.allow_msg_ttl or asked.get(TTL_FLAG) is True or _has_ttl(known):
             wanted[TTL_FLAG] = True
         before = {**state.config, FLAG: known is not None, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
         refusal = check_update(before, asked if asked.get(FLAG) is True else wanted) or check_update(before, wanted)
@@ -248,6 +245,17 @@ def _of_the_user(config: Config) -> dict[str, str]:
 def _is_plain(value: object) -> bool:
     items = value if isinstance(value, list) else [value]
     return all(isinstance(item, str | int | bool) for item in items)
+
+
+def _rules_of(config: Config) -> StreamRules:
+    """Return the rules of a configuration, with what its metadata stand for."""
+    ttl = config.get(TTL_FLAG) is True or _says(config, METADATA_TTL_FLAG)
+    return StreamRules.from_config({**config, TTL_FLAG: ttl})
+
+
+def _says(config: Config, key: str) -> bool:
+    value = (config.get("metadata") or {}).get(key, "")
+    return str(value).lower() in ("true", "1", "yes", "on")
 
 
 def _has_ttl(known: Any) -> bool:
