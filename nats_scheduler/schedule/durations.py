@@ -3,7 +3,7 @@
 One rule: the accepted texts, and the nanoseconds they mean, are exactly those of Go's `time.ParseDuration`; the
 printed text is that of `Duration.String`.
 That includes Go's arithmetic: 64-bit limits, and fractions that go through a 64-bit float.
-Cost: about a microsecond a term.
+Cost: about a microsecond a term, and less for one that stood in the text before: 64 KB of terms are legal.
 Limit: ±2562047h47m16.854775807s.
 """
 
@@ -25,7 +25,8 @@ _UNITS = {
     "h": HOUR,
 }
 
-_term = re.compile(r"([0-9]*+)(?:\.([0-9]*+))?([^.0-9]++)").match
+_terms = re.compile(r"(?=.)([0-9]*+)(?:\.([0-9]*+))?([^.0-9]*+)", re.DOTALL).findall
+"""Takes the whole text apart; what is no term comes without a unit, or without digits."""
 
 _LIMIT = 1 << 63
 _WORD = (1 << 64) - 1
@@ -46,17 +47,18 @@ def parse_duration(text: str) -> int | Invalid:
     if at == len(text):
         return Invalid(text, _EXPECTED)
     total = 0
-    while at < len(text):
-        term = _term(text, at)
-        value = _EXPECTED if term is None else _term_value(*term.groups())
-        if term is None or isinstance(value, str):
-            return Invalid(text, str(value))
+    known: dict[tuple[str, str, str], int | str] = {}
+    for term in _terms(text[at:]):
+        value = known.get(term)
+        if value is None:
+            value = known[term] = _term_value(*term)
+        if isinstance(value, str):
+            return Invalid(text, value)
         # As the server does: the sum is a 64-bit word, and two terms of 1 << 63 make zero
         # (`test_a_sum_of_two_largest_terms_wraps_to_zero`).
         total = (total + value) & _WORD
         if total > _LIMIT:
             return Invalid(text, _TOO_LONG)
-        at = term.end()
     return _signed(text, total, negative)
 
 
@@ -67,9 +69,9 @@ def _signed(text: str, total: int, negative: bool) -> int | Invalid:
     return Invalid(text, _TOO_LONG) if total == _LIMIT else total
 
 
-def _term_value(whole: str, fraction: str | None, unit: str) -> int | str:
+def _term_value(whole: str, fraction: str, unit: str) -> int | str:
     """Give the nanoseconds of one `decimal unit`, or the reason why it is refused."""
-    if not whole and not fraction:
+    if not unit or not (whole or fraction):
         return _EXPECTED
     if unit not in _UNITS:
         return f"unknown unit {unit[:20]!r} (ns, us, µs, ms, s, m and h are known)"
