@@ -1,0 +1,97 @@
+"""Patterns, TTLs and time zones of any length and any letters are read, cheaply, with the server's answer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.schedule.cron import CronFields, parse_cron
+from nats_scheduler.schedule.durations import parse_duration
+from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
+from nats_scheduler.schedule.patterns import parse_pattern
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.ttls import parse_ttl
+from nats_scheduler.schedule.tzif import read_tzif
+from nats_scheduler.schedule.zones import load_zone
+from tests.hostile.effort import SECONDS_A_TEXT, at_most, examples
+from tests.hostile.texts import PATTERNS, TTLS, VALID_LISTS, ZONES
+
+pytestmark = pytest.mark.clause("hostile-patterns")
+
+NOW = 1_800_000_000_000_000_000
+
+_letters = st.sampled_from(
+    [*"0159*/-,+? .@:TZhmsn", "µ", "\u0130", "\xa0", "\0", "\udcff", "never", "mon", "@every ", "@at "]
+)
+odd_texts = st.lists(_letters, max_size=40).map("".join)
+_items = st.sampled_from(
+    ["1", "01", "+5", "*", "?", "*-x", "*/2", "*-y/3", "5-10", "005-010/02", "50/3", "", "*/1000000"]
+)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_of_any_length_is_cheap(name: str) -> None:
+    with at_most(SECONDS_A_TEXT):
+        pattern = parse_pattern(PATTERNS[name])
+        if pattern is not None and not isinstance(pattern, Invalid):
+            assert pattern.first_fire(NOW) is not None
+
+
+@pytest.mark.parametrize("name", VALID_LISTS)
+def test_a_list_that_fills_the_header_is_accepted(name: str) -> None:
+    assert isinstance(parse_cron(f"{VALID_LISTS[name]} * * * * *"), CronFields)
+
+
+@pytest.mark.parametrize(
+    "text", ["1," * 100 + "60", "1," * 100 + "x", "1," * 100 + "*x", "1," * 100 + "-05", "1," * 100 + "++5"]
+)
+def test_a_long_list_with_one_wrong_item_is_refused(text: str) -> None:
+    assert isinstance(parse_cron(f"{text} * * * * *"), Invalid)
+
+
+@examples(200)
+@given(
+    st.lists(st.one_of(_items, odd_texts.filter(lambda text: not set(text) & set(", \xa0"))), min_size=1, max_size=9)
+)
+def test_a_long_list_means_what_its_items_mean(items: list[str]) -> None:
+    """The shortcut of long lists gives what each item by itself gives."""
+    alone = [parse_cron(f"1,{item} * * * * *") for item in items]
+    together = parse_cron(",".join([*items, *["1"] * 40]) + " * * * * *")
+    if any(isinstance(one, Invalid) for one in alone):
+        assert isinstance(together, Invalid)
+        return
+    assert isinstance(together, CronFields)
+    expected = 0
+    for one in alone:
+        assert isinstance(one, CronFields)
+        expected |= one.seconds
+    assert together.seconds == expected
+
+
+@pytest.mark.parametrize("name", TTLS)
+def test_a_ttl_of_any_length_is_cheap(name: str) -> None:
+    with at_most(SECONDS_A_TEXT):
+        parse_ttl(TTLS[name])
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_no_name_reaches_beyond_the_zones(name: str) -> None:
+    with at_most(SECONDS_A_TEXT):
+        assert isinstance(load_zone(ZONES[name]), InvalidTimeZone)
+
+
+@examples(1_000)
+@given(odd_texts)
+def test_no_text_raises(text: str) -> None:
+    for read in (parse_duration, parse_rfc3339, parse_ttl, load_zone, parse_cron):
+        read(text)
+    pattern = parse_pattern(text)
+    if pattern is not None and not isinstance(pattern, Invalid):
+        first = pattern.first_fire(NOW)
+        if first is not None:
+            pattern.format(first)
+
+
+@examples(300)
+@given(st.binary(max_size=200), st.sampled_from([b"", b"TZif2" + bytes(15), b"TZif" + bytes(16)]))
+def test_no_zone_file_raises(data: bytes, start: bytes) -> None:
+    read_tzif(start + data)
