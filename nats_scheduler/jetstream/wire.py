@@ -8,6 +8,7 @@ Its subscriptions drop messages in silence at their pending limit, and a schedul
 fire.
 
 The rule: a sink is called synchronously, in the order of arrival, and must not raise.
+Cost: linear in the bytes, however small the pieces in which they come.
 """
 
 import asyncio
@@ -39,15 +40,22 @@ class FrameParser:
 
     def __init__(self, client: "WireClient") -> None:
         self._client = client
-        self._rest = b""
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._wanted = 0
 
     def reset(self) -> None:
         """Forget a half-read frame: its other half died with the connection."""
-        self._rest = b""
+        self._keep(b"")
 
     async def parse(self, data: bytes = b"") -> None:
         """Take the bytes just read; raise `ProtocolError` where they are not the NATS protocol."""
-        buffer = self._rest + data if self._rest else data
+        self._pieces.append(data)
+        self._held += len(data)
+        if not self._is_worth_a_look(data):
+            return
+        buffer = b"".join(self._pieces)
+        self._wanted = 0
         position = 0
         while (end := buffer.find(_CRLF, position)) >= 0:
             kind = buffer[position]
@@ -60,10 +68,24 @@ class FrameParser:
                 line = buffer[position:end]
                 position = end + 2
                 await self._control(line)
-        self._rest = buffer[position:] if position else buffer
-        if end < 0 and len(self._rest) > MAX_CONTROL_LINE_BYTES:
-            raise ProtocolError("no end of line in a control line")
+        self._keep(buffer[position:] if position else buffer)
         self._client.chunk_ended()
+
+    def _is_worth_a_look(self, data: bytes) -> bool:
+        """Tell whether the frame that is begun may be complete: joining what was held costs all of it again."""
+        if self._wanted:
+            return self._held >= self._wanted
+        if b"\n" in data:
+            return True
+        if self._held > MAX_CONTROL_LINE_BYTES:
+            raise ProtocolError("no end of line in a control line")
+        return False
+
+    def _keep(self, rest: bytes) -> None:
+        self._pieces = [rest] if rest else []
+        self._held = len(rest)
+        if not rest:
+            self._wanted = 0
 
     def _deliver(self, buffer: bytes, start: int, end: int, *, headers: bool) -> int:
         """Deliver the message whose control line is at `start:end`; return where the next frame starts, or -1."""
@@ -75,9 +97,12 @@ class FrameParser:
             sid = int(fields[2])
         except (ValueError, IndexError):
             raise ProtocolError(f"malformed control line {buffer[start:end]!r}") from None
+        if not 0 <= header_size <= size:
+            raise ProtocolError(f"impossible sizes in {buffer[start:end]!r}")
         body_at = end + 2
         after = body_at + size
         if len(buffer) < after + 2:
+            self._wanted = after + 2 - start
             return -1
         sink = self._client.sinks.get(sid)
         if sink is not None:
