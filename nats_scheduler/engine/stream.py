@@ -261,6 +261,7 @@ class StreamEngine:
             self._firing.end(held, Ending.REPLACED)
         if self._rejected_at(message.subject) >= message.sequence:
             return
+        rejection = rejection.shortened()
         self._rejected[message.subject] = (message.sequence, rejection)
         if self._live:
             self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))

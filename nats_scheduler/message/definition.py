@@ -154,7 +154,14 @@ def read_ttl(text: str) -> int | None:
 
 
 def _grammar_fault(target: str, source: str, subject: str, dialect: Dialect) -> Rejection | None:
-    """Check what the target and the source are by themselves (checks 13 and 14)."""
+    """Check what the target and the source are by themselves (checks 13 and 14), and where the schedule lies.
+
+    A server stores what is published to `orders.>` as it stands; the native scheduler then removes the schedule with
+    a purge of `orders.>`, and everything with it (`test_a_schedule_on_a_wildcard_is_refused_before_it_purges`).
+    """
+    if not is_literal_subject(subject):
+        reason = "is where the schedule lies, and no literal subject: to remove it would remove what it matches"
+        return rejection.TARGET_INVALID.rejection("subject", subject, reason)
     if fault := _subject_fault(target, subject):
         return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, fault)
     if not source:

@@ -6,9 +6,12 @@ turned away; tools that can still refuse at the door give the same code. Codes a
 `server/errors.json`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nats_scheduler.schedule.invalid import LONGEST_SHOWN
+
+LONGEST_KEPT = 400
+"""Characters of a value, and of a reason, that are kept for as long as the message is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,12 @@ class Rejection:
     value: str
     reason: str
     status: int = 400
+
+    def shortened(self) -> "Rejection":
+        """Give what is worth keeping of it: a header may hold 64 KB, and a stream a million rejected schedules."""
+        if max(len(self.value), len(self.reason)) <= LONGEST_KEPT:
+            return self
+        return replace(self, value=self.value[:LONGEST_KEPT], reason=self.reason[:LONGEST_KEPT])
 
     def __str__(self) -> str:
         value = self.value if len(self.value) <= LONGEST_SHOWN else self.value[:LONGEST_SHOWN] + "…"
