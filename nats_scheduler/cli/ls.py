@@ -80,7 +80,7 @@ async def _read(session: Session, stream: str | None) -> Listing:
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     for one in served:
-        checkpoint = await read_checkpoint(session.registry, one.state, one.mode)
+        checkpoint = await read_checkpoint(session.registry, one.state, one.mode, clock.now())
         read = await take_snapshot(
             session.connection,
             session.api,

@@ -6,12 +6,12 @@ Each method is one request: build, call, translate.
 """
 
 import binascii
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -52,17 +52,18 @@ class JetStreamApi:
         offset = 0
         while True:
             page = await self.call("STREAM.LIST", {"offset": offset})
-            found = page.get("streams") or []
+            found = _listed(page.get("streams"))
             for stream in found:
-                yield stream
+                yield _stream_information(stream, "STREAM.LIST")
             offset += len(found)
-            if not found or offset >= page.get("total", 0):
+            if not found or offset >= integer(page.get("total")):
                 return
 
     async def stream(self, name: str) -> Any:
         """Return a stream's information, or None where it does not exist."""
         try:
-            return await self.call(f"STREAM.INFO.{name}")
+            request = f"STREAM.INFO.{name}"
+            return _stream_information(await self.call(request), request)
         except ApiError as error:
             if error.code == STREAM_NOT_FOUND:
                 return None
@@ -70,11 +71,13 @@ class JetStreamApi:
 
     async def create_stream(self, config: Config) -> Any:
         """Create a stream and return its information."""
-        return await self.call(f"STREAM.CREATE.{config['name']}", config)
+        request = f"STREAM.CREATE.{config['name']}"
+        return _stream_information(await self.call(request, config), request)
 
     async def update_stream(self, config: Config) -> Any:
         """Update a stream and return its information."""
-        return await self.call(f"STREAM.UPDATE.{config['name']}", config)
+        request = f"STREAM.UPDATE.{config['name']}"
+        return _stream_information(await self.call(request, config), request)
 
     async def message(self, stream: str, **where: Any) -> StoredMessage | None:
         """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None where there is none."""
@@ -84,7 +87,7 @@ class JetStreamApi:
             if error.code == MESSAGE_NOT_FOUND:
                 return None
             raise
-        return decode_message(answer["message"])
+        return decode_message(answer.get("message"))
 
     async def delete_message(self, stream: str, sequence: int) -> bool:
         """Delete a message without erasing its bytes on disk; returns whether it was there."""
@@ -101,11 +104,11 @@ class JetStreamApi:
         offset = 0
         while True:
             info = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
-            found = (info.get("state") or {}).get("subjects") or {}
+            found = inner(inner(info.get("state")).get("subjects"))
             for subject in found:
                 yield subject
             offset += len(found)
-            if not found or offset >= info.get("total", 0):
+            if not found or offset >= integer(info.get("total")):
                 return
 
     async def create_consumer(self, stream: str, name: str, config: Config) -> Any:
@@ -126,38 +129,56 @@ class JetStreamApi:
                 raise
 
 
-def raise_refusal(answer: Any, request: str) -> None:
+def raise_refusal(answer: Object, request: str) -> None:
     """Raise `ApiError` where an answer is a refusal."""
-    error = answer.get("error")
-    if error is not None:
-        raise ApiError(
-            int(error.get("code", 500)), int(error.get("err_code", 0)), str(error.get("description", "")), request
-        )
+    if answer.get("error") is not None:
+        error = inner(answer["error"])
+        status, code = integer(error.get("code"), 500), integer(error.get("err_code"))
+        raise ApiError(status, code, str(error.get("description", "")), request)
 
 
 def decode_message(message: Any) -> StoredMessage:
-    """Return the message of a `STREAM.MSG.GET` answer, header block and body as they were stored."""
-    return StoredMessage(
-        subject=message["subject"],
-        sequence=int(message["seq"]),
-        stored_at=_instant(message["time"]),
-        block=_bytes(message.get("hdrs")),
-        body=_bytes(message.get("data")),
-    )
+    """Return the message of a `STREAM.MSG.GET` answer, header block and body as they were stored.
+
+    Raises `UnreadableAnswerError` where it is none.
+    """
+    try:
+        return StoredMessage(
+            subject=str(message["subject"]),
+            sequence=int(message["seq"]),
+            stored_at=_instant(message["time"]),
+            block=_bytes(message.get("hdrs")),
+            body=_bytes(message.get("data")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UnreadableAnswerError(f"what should be a stored message is none: {error!r}") from None
+
+
+def _stream_information(answer: Any, request: str) -> Any:
+    """Return what was said of a stream where it has what everybody relies on."""
+    config = inner(inner(answer).get("config"))
+    if not isinstance(config.get("name"), str):
+        raise UnreadableAnswerError(f"{request}: the answer describes no stream")
+    return answer
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def parse_message_answer(body: bytes, request: str) -> StoredMessage | None:
     """Return the message of the raw answer, None where there is none; raises `ApiError` on any other refusal."""
-    answer = json.loads(body)
-    error = answer.get("error")
-    if error is not None and error.get("err_code") == MESSAGE_NOT_FOUND:
+    answer = read_object(body)
+    if answer is None:
+        raise UnreadableAnswerError(f"{request}: the answer is no JSON object: {body[:80]!r}")
+    if inner(answer.get("error")).get("err_code") == MESSAGE_NOT_FOUND:
         return None
     raise_refusal(answer, request)
-    return decode_message(answer["message"])
+    return decode_message(answer.get("message"))
 
 
-def _instant(text: str) -> int:
-    instant = parse_rfc3339(text)
+def _instant(text: object) -> int:
+    instant = parse_rfc3339(str(text))
     if isinstance(instant, int):
         return instant
     raise ValueError(f"the server's time {text!r} is not RFC 3339")

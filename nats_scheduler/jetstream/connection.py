@@ -12,13 +12,23 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError, NoJetStreamError
+from nats_scheduler.jetstream.errors import (
+    ConnectionLostError,
+    NoAnswerError,
+    NoJetStreamError,
+    UnreadableAnswerError,
+    UnsendableError,
+)
+from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.wire import Sink, WireClient
 
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
+
+MAX_CONTROL_LINE_BYTES = 4_096
+"""Longest control line that a server takes by default; it hangs up over a longer one."""
 
 
 class Reply(NamedTuple):
@@ -41,7 +51,8 @@ class ServerInfo(NamedTuple):
 def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
     """Return the PUB or HPUB frame of one message."""
     if not block:
-        return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(body), body)
+        name = subject.encode("utf-8", "surrogateescape")
+        return b"PUB %b %b %d\r\n%b\r\n" % (name, reply.encode(), len(body), body)
     size = len(block)
     return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
         subject.encode("utf-8", "surrogateescape"),
@@ -51,6 +62,15 @@ def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
         block,
         body,
     )
+
+
+def _check_length(line: str) -> None:
+    """Raise `UnsendableError` where a control line is longer than the server takes."""
+    length = len(line.encode("utf-8", "surrogateescape"))
+    if length > MAX_CONTROL_LINE_BYTES:
+        raise UnsendableError(
+            f"{line[:80]}…: a control line of {length} bytes, the server takes {MAX_CONTROL_LINE_BYTES}"
+        )
 
 
 class Connection:
@@ -86,7 +106,11 @@ class Connection:
         return f"{self._inbox}.{name}"
 
     def subscribe(self, subject: str, sink: Sink) -> int:
-        """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`."""
+        """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`.
+
+        Raises `UnsendableError` where the subject is too long for the protocol, and so for any publisher.
+        """
+        _check_length(f"SUB {subject} 1234567890")
         return self._client.add_sink(subject, sink)
 
     def unsubscribe(self, number: int) -> None:
@@ -103,6 +127,14 @@ class Connection:
         """Send whole frames."""
         self._client.write(frames)
 
+    def tell(self, subject: str, body: bytes) -> bool:
+        """Publish without an answer; returns False, and sends nothing, where the server would hang up over it."""
+        message = frame(subject, "", b"", body)
+        if len(body) > self.server.max_payload or message.index(b"\r\n") > MAX_CONTROL_LINE_BYTES:
+            return False
+        self.write(message)
+        return True
+
     def unsent_bytes(self) -> int:
         """Return how many bytes the socket has not yet taken."""
         return self._client.unsent_bytes()
@@ -114,10 +146,15 @@ class Connection:
 
         Raises `NoJetStreamError` when nobody listens, `NoAnswerError` past `deadline` (seconds), and
         `ConnectionLostError` when the connection ends first: in the last two cases the outcome is unknown.
+        `UnsendableError` where the server would end the connection over the request.
         """
         if self.is_lost:
             raise ConnectionLostError(f"{subject}: {self.lost.result()}")
+        size = len(block) + len(body)
+        if size > self.server.max_payload:
+            raise UnsendableError(f"{subject}: {size} bytes are more than the server's {self.server.max_payload}")
         self._number += 1
+        _check_length(f"HPUB {subject} {self._inbox}.r.{self._number} {size} {size}")
         token = b"%d" % self._number
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
@@ -133,10 +170,17 @@ class Connection:
             raise NoJetStreamError(f"{subject}: nobody answers there; is JetStream enabled for this account?")
         return reply
 
-    async def request_json(self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS) -> Any:
-        """Ask with a JSON body and return the JSON answer; raises as `request` does."""
+    async def request_json(self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS) -> Object:
+        """Ask with a JSON body and return the JSON object that is the answer.
+
+        Raises as `request` does, and `UnreadableAnswerError` where the answer is anything else.
+        """
         payload = b"" if body is None else json.dumps(body).encode()
-        return json.loads((await self.request(subject, payload, deadline=deadline)).body)
+        reply = await self.request(subject, payload, deadline=deadline)
+        answer = read_object(reply.body)
+        if answer is None:
+            raise UnreadableAnswerError(f"{subject}: the answer is no JSON object: {reply.body[:80]!r}")
+        return answer
 
     def end(self, reason: str) -> None:
         """Declare the connection dead, once; whoever waits for an answer learns that it is unknown."""

@@ -20,6 +20,14 @@ class NoAnswerError(JetStreamError):
     """No answer within the deadline: whether the request took effect is unknown."""
 
 
+class UnreadableAnswerError(JetStreamError):
+    """What came as an answer is none: somebody else may have answered. Whether the request took effect is unknown."""
+
+
+class UnsendableError(JetStreamError):
+    """The server would hang up over this request, so that it is not sent: its subject or body is too long."""
+
+
 class NoJetStreamError(JetStreamError):
     """Nobody listens where JetStream should: it is off, or off for this account. The operator acts."""
 

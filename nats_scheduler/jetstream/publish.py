@@ -9,13 +9,13 @@ Cost: one frame, one dictionary entry and one small JSON a fire; all frames of a
 """
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Outcome, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
+from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
 
 SWEEP_SECONDS = 0.25
 """How often the fires in flight are checked against their deadline."""
@@ -109,11 +109,11 @@ def outcome_of(block: bytes, body: bytes) -> Outcome:
     """
     if block.startswith(NO_RESPONDERS):
         return Unknown("no stream listens on the target, or it has no leader")
-    try:
-        answer = json.loads(body)
-        error = answer.get("error")
-        if error is None:
-            return Stored(int(answer["seq"]), bool(answer.get("duplicate")))
-        return Refused(int(error.get("code", 0)), int(error.get("err_code", 0)), str(error.get("description", "")))
-    except (ValueError, KeyError, AttributeError):
+    answer = read_object(body) or {}
+    error, sequence = inner(answer.get("error")), integer(answer.get("seq"), -1)
+    if error:
+        code = integer(error.get("err_code"))
+        return Refused(integer(error.get("code")), code, str(error.get("description", "")))
+    if sequence < 0 or answer.get("error") is not None:
         return Unknown(f"the acknowledgement cannot be read: {body[:80]!r}")
+    return Stored(sequence, answer.get("duplicate") is True)

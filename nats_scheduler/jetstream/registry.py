@@ -4,14 +4,17 @@ One key-value bucket, written as plain JetStream messages: a value is a JSON obj
 and it is read from the stream's leader.
 The flag is also written into the stream's own metadata, where a user sees it and where it survives the loss of the
 bucket; the bucket survives a tool that rewrites the stream's configuration without it.
+
+The rule: anybody in the account may write here, so that a value not of our making counts as absent, and is told.
 """
 
-import json
+from collections.abc import Callable
 from typing import Any
 
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.message.stored import StoredMessage
 
 BUCKET_IN_USE = 10058
@@ -28,6 +31,8 @@ class Registry:
         self._api = api
         self._stream = f"KV_{bucket}"
         self._subject = f"$KV.{bucket}"
+        self.broken: Callable[[str, str], None] = lambda _key, _reason: None
+        """Is told the key of a value that is not of our making, and what is wrong with it."""
 
     @property
     def stream(self) -> str:
@@ -46,15 +51,17 @@ class Registry:
 
     async def put(self, key: str, value: Any) -> None:
         """Write a value; it is stored when this returns."""
-        answer = await self._connection.request_json(f"{self._subject}.{key}", value)
-        if "error" in answer:
-            error = answer["error"]
-            raise ApiError(error["code"], error.get("err_code", 0), error["description"], f"put {key}")
+        raise_refusal(await self._connection.request_json(f"{self._subject}.{key}", value), f"put {key}")
 
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> Object | None:
         """Return the last value, None where there is none; raises `JetStreamError` where nobody can say."""
         message = await self._last(key)
-        return json.loads(message.body) if message is not None and message.body else None
+        if message is None or not message.body:
+            return None
+        value = read_object(message.body)
+        if value is None:
+            self.broken(key, f"no JSON object: {message.body[:80]!r}")
+        return value
 
     async def written_at(self, key: str) -> int | None:
         """Return when the last value was written (ns since the Unix epoch), None where there is none."""

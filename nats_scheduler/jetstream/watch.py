@@ -6,15 +6,21 @@ clusters.
 The same goes for purges and deletes, of which nobody is told otherwise.
 
 The rule: a request that was seen is a hint. Whether the server did it is looked up by whoever cares.
+What the server is bound to refuse is passed over: it names another stream than its subject does, or has wrong types.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.foreign_json import REMOVAL, STREAM_CONFIG, Object, has_types, read_object
+
+LONGEST_STREAM_NAME = 255
+"""Bytes: the server refuses longer names."""
+
+LONGEST_SUBJECT = 4_096
+"""Characters: what is longer does not go through the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class RequestWatch:
         self._connection = connection
         self._ours = connection.inbox("").encode()
         self._seen = seen
-        kinds: dict[str, Callable[[str, Any], Request | None]] = {
+        kinds: dict[str, Callable[[str, Object], Request | None]] = {
             "STREAM.CREATE": lambda stream, body: _config_requested(stream, body, creates=True),
             "STREAM.UPDATE": lambda stream, body: _config_requested(stream, body, creates=False),
             "STREAM.DELETE": lambda stream, _body: StreamDeletionRequested(stream),
@@ -66,30 +72,37 @@ class RequestWatch:
         for number in self._numbers:
             self._connection.unsubscribe(number)
 
-    def _watch(self, subject: str, read: Callable[[str, Any], Request | None]) -> int:
+    def _watch(self, subject: str, read: Callable[[str, Object], Request | None]) -> int:
         def sink(asked: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
             if reply.startswith(self._ours):
                 return
-            stream = asked[asked.rfind(b".") + 1 :].decode("utf-8", "replace")
-            try:
-                request = read(stream, json.loads(body) if body.strip() else {})
-            except (ValueError, TypeError, AttributeError, RecursionError):
-                return  # the server refuses such a request itself, with 10025
+            stream = asked[asked.rfind(b".") + 1 :]
+            wanted = read_object(body) if body.strip() else {}
+            if wanted is None or len(stream) > LONGEST_STREAM_NAME:
+                return  # the server refuses such a request itself
+            request = read(stream.decode("utf-8", "replace"), wanted)
             if request is not None:
                 self._seen(request)
 
         return self._connection.subscribe(subject, sink)
 
 
-def _config_requested(stream: str, body: Any, *, creates: bool) -> Request | None:
-    return ConfigRequested(stream, body, creates) if isinstance(body, dict) else None
+def _config_requested(stream: str, body: Object, *, creates: bool) -> Request | None:
+    # As the server does: the letters of a field may be of either case
+    # (`test_the_fields_of_a_request_may_be_of_either_case`).
+    config = {key.lower(): value for key, value in body.items() if value is not None}
+    is_taken = config.get("name") == stream and has_types(config, STREAM_CONFIG)
+    return ConfigRequested(stream, config, creates) if is_taken else None
 
 
-def _purge_requested(stream: str, body: Any) -> Request:
-    wanted = body.get("filter")
-    return MessageRemovalRequested(stream, filter=wanted if isinstance(wanted, str) else None)
+def _purge_requested(stream: str, body: Object) -> Request | None:
+    if not has_types(body, REMOVAL):
+        return None
+    wanted = body.get("filter") or None
+    # A filter that is longer than any subject is not worth a comparison: everything is looked at again.
+    return MessageRemovalRequested(stream, filter=wanted if wanted and len(wanted) <= LONGEST_SUBJECT else None)
 
 
-def _delete_requested(stream: str, body: Any) -> Request | None:
+def _delete_requested(stream: str, body: Object) -> Request | None:
     sequence = body.get("seq")
-    return MessageRemovalRequested(stream, sequence=sequence) if isinstance(sequence, int) else None
+    return MessageRemovalRequested(stream, sequence=sequence) if sequence and has_types(body, REMOVAL) else None

@@ -45,7 +45,7 @@ class Reporter:
         self._metrics = metrics
         self._log = logger()
         self._listeners: list[Listener] = []
-        self.advise: Callable[[str, bytes], None] = lambda _subject, _body: None
+        self.advise: Callable[[str, bytes], object] = lambda _subject, _body: None
         """Publishes an advisory; set while there is a connection."""
         self._tellers: dict[type[Any], Callable[[str, Any], None]] = {
             StreamReady: self._ready,

@@ -70,6 +70,7 @@ class Account:
             connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds
         )
         self.registry = Registry(connection, self._api, settings.registry_bucket)
+        self.registry.broken = lambda key, reason: reporter.problem("registry_value_unreadable", key=key, reason=reason)
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}

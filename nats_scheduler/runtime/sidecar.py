@@ -8,7 +8,7 @@ import asyncio
 import random
 from typing import Any
 
-from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, ConnectError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamRefusedError
@@ -75,7 +75,7 @@ class Sidecar:
 
     async def _serve(self, connection: Connection) -> bool:
         account = Account(connection, self._settings, self._clock, self._reporter, self.services, self.serving)
-        self._reporter.advise = lambda subject, body: connection.write(frame(subject, "", b"", body))
+        self._reporter.advise = connection.tell
         self.connection = connection
         try:
             server = await account.prepare()

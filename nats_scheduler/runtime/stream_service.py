@@ -6,8 +6,9 @@ engine.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.firing import ServerLimits
@@ -23,11 +24,16 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.schedule.invalid import LONGEST_SHOWN
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 CHECKPOINT_SECONDS = 1.0
 """How often progress is written down, where there is any. Well inside the shortest useful duplicate window."""
+
+
+NOT_CREDIBLE = DAY
+"""No other host's clock is so far (ns) ahead of ours that it settled what is due then."""
 
 
 class EngineBrokenError(JetStreamError):
@@ -84,7 +90,7 @@ class StreamService:
         """
         driver = self.driver
         if driver.engine.last_read == 0:
-            checkpoint = await read_checkpoint(registry, self.state, self.mode)
+            checkpoint = await read_checkpoint(registry, self.state, self.mode, self._clock.now())
             if checkpoint is not None:
                 driver.tell(checkpoint)
         try:
@@ -159,13 +165,34 @@ def removes_expired(state: StreamState, server: Capabilities) -> bool:
     return state.rules.allow_msg_ttl and not server.has_message_ttl
 
 
-async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode) -> CheckpointLoaded | None:
-    """Return how far an earlier holder settled the fires of this very stream; None where nobody wrote it down."""
-    known = await registry.get(_checkpoint_key(state, mode))
-    if known is None or known.get("created") != state.created or known["sequence"] > state.last_sequence:
+async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode, now: int) -> CheckpointLoaded | None:
+    """Return how far an earlier holder settled the fires of this very stream; None where nobody wrote it down.
+
+    What is no checkpoint, or one of a far future, counts as none: to believe it would be to lose fires.
+    """
+    key = _checkpoint_key(state, mode)
+    known = await registry.get(key)
+    if known is None or known.get("created") != state.created:
         return None
-    unsettled = frozenset(known.get("unsettled", ()))
-    return CheckpointLoaded(int(known["through"]), int(known["sequence"]), unsettled)
+    checkpoint = _checkpoint_of(known, now)
+    if checkpoint is None:
+        registry.broken(key, f"no checkpoint: {str(known)[:LONGEST_SHOWN]}")
+        return None
+    return checkpoint if checkpoint.sequence <= state.last_sequence else None
+
+
+def _checkpoint_of(value: Mapping[str, Any], now: int) -> CheckpointLoaded | None:
+    """Read a checkpoint, None where it is none that one of us can have written by `now`."""
+    unsettled = value.get("unsettled", [])
+    if not isinstance(unsettled, list):
+        return None
+    numbers: list[Any] = [value.get("through"), value.get("sequence"), *unsettled]
+    if any(type(number) is not int for number in numbers):
+        return None
+    through, sequence = numbers[:2]
+    if sequence < 0 or through > now + NOT_CREDIBLE:
+        return None
+    return CheckpointLoaded(through, sequence, frozenset(unsettled))
 
 
 def _checkpoint_key(state: StreamState, mode: Mode) -> str:

@@ -1,0 +1,107 @@
+"""JSON that others wrote: requests, answers on subjects that anybody may publish to, a bucket that anybody may write.
+
+The rule: what comes out of here is a JSON object of text that can be encoded again, or nothing; a value that is asked
+for has the type that was asked for, or is absent.
+As the server does: what is not UTF-8, and half a surrogate pair, become replacement characters; NaN is no number.
+Limit: a document that nests deeper than Python's reader goes (about a thousand) counts as no document.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Object = dict[str, Any]
+
+_FITS_IN = 1 << 63
+_SURROGATE = "\\ud"
+
+
+def read_object(document: bytes) -> Object | None:
+    """Read an object; None for anything else."""
+    try:
+        text = document.decode("utf-8", "replace")
+        value = json.loads(text, parse_constant=_refuse)
+        if _SURROGATE in text.lower():
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def integer(value: Any, otherwise: int = 0) -> int:
+    """Return an integer of 64 bits, or `otherwise` where it is none."""
+    return value if _is_integer(value) else otherwise
+
+
+def inner(value: Any) -> Object:
+    """Return an object, an empty one where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def has_types(config: Object, types: dict[str, Callable[[Any], bool]]) -> bool:
+    """Tell whether every field has its type; null stands for any, and what `types` does not name may be anything."""
+    return all(value is None or key not in types or types[key](value) for key, value in config.items())
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -_FITS_IN <= value < _FITS_IN
+
+
+def _is_unsigned(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2 * _FITS_IN
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(one is None or isinstance(one, str) for one in value)
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(one is None or isinstance(one, dict) for one in value)
+
+
+def _is_metadata(value: Any) -> bool:
+    return isinstance(value, dict) and all(one is None or isinstance(one, str) for one in value.values())
+
+
+STREAM_CONFIG: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(
+        ("name", "description", "retention", "storage", "discard", "template_owner", "compression"), _is_text
+    ),
+    **dict.fromkeys(("max_consumers", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject"), _is_integer),
+    **dict.fromkeys(("max_msg_size", "num_replicas", "duplicate_window"), _is_integer),
+    "first_seq": _is_unsigned,
+    **dict.fromkeys(("no_ack", "sealed", "deny_delete", "deny_purge", "allow_rollup_hdrs", "allow_direct"), _is_switch),
+    **dict.fromkeys(("mirror_direct", "discard_new_per_subject"), _is_switch),
+    **dict.fromkeys(("placement", "mirror", "republish", "subject_transform", "consumer_limits"), _is_object),
+    "subjects": _are_texts,
+    "sources": _are_objects,
+    "metadata": _is_metadata,
+}
+"""The types of a stream's configuration: every server refuses any other with 10025.
+
+What came after 2.10 is not here: a server that does not know a field passes it over, whatever it is.
+"""
+
+REMOVAL: dict[str, Callable[[Any], bool]] = {
+    "filter": _is_text,
+    "seq": _is_unsigned,
+    "keep": _is_unsigned,
+    "no_erase": _is_switch,
+}
+"""The types of a request to purge a stream or to delete a message."""

@@ -1,0 +1,261 @@
+"""JSON of strangers is read as the server reads it, or not at all, and never raises."""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.engine.inputs import Outcome, Refused, Stored, Unknown
+from nats_scheduler.jetstream.api import decode_message, parse_message_answer
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import JetStreamError, UnreadableAnswerError
+from nats_scheduler.jetstream.foreign_json import STREAM_CONFIG, has_types, integer, read_object
+from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.streams import StreamState, is_in_force
+from nats_scheduler.jetstream.watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import read_checkpoint
+from nats_scheduler.schedule.instants import DAY
+from tests.conftest import SharedServer
+from tests.harness.account import Account, account_on
+from tests.harness.servers import V2_11
+from tests.hostile.effort import at_most, examples
+
+pytestmark = pytest.mark.clause("hostile-json")
+
+DOCUMENTS = {
+    "nothing": b"",
+    "a number": b"1",
+    "a list": b"[]",
+    "null": b"null",
+    "not UTF-8": b"\xff\xfe\x00",
+    "UTF-16": '{"name":"S"}'.encode("utf-16"),
+    "a lonely brace": b"{",
+    "deep lists": b'{"a":' + b"[" * 200_000,
+    "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "a huge number": b'{"a":' + b"9" * 5_000 + b"}",
+    "NaN": b'{"a":NaN}',
+    "infinity": b'{"a":-Infinity}',
+    "two documents": b"{}{}",
+    "control characters": b'{"a":"\x00"}',
+}
+
+_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+_keys = st.sampled_from(
+    [*STREAM_CONFIG, "error", "err_code", "code", "seq", "message", "time", "hdrs", "data", "duplicate", "filter"]
+)
+odd_objects = st.dictionaries(_keys, _values, max_size=6)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_is_no_object_is_none(name: str) -> None:
+    with at_most(2.0):
+        assert read_object(DOCUMENTS[name]) is None
+
+
+def test_what_cannot_be_encoded_again_is_replaced_as_the_server_does() -> None:
+    for document in (b'{"a":"\\ud800"}', b'{"\\uDFFF":{"b":["\\ud800x"]}}', b'{"a":"\xff"}'):
+        value = read_object(document)
+        assert value is not None
+        assert json.dumps(value, ensure_ascii=False).encode()
+    assert read_object(b'{"a":"\\ud83d\\ude00"}') == {"a": "\U0001f600"}
+    assert read_object(b'{"a":1,"a":2}') == {"a": 2}
+
+
+@pytest.mark.parametrize("value", [None, True, "1", 1.0, [], {}, 1 << 63, -(1 << 63) - 1])
+def test_what_is_no_integer_is_the_default(value: Any) -> None:
+    assert integer(value, 7) == 7
+
+
+@examples(300)
+@given(odd_objects)
+def test_answers_of_any_shape_are_outcomes_or_errors_of_our_own(answer: dict[str, Any]) -> None:
+    body = json.dumps(answer).encode()
+    assert isinstance(outcome_of(b"", body), Stored | Refused | Unknown)
+    with suppress(JetStreamError):
+        assert isinstance(parse_message_answer(body, "GET"), StoredMessage | None)
+    with suppress(JetStreamError):
+        assert isinstance(decode_message(answer), StoredMessage)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        (b'{"stream":"S","seq":5}', Stored(5, False)),
+        (b'{"stream":"S","seq":5,"duplicate":true}', Stored(5, True)),
+        (b'{"error":{"code":400,"err_code":10071,"description":"wrong"}}', Refused(400, 10071, "wrong")),
+        (b'{"error":{"code":"x","err_code":[],"description":7}}', Refused(0, 0, "7")),
+        (b'{"error":7,"seq":5}', None),
+        (b'{"seq":"5"}', None),
+        (b'{"seq":Infinity}', None),
+        (b'{"seq":-1}', None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_an_acknowledgement_that_cannot_be_read_is_unknown(body: bytes, outcome: Outcome | None) -> None:
+    if outcome is None:
+        assert isinstance(outcome_of(b"", body), Unknown)
+    else:
+        assert outcome_of(b"", body) == outcome
+
+
+@examples(300)
+@given(odd_objects)
+def test_a_configuration_of_the_right_types_can_be_compared(asked: dict[str, Any]) -> None:
+    config = {"name": "S", "subjects": ["s.>"], "metadata": {"a": "b"}, "retention": "limits"}
+    known = read_object(json.dumps(asked).encode())
+    if known is not None and has_types(known, STREAM_CONFIG):
+        for closely in (True, False):
+            is_in_force({k: v for k, v in known.items() if v is not None}, config, closely=closely, echoed=False)
+        StreamState.from_info({"config": config}).rules  # noqa: B018 - it must not raise
+
+
+class Requests:
+    """What a watch makes of requests; the server at the other end is real."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.seen: list[Request] = []
+        RequestWatch(account.connection, "$TEST.API", self.seen.append)
+
+    async def after(self, request: str, body: bytes) -> list[Request]:
+        """Ask, and return what was seen of it."""
+        self.seen.clear()
+        heard = asyncio.Event()
+        number = self._account.connection.subscribe("$TEST.after", lambda *_message: heard.set())
+        assert self._account.connection.tell(f"$TEST.API.{request}", body)
+        assert self._account.connection.tell("$TEST.after", b"")
+        async with asyncio.timeout(10):
+            await heard.wait()
+        self._account.connection.unsubscribe(number)
+        return list(self.seen)
+
+
+async def test_requests_that_the_server_refuses_are_passed_over(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_11)).url) as account:
+        requests = Requests(account)
+        wrong: list[Any] = [
+            {},
+            {"name": "T"},
+            {"name": ["S"]},
+            {"name": "S", "metadata": []},
+            {"name": "S", "metadata": {"a": 1}},
+            {"name": "S", "subjects": "s.>"},
+            {"name": "S", "subjects": [1]},
+            {"name": "S", "max_msgs": "many"},
+            {"name": "S", "max_msgs": 1.5},
+            {"name": "S", "max_msgs": 1 << 63},
+            {"name": "S", "sealed": 1},
+            {"name": "S", "mirror": "M"},
+            {"name": "S", "sources": {}},
+        ]
+        for body in wrong:
+            for kind in ("CREATE", "UPDATE"):
+                assert await requests.after(f"STREAM.{kind}.S", json.dumps(body).encode()) == [], body
+        for document in DOCUMENTS.values():
+            if document:
+                for kind in ("CREATE", "UPDATE", "PURGE", "MSG.DELETE"):
+                    assert await requests.after(f"STREAM.{kind}.S", document) == []
+        long = "S" * 256
+        assert await requests.after(f"STREAM.CREATE.{long}", json.dumps({"name": long}).encode()) == []
+        removals: list[Any] = [{"filter": 7}, {"filter": ["a"]}, {"seq": "1"}, {"seq": -1}, {"keep": []}]
+        for removal in removals:
+            assert await requests.after("STREAM.PURGE.S", json.dumps(removal).encode()) == []
+        assert await requests.after("STREAM.MSG.DELETE.S", b'{"seq":[1]}') == []
+
+
+async def test_the_fields_of_a_request_may_be_of_either_case(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_11)).url) as account:
+        requests = Requests(account)
+        body = b'{"NAME":"S","Allow_Msg_Schedules":true,"max_age":null}'
+        config = {"name": "S", "allow_msg_schedules": True}
+        assert await requests.after("STREAM.CREATE.S", body) == [ConfigRequested("S", config, True)]
+
+
+async def test_a_filter_longer_than_any_subject_stands_for_everything(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_11)).url) as account:
+        body = json.dumps({"filter": "a." * 100_000 + ">"}).encode()
+        assert await Requests(account).after("STREAM.PURGE.S", body) == [MessageRemovalRequested("S")]
+
+
+class TestTheRegistry:
+    """Anybody may write into the bucket."""
+
+    STATE = StreamState({"name": "S"}, "2026-11-20T00:00:00Z", 1, 50)
+    GOOD = {"created": "2026-11-20T00:00:00Z", "through": 5, "sequence": 50, "unsettled": [7]}  # noqa: RUF012
+
+    async def opened(self, connection: Connection, account: Account, name: str) -> tuple[Registry, list[str]]:
+        registry, told = Registry(connection, account.api, name), list[str]()
+        registry.broken = lambda key, _reason: told.append(key)
+        await registry.open()
+        return registry, told
+
+    async def test_a_broken_value_counts_as_absent_and_is_told(
+        self, shared_server: SharedServer, stream_name: str
+    ) -> None:
+        async with account_on((await shared_server(V2_11)).url) as account:
+            registry, told = await self.opened(account.connection, account, stream_name)
+            for document in filter(None, DOCUMENTS.values()):
+                if len(document) > 60_000:
+                    continue
+                told.clear()
+                await account.connection.request(f"$KV.{stream_name}.stream.S", document)
+                assert await registry.get("stream.S") is None
+                assert told == ["stream.S"]
+
+    async def test_a_checkpoint_that_nobody_can_have_written_counts_as_absent_and_is_told(
+        self, shared_server: SharedServer, stream_name: str
+    ) -> None:
+        now = SystemClock().now()
+        broken: list[dict[str, Any]] = [
+            {"through": "5"},
+            {"through": None},
+            {"through": 1.5},
+            {"through": True},
+            {"through": now + 2 * DAY},
+            {"through": 10**400},
+            {"sequence": -1},
+            {"sequence": []},
+            {"sequence": "50"},
+            {"unsettled": 7},
+            {"unsettled": {}},
+            {"unsettled": [[1]]},
+            {"unsettled": ["1"]},
+        ]
+        async with account_on((await shared_server(V2_11)).url) as account:
+            registry, told = await self.opened(account.connection, account, stream_name)
+            key = f"checkpoint.S.{Mode.EMULATED}"
+            for fault in broken:
+                told.clear()
+                await registry.put(key, {**self.GOOD, **fault})
+                assert await read_checkpoint(registry, self.STATE, Mode.EMULATED, now) is None, fault
+                assert told == [key], fault
+            told.clear()
+            await registry.put(key, self.GOOD)
+            checkpoint = await read_checkpoint(registry, self.STATE, Mode.EMULATED, now)
+            assert checkpoint is not None
+            assert (checkpoint.through, checkpoint.sequence, told) == (5, 50, [])
+
+
+async def test_an_answer_that_is_none_is_an_error_of_ours(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_11)).url) as account:
+        connection, documents = account.connection, list(DOCUMENTS.values())
+
+        def answer(_subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
+            connection.tell(reply.decode(), documents[int(body)])
+
+        connection.subscribe("odd", answer)
+        for number in range(len(documents)):
+            with pytest.raises(UnreadableAnswerError):
+                await connection.request_json("odd", number)
