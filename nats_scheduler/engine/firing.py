@@ -41,7 +41,7 @@ from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
 from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.message.subjects import is_literal_subject, is_order, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 UNGUARDED_LOOK_AHEAD = 50 * MILLISECOND
@@ -65,6 +65,7 @@ MAX_TARGET_BYTES = 3_500
 TARGET_TOO_LONG = Refused(
     400, 10190, f"the target is longer than the {MAX_TARGET_BYTES} bytes that can be published to"
 )
+TARGET_IS_AN_ORDER = Refused(400, 10190, "the target is a subject of the server's own, on which it takes orders")
 HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
 PAYLOAD_TOO_LARGE = 10054
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
@@ -353,6 +354,8 @@ class Firing:
 
     def _too_large(self, fire: Fire) -> Refused | None:
         """Return the refusal of a fire that the server would close the connection for, or refuse."""
+        if is_order(fire.target):
+            return TARGET_IS_AN_ORDER
         if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
             return TARGET_TOO_LONG
         if len(fire.block) > MAX_HEADER_BYTES:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 _ANY = "*"
 _REST = ">"
+_ORDERS = ("$JS.", "$SYS.")
 _BLANKS = frozenset("\t\n\f\r ")
 # Nearly all subjects look like this, and need no splitting to be known as valid and literal.
 _usual = re.compile(r"[\w$:/=-]+(?:\.[\w$:/=-]+)*").fullmatch
@@ -32,6 +33,15 @@ def is_literal_subject(subject: str) -> bool:
     if _usual(subject) is not None:
         return True
     return _is_valid(subject) and not _has_wildcard(subject.split("."))
+
+
+def is_order(subject: str) -> bool:
+    """Tell whether a message on `subject` is an order to the server, whichever streams keep it as well.
+
+    A stream may record `$JS.API.>`; the native scheduler stores a generated message there without its being carried
+    out, and whoever publishes one gives the order with his own permissions.
+    """
+    return subject.startswith(_ORDERS)
 
 
 def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the client's and the server's word
