@@ -2,10 +2,12 @@
 
 The names are stable: whoever greps for `schedule_rejected` today does so in a year.
 Lines go to standard error, so that a command's output stays its own.
+What a publisher wrote is shown with its control characters escaped: a header may hold a terminal's orders.
 """
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Literal
 
 import structlog
@@ -17,6 +19,7 @@ def configure_logging(form: Literal["text", "json"], level: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_orders,
     ]
     last = (
         structlog.processors.JSONRenderer()
@@ -29,6 +32,17 @@ def configure_logging(form: Literal["text", "json"], level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_orders(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape what is not printable in every text."""
+    return {key: _printable(value) if isinstance(value, str) else value for key, value in fields.items()}
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def logger() -> Any:

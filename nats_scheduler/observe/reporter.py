@@ -2,6 +2,7 @@
 
 What a publisher did wrong is a warning and an advisory, once; what happens a thousand times a second is only counted,
 and logged at the level debug.
+A flood of warnings is cut to an allowance (`observe.allowance`); counters and advisories are not.
 Listeners get every event as it is; `nats-scheduler dev` prints its fires that way.
 """
 
@@ -24,7 +25,8 @@ from nats_scheduler.engine.events import (
     ScheduleRejected,
     StreamReady,
 )
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import LONGEST_KEPT, Rejection
+from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.schedule.instants import SECOND
@@ -45,6 +47,7 @@ class Reporter:
         self._metrics = metrics
         self._log = logger()
         self._listeners: list[Listener] = []
+        self._allowance = Allowance(self._left_out)
         self.advise: Callable[[str, bytes], object] = lambda _subject, _body: None
         """Publishes an advisory; set while there is a connection."""
         self._tellers: dict[type[Any], Callable[[str, Any], None]] = {
@@ -80,7 +83,8 @@ class Reporter:
 
     def problem(self, action: str, **fields: Any) -> None:
         """Tell of something that somebody should look at."""
-        self._log.warning(action, **fields)
+        # Not by stream: the names may be a stranger's, and as many as he likes.
+        self._warn(action, "", fields)
 
     def defect(self, action: str, error: Exception, **fields: Any) -> None:
         """Tell of an error of our own making, with its traceback."""
@@ -102,7 +106,7 @@ class Reporter:
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
         """Tell that a stream cannot have the flag that somebody gave it."""
         told = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}
-        self._log.warning("stream_refused", stream=stream, **told)
+        self._warn("stream_refused", "", {"stream": stream, **told})
         self._advise("stream_refused", stream, **_told(rejection))
 
     # -- schedules and fires -------------------------------------------------------------------------------------
@@ -119,7 +123,8 @@ class Reporter:
     def _rejected(self, stream: str, event: ScheduleRejected) -> None:
         told = _told(event.rejection)
         self._metrics.rejected.labels(stream, str(event.rejection.code)).inc()
-        self._log.warning("schedule_rejected", stream=stream, schedule=event.schedule, seq=event.sequence, **told)
+        fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, **told}
+        self._warn("schedule_rejected", stream, fields)
         self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **told)
 
     def _ended(self, stream: str, event: ScheduleEnded) -> None:
@@ -144,28 +149,35 @@ class Reporter:
         told = {
             "schedule": event.fire.schedule,
             "seq": event.fire.sequence,
-            "target": event.fire.target,
+            "target": event.fire.target[:LONGEST_KEPT],
             "due": _time(event.fire.fire_time),
             "code": event.code,
             "reason": event.description,
         }
-        self._log.warning("fire_refused", stream=stream, retry_after=f"{event.retry_after / SECOND}s", **told)
+        retry_after = f"{event.retry_after / SECOND}s"
+        self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **told})
         self._advise("fire_refused", stream, **told)
 
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self._metrics.missed.labels(stream).inc()
-        self._log.info(
-            "fires_missed",
-            stream=stream,
-            schedule=event.schedule,
-            since=_time(event.first),
-            made_up=_time(event.made_up),
-        )
+        if self._allowance.grants("fires_missed", stream):
+            since, made_up = _time(event.first), _time(event.made_up)
+            self._log.info("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
 
     def _purge_failed(self, stream: str, event: PurgeFailed) -> None:
         self._metrics.purges_failed.labels(stream).inc()
-        tell = self._log.warning if event.refused else self._log.debug
-        tell("purge_failed", stream=stream, schedule=event.schedule, seq=event.through, reason=event.reason)
+        fields = {"stream": stream, "schedule": event.schedule, "seq": event.through, "reason": event.reason}
+        if event.refused:
+            self._warn("purge_failed", stream, fields)
+        else:
+            self._log.debug("purge_failed", **fields)
+
+    def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> None:
+        if self._allowance.grants(kind, stream):
+            self._log.warning(kind, **fields)
+
+    def _left_out(self, kind: str, stream: str, count: int) -> None:
+        self._log.warning("lines_left_out", kind=kind, count=count, **({"stream": stream} if stream else {}))
 
     def _expired(self, stream: str, event: MessagesExpired) -> None:
         self._metrics.expired.labels(stream).inc(event.count)
@@ -182,6 +194,7 @@ class Reporter:
 
 
 def _told(rejection: Rejection) -> dict[str, Any]:
+    rejection = rejection.shortened()
     return {
         "code": rejection.code,
         "description": rejection.description,

@@ -8,6 +8,7 @@ And when two requests follow each other closely, the flag of the first cannot be
 The rules: the last request that was seen of a stream is to be in force; where it is not, and an update of ours was
 under way when it came, it is asked for again.
 A flag that is still waited for counts as put when the next request is in force: the flag cannot be switched off.
+What was settled is forgotten: the names of streams, and what was asked for, may be a stranger's.
 Limit: two sidecars take each other's updates for requests like any other.
 """
 
@@ -37,8 +38,12 @@ class LastRequests:
 
     def settled(self, request: ConfigRequested) -> None:
         """Note that a request is not waited for any more, be it in force or not."""
-        if self.is_waited_for(request):
-            self._waited_for[request.stream].remove(request)
+        waited_for = [one for one in self._waited_for.pop(request.stream, ()) if one is not request]
+        if waited_for:
+            self._waited_for[request.stream] = waited_for
+        last, _seen_at = self._seen.get(request.stream, (None, 0.0))
+        if last is request:
+            del self._seen[request.stream]
 
     def forget(self, stream: str) -> None:
         """Note that somebody asked to delete a stream: what was asked for before does not concern the next one."""
@@ -60,7 +65,7 @@ class LastRequests:
 
     def may_be_undone(self, request: ConfigRequested) -> bool:
         """Tell whether a request that is not in force may have been undone by us: once for each update of ours."""
-        last, seen_at = self._seen[request.stream]
+        last, seen_at = self._seen.get(request.stream, (None, 0.0))
         written_at = self._written.get(request.stream)
         if last is not request or written_at is None or written_at < seen_at - OVERLAP_SECONDS:
             return False
