@@ -8,6 +8,7 @@ that were seen on `$JS.API`.
 
 import asyncio
 from collections.abc import Coroutine
+from weakref import WeakValueDictionary
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
@@ -44,7 +45,11 @@ PATIENT_LOOKS = 3
 LOOK_AGAIN_SECONDS = 1.0
 """A stream that could not be read is looked at again after this wait: *Live* leaves 3 s."""
 
+MAX_FOLLOWED = 256
+"""Requests of others that are followed at once; whoever floods the API is not answered with a flood of our own."""
+
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
+TOO_MANY = f"more than {MAX_FOLLOWED} requests to configure streams at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
 
 
@@ -73,7 +78,8 @@ class Account:
         self.registry.broken = lambda key, reason: reporter.problem("registry_value_unreadable", key=key, reason=reason)
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._followed = 0
         self._refused: dict[str, Rejection] = {}
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
@@ -261,7 +267,14 @@ class Account:
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._tasks is not None, "nothing is begun before `serve`"
-        return self._tasks.create_task(work)
+        return self._tasks.create_task(self._survive(work))
+
+    async def _survive(self, work: Coroutine[None, None, None]) -> None:
+        """Tell of an error of our own making, so that it ends this piece of work and not the whole account."""
+        try:
+            await work
+        except Exception as error:
+            self._reporter.defect("work_broken", error)
 
     def _seen(self, request: Request) -> None:
         if self._tasks is None:
@@ -271,6 +284,10 @@ class Account:
             if service is not None:
                 service.doubt(request.filter, request.sequence)
         elif isinstance(request, ConfigRequested):
+            if self._followed >= MAX_FOLLOWED:
+                self._reporter.problem("request_passed_over", stream=request.stream, reason=TOO_MANY)
+                return
+            self._followed += 1
             self._requests.seen(request)
             self._begin(self._follow_config(request))
         else:
@@ -282,6 +299,13 @@ class Account:
 
         Before it shows nothing is written: an update of ours would undo the one that was asked for.
         """
+        try:
+            await self._follow_one_config(request)
+        finally:
+            self._followed -= 1
+            self._requests.settled(request)
+
+    async def _follow_one_config(self, request: ConfigRequested) -> None:
         name, wanted = request.stream, request.config.get(FLAG)
         if wanted is False and name in self._services and self._services[name].mode is Mode.EMULATED:
             self._reporter.problem(
@@ -291,7 +315,6 @@ class Account:
             if wanted is True and name not in self._services and self._requests.is_waited_for(request):
                 self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
             await self._look_at(name)
-        self._requests.settled(request)
 
     async def _settle(self, request: ConfigRequested) -> bool:
         """Wait until what was asked for is in force; False where it never is, or the stream was deleted meanwhile."""
