@@ -56,7 +56,7 @@ def _document(rng: random.Random, name: str) -> bytes:
     fault = rng.choice([b'"retention": "never"', b'"max_age": "long"'])
     whole = whole[:-1] + b', "seq": "none", ' + fault + b"}"
     cut = whole[: rng.randrange(1, len(whole))]
-    return rng.choice([whole, whole, cut, b"[" * 3_000, b'{"a":' * 3_000, b"\xff"])
+    return rng.choice([whole, whole, cut, b"[" * 3_000, b'{"a":' * 3_000, b'{"\xff'])
 
 
 def _line(item: tuple[str, str]) -> bytes:

@@ -165,14 +165,27 @@ async def test_requests_that_the_server_refuses_are_passed_over(shared_server: S
                 assert await requests.after(f"STREAM.{kind}.S", json.dumps(body).encode()) == [], body
         for document in DOCUMENTS.values():
             if document:
-                for kind in ("CREATE", "UPDATE", "PURGE", "MSG.DELETE"):
+                for kind in ("CREATE", "UPDATE", "MSG.DELETE"):
                     assert await requests.after(f"STREAM.{kind}.S", document) == []
         long = "S" * 256
         assert await requests.after(f"STREAM.CREATE.{long}", json.dumps({"name": long}).encode()) == []
-        removals: list[Any] = [{"filter": 7}, {"filter": ["a"]}, {"seq": "1"}, {"seq": -1}, {"keep": []}]
-        for removal in removals:
-            assert await requests.after("STREAM.PURGE.S", json.dumps(removal).encode()) == []
         assert await requests.after("STREAM.MSG.DELETE.S", b'{"seq":[1]}') == []
+
+
+async def test_a_purge_that_cannot_be_read_may_have_purged_everything(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    """The server obeys a request to purge that is no JSON: so the watch must not pass it over."""
+    async with account_on((await shared_server(V2_11)).url) as account:
+        requests = Requests(account)
+        odd = [b"\xff", b"null", b"1", *filter(None, DOCUMENTS.values())]
+        for document in [*odd, b'{"filter":7}', b'{"filter":["a"]}', b'{"filter":""}']:
+            assert await requests.after("STREAM.PURGE.S", document) == [MessageRemovalRequested("S")]
+        assert await requests.after("STREAM.PURGE.S", b'{"Filter":"a.*"}') == [MessageRemovalRequested("S", "a.*")]
+        await account.create(stream_name)
+        await account.publish(f"{stream_name}.s")
+        answer = await account.connection.request(f"$JS.API.STREAM.PURGE.{stream_name}", b"\xff")
+        assert json.loads(answer.body)["purged"] == 1
 
 
 async def test_the_fields_of_a_request_may_be_of_either_case(shared_server: SharedServer) -> None:
