@@ -2,6 +2,7 @@
 
 The last message by subject, and not the message by sequence: the same answer tells whether the schedule is still
 there and still the last one, and costs no more.
+Only a subject that is not UTF-8, which JSON cannot name, is looked for by its sequence; such a source is not found.
 It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind.
 """
 
@@ -13,6 +14,8 @@ from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.message.stored import StoredMessage
 
 MAX_READS_UNDER_WAY = 512
 """Reads in flight at once: enough to keep a server busy, few enough to stay far below its queue limit."""
@@ -25,8 +28,9 @@ def content_reader(
 
     async def ask(request: ReadContent) -> Input:
         try:
-            message = await api.message(stream, last_by_subj=request.schedule)
-            source = await api.message(stream, last_by_subj=request.source) if request.source else None
+            message = await _held(api, stream, request)
+            sampled = request.source is not None and is_expressible(request.source)
+            source = await api.message(stream, last_by_subj=request.source) if sampled else None
         except JetStreamError as error:
             return ContentUnread(request.schedule, request.sequence, str(error))
         return ContentRead(request.schedule, request.sequence, message, source)
@@ -35,3 +39,11 @@ def content_reader(
         return ContentUnread(request.schedule, request.sequence, reason)
 
     return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_READS_UNDER_WAY)
+
+
+async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
+    """Return what lies on the schedule's subject, None where nothing does."""
+    if is_expressible(request.schedule):
+        return await api.message(stream, last_by_subj=request.schedule)
+    message = await api.message(stream, seq=request.sequence)
+    return message and message._replace(subject=request.schedule)

@@ -28,6 +28,11 @@ def read_object(document: bytes) -> Object | None:
     return value if isinstance(value, dict) else None
 
 
+def is_expressible(text: str) -> bool:
+    """Tell whether JSON can carry a text: a subject may hold bytes that are not UTF-8, and JSON only replaces them."""
+    return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
+
+
 def integer(value: Any, otherwise: int = 0) -> int:
     """Return an integer of 64 bits, or `otherwise` where it is none."""
     return value if _is_integer(value) else otherwise

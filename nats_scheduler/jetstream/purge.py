@@ -1,6 +1,7 @@
 """Remove schedules that are done, and versions that were replaced.
 
 A purge of one subject up to a sequence: a replacement that was stored meanwhile has a higher sequence and stays.
+Only on a subject that is not UTF-8, which JSON cannot name, a message is deleted by its sequence.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.foreign_json import is_expressible
 
 MAX_PURGES_UNDER_WAY = 256
 """Purges in flight at once."""
@@ -23,10 +25,8 @@ def purger(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup)
     """Return what removes schedules from a stream."""
 
     async def ask(request: PurgeSchedule) -> Input:
-        # The server removes what lies below `seq`.
-        body = {"filter": request.schedule, "seq": request.through + 1}
         try:
-            await api.call(f"STREAM.PURGE.{stream}", body)
+            await _remove(api, stream, request)
         except ApiError as error:
             return PurgeConcluded(request.schedule, request.through, str(error), error.status != TEMPORARY_STATUS)
         except JetStreamError as error:
@@ -37,3 +37,11 @@ def purger(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup)
         return PurgeConcluded(request.schedule, request.through, reason)
 
     return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_UNDER_WAY)
+
+
+async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule) -> None:
+    if is_expressible(request.schedule):
+        # The server removes what lies below `seq`.
+        await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})
+    elif await api.message(stream, seq=request.through) is not None:
+        await api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": request.through, "no_erase": True})

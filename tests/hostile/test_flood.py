@@ -172,6 +172,20 @@ async def test_a_schedule_on_a_wildcard_removes_nothing_and_an_odd_literal_only_
 
 
 @pytest.mark.clause("hostile-subjects")
+async def test_a_schedule_on_a_subject_that_is_not_utf8_fires_and_is_removed(served: Served) -> None:
+    """JSON cannot name it, and what lies on its replacement character's subject is somebody else's."""
+    other = await served.publish("h.\ufffd")
+    once = {"Nats-Schedule": f"@at {in_seconds(0.3)}", "Nats-Schedule-Target": served.subject("once")}
+    again = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": served.subject("again")}
+    sequence = await served.publish("h.\udcff", once)
+    await served.publish("h.\udcfe", again)
+    await served.wait_for("once")
+    await served.wait_for("again", 2)
+    await eventually(partial(_is_deleted, served, sequence), within_seconds=15)
+    assert await served.account.api.message(served.name, seq=other)
+
+
+@pytest.mark.clause("hostile-subjects")
 async def test_a_target_on_which_the_server_takes_orders_is_refused(
     emulated_server: EmbeddedServer, stream_name: str
 ) -> None:
@@ -194,6 +208,10 @@ async def test_a_target_on_which_the_server_takes_orders_is_refused(
 
 async def _is_gone(account: Account, name: str) -> bool:
     return await account.api.stream(name) is None
+
+
+async def _is_deleted(served: Served, sequence: int) -> bool:
+    return await served.account.api.message(served.name, seq=sequence) is None
 
 
 async def _is_empty(served: Served, rest: str) -> bool:
