@@ -123,7 +123,9 @@ class ScanFollower:
             self._tell(MessagesRead([message]))
 
     async def _last(self, subject: str) -> StoredMessage | None:
-        return await self._api.message(self._stream, last_by_subj=subject)
+        message = await self._api.message(self._stream, last_by_subj=subject)
+        # What was published to a wildcard is stored as it stands, and the look-up finds what the wildcard matches.
+        return message if message is not None and message.subject == subject else None
 
 
 def _first(failures: BaseExceptionGroup[JetStreamError]) -> BaseException:
