@@ -29,8 +29,12 @@ def read_object(document: bytes) -> Object | None:
 
 
 def is_expressible(text: str) -> bool:
-    """Tell whether JSON can carry a text: a subject may hold bytes that are not UTF-8, and JSON only replaces them."""
-    return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
+    """Tell whether a request can name a subject.
+
+    JSON only replaces bytes that are not UTF-8, and servers store messages on subjects with a DEL without finding them
+    again by subject.
+    """
+    return "\x7f" not in text and not any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def integer(value: Any, otherwise: int = 0) -> int:

@@ -11,7 +11,14 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from nats_scheduler.engine.events import FireRefused, FireSeen, FiresMissed, ScheduleAccepted, ScheduleRejected
+from nats_scheduler.engine.events import (
+    FireRefused,
+    FireSeen,
+    FiresMissed,
+    ScheduleAccepted,
+    ScheduleEnded,
+    ScheduleRejected,
+)
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -183,6 +190,19 @@ async def test_a_schedule_on_a_subject_that_is_not_utf8_fires_and_is_removed(ser
     await served.wait_for("again", 2)
     await eventually(partial(_is_deleted, served, sequence), within_seconds=15)
     assert await served.account.api.message(served.name, seq=other)
+
+
+@pytest.mark.clause("hostile-subjects")
+async def test_a_schedule_on_a_subject_with_a_del_fires_or_is_told_and_stays(served: Served) -> None:
+    """A server of 2.11 stores such a message and does not find it by its subject: its own guard refuses each fire."""
+    sequence = await served.schedule("h.\x7f", "@every 1s")
+    if served.version == V2_11:
+        await eventually(lambda: served.sidecar.of(served.name, FireRefused), within_seconds=15)
+        assert {event.code for event in served.sidecar.of(served.name, FireRefused)} == {10071}
+    else:
+        await served.wait_for("out", 2)
+    assert await served.account.api.message(served.name, seq=sequence)
+    assert not served.sidecar.of(served.name, ScheduleEnded)
 
 
 @pytest.mark.clause("hostile-subjects")
