@@ -13,9 +13,9 @@ The stages are those of `engine.flight`. `StreamEngine` owns this object and cal
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report
+from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.events import (
     Ending,
     FireRefused,
@@ -38,10 +38,8 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
-from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
-from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_literal_subject, is_order, subject_matches
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 UNGUARDED_LOOK_AHEAD = 50 * MILLISECOND
@@ -56,31 +54,7 @@ KEEP_CONTENT_FOR = 10 * SECOND
 HERD = 64
 """While more fires than this are in flight, schedules that are done wait to be removed."""
 
-MAX_HEADER_BYTES = 65_535
-"""Largest header block the server stores (10097)."""
-
-MAX_TARGET_BYTES = 3_500
-"""Longest target that is sent: with our reply subject it stays under the server's control line of 4,096 bytes."""
-
-TARGET_TOO_LONG = Refused(
-    400, 10190, f"the target is longer than the {MAX_TARGET_BYTES} bytes that can be published to"
-)
-TARGET_IS_AN_ORDER = Refused(400, 10190, "the target is a subject of the server's own, on which it takes orders")
-HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
-PAYLOAD_TOO_LARGE = 10054
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What the server at the other end can do and take."""
-
-    guard: bool
-    """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
-    max_payload: int = 1_048_576
-    """Bytes of headers and body together."""
-    look_ahead: int = 10 * SECOND
-    """How long (ns) before its due time the content of a fire is read."""
 
 
 class Firing:
@@ -332,39 +306,18 @@ class Firing:
         return latest, self._after(held, latest)
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
-        base = flight.source or flight.content
-        assert base is not None, "a fire is built only after its content was read"
-        kept = base.block if base is flight.source else as_stored_natively(base.block)
-        block = generated_block(kept, held.definition, held.subject, next_fire)
-        block = with_identity(block, fire_identity(held.subject, held.sequence, fire_time))
-        if self._limits.guard:
-            block = with_guard(block, held.subject, held.sequence)
-        target = held.definition.target
-        return Fire(held.subject, held.sequence, fire_time, next_fire, target, block, base.body or b"")
+        assert flight.content is not None, "a fire is built only after its content was read"
+        return assembled(held, flight.content, flight.source, fire_time, next_fire, self._limits.guard)
 
     def _send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        too_large = self._too_large(fire)
-        if too_large is not None:
-            self._refused(held, flight, fire, too_large, now)
+        refusal = refusal_of(fire, self._limits)
+        if refusal is not None:
+            self._refused(held, flight, fire, refusal, now)
             return
         flight.stage, flight.fire = Stage.FLYING, fire
         self.under_way += 1
         self._flying += 1
         self._emit(PublishFire(fire))
-
-    def _too_large(self, fire: Fire) -> Refused | None:
-        """Return the refusal of a fire that the server would close the connection for, or refuse."""
-        if is_order(fire.target):
-            return TARGET_IS_AN_ORDER
-        if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
-            return TARGET_TOO_LONG
-        if len(fire.block) > MAX_HEADER_BYTES:
-            return HEADER_TOO_LARGE
-        size = len(fire.block) + len(fire.body)
-        if size > self._limits.max_payload:
-            described = f"message of {size} bytes exceeds the server's max_payload of {self._limits.max_payload}"
-            return Refused(400, PAYLOAD_TOO_LARGE, described)
-        return None
 
     def _retry(self, held: Held, flight: Flight, now: int) -> None:
         if flight.fire is not None and self._limits.guard:

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.firing import HERD, Firing, ServerLimits, is_stuck
+from nats_scheduler.engine.firing import HERD, Firing, is_stuck
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.firing import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
 from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.stream import StreamEngine

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.firing import ServerLimits
 from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import JetStreamApi

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import ServerLimits
 from nats_scheduler.engine.inputs import (
     CheckpointLoaded,
     ContactLost,

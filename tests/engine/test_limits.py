@@ -1,7 +1,7 @@
 """How many schedules are held: what goes beyond is rejected, and what is held is not touched."""
 
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import ScheduleRejected
-from nats_scheduler.engine.firing import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS

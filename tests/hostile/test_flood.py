@@ -140,7 +140,7 @@ async def test_what_a_server_would_hang_up_over_is_refused_and_the_others_fire(s
         await account.create("S")
         await sidecar.ready("S")
         connection = sidecar.sidecar.connection
-        served = Served(account, sidecar, "S", V2_11)
+        served = Served(account, "S", sidecar, V2_11)
         subject = await canary(served)
         room = 100_000 - len(b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: S.out\r\n\r\n")
         await served.schedule("payload", "@every 1s", b"x" * room)

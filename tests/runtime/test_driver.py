@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, PurgeConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
