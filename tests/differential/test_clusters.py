@@ -100,7 +100,7 @@ async def on_the_cluster(cluster: Cluster, node: int, name: str, due: str) -> di
             over.set()
 
 
-@pytest.mark.clause("replicated", "unique")
+@pytest.mark.clause("replicated")
 async def test_a_replicated_stream_is_served_from_any_node_and_from_all(
     shared_server: SharedServer, tmp_path: Path
 ) -> None:
