@@ -89,7 +89,8 @@ class StreamState:
     @property
     def rules(self) -> StreamRules:
         """What reading its messages depends on, with what its metadata stand for."""
-        return _rules_of(self.config)
+        ttl = self.config.get(TTL_FLAG) is True or _says(self.config, METADATA_TTL_FLAG)
+        return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
 
 
 class FlaggedStreams:
@@ -128,9 +129,9 @@ class FlaggedStreams:
         """
         known = await self._known(state)
         wanted = {**state.config, FLAG: True}
-        if _rules_of(asked).allow_msg_ttl:
+        if _says(asked, METADATA_TTL_FLAG):
             asked = {**asked, TTL_FLAG: True}
-        if state.rules.allow_msg_ttl or asked.get(TTL_FLAG) is True or _has_ttl(known):
+        if state.rules.allow_msg_ttl or StreamRules.from_config(asked).allow_msg_ttl or _has_ttl(known):
             wanted[TTL_FLAG] = True
         before = {**state.config, FLAG: known is not None, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
         refusal = check_update(before, asked if asked.get(FLAG) is True else wanted) or check_update(before, wanted)
@@ -245,12 +246,6 @@ def _of_the_user(config: Config) -> dict[str, str]:
 def _is_plain(value: object) -> bool:
     items = value if isinstance(value, list) else [value]
     return all(isinstance(item, str | int | bool) for item in items)
-
-
-def _rules_of(config: Config) -> StreamRules:
-    """Return the rules of a configuration, with what its metadata stand for."""
-    ttl = config.get(TTL_FLAG) is True or _says(config, METADATA_TTL_FLAG)
-    return StreamRules.from_config({**config, TTL_FLAG: ttl})
 
 
 def _says(config: Config, key: str) -> bool:
