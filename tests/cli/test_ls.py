@@ -60,6 +60,7 @@ async def flagged(account: Account, name: str, **config: Any) -> None:
     await account.create(name, metadata=metadata, allow_msg_schedules=False, **config)
 
 
+@pytest.mark.clause("listing")
 async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -> None:
     await flagged(account, "ORDERS")
     headers = {
@@ -108,6 +109,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
     }
 
 
+@pytest.mark.clause("listing")
 async def test_json_says_what_is_wrong_with_a_schedule(account: Account, ls: Ls) -> None:
     await flagged(account, "ORDERS")
     headers = {"X-Nats-Schedule": "@every 1ms", "X-Nats-Schedule-Target": "ORDERS.out"}
