@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.headers import EMPTY_BLOCK
+from nats_scheduler.message.generated import generated_block, with_identity
+from nats_scheduler.message.headers import EMPTY_BLOCK, header_value
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.patterns import parse_pattern
 from tests.message.blocks import block_of, odd_blocks
 from tests.message.recorded import AT, schedule
 
@@ -143,3 +146,14 @@ def test_no_bytes_and_no_subject_are_wrong_enough_to_raise(
 ) -> None:
     reading = read_message(block, subject, STORED_AT, RULES, dialects)
     assert reading is None or reading != Reading()
+
+
+def test_a_fire_is_known_though_its_sample_ended_in_a_bare_line_feed() -> None:
+    pattern = parse_pattern("@every 5m")
+    assert not isinstance(pattern, Invalid | None)
+    definition = Definition(ADR51, pattern, "orders.due", "sample.a", "", False)
+    sample = b"NATS/1.0\r\nUnit: C\nNats-Scheduled: no\r\n\r\n"
+    fire = with_identity(generated_block(sample, definition, "orders.s2", None), "nats-scheduler:7:5:orders.s2")
+    assert header_value(fire, b"Nats-Scheduler") is None
+    reading = read_message(fire, "orders.due", STORED_AT, RULES, [ADR51])
+    assert reading == Reading(generated=Generated("orders.s2", 7, 5, ADR51))
