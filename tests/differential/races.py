@@ -11,16 +11,29 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.harness.account import CLOCK, Account, block_of, in_seconds
+from tests.differential.sides import fresh_name
+from tests.harness.account import CLOCK, Account, account_on, block_of, in_seconds
 from tests.harness.burst import Asked, Burst
+from tests.harness.processes import sidecar
+from tests.harness.servers import V2_10
 from tests.harness.waiting import instant_reached
 
 HERD = int(os.environ.get("NATS_SCHEDULER_RACES", "1500"))
 """How many schedules race."""
+
+ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool]]] = {
+    "replaced": (lambda race: race.replacement, {"replaces": True}),
+    "overwritten": (lambda race: race.plain, {}),
+    "deleted": (lambda race: race.deletion, {"marked": True}),
+    "purged": (lambda race: race.purge, {"marked": True}),
+    "cancelled": (lambda race: race.cancel, {}),
+}
+"""What happens to each schedule, and what its end is known by."""
 
 PARTS = 20
 """The acts are written in so many parts, evenly over the time that the race lasts."""
@@ -36,6 +49,8 @@ class Tally:
     fired: int
     stale: int
     lost: int
+    window: int = 0
+    """How long (ns) behind the end of its schedule the latest stale fire was stored, where the end is still there."""
 
     @property
     def was_close(self) -> bool:
@@ -76,13 +91,11 @@ class Race:
         return f"$JS.API.STREAM.PURGE.{self.name}", b"", json.dumps({"filter": self.schedule(number)}).encode()
 
     def cancel(self, number: int) -> Asked:
-        """Cancel a schedule, guarded by its sequence."""
-        headers = {
-            "Nats-Scheduler": self.schedule(number),
-            "Nats-Schedule-Next": "purge",
-            "Nats-Expected-Last-Subject-Sequence": str(self.sequences[number]),
-            "Nats-Expected-Last-Subject-Sequence-Subject": self.schedule(number),
-        }
+        """Cancel a schedule, guarded by its sequence where the server knows how (2.10 does not)."""
+        headers = {"Nats-Scheduler": self.schedule(number), "Nats-Schedule-Next": "purge"}
+        if self.account.connection.server.version != V2_10:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(self.sequences[number])
+            headers["Nats-Expected-Last-Subject-Sequence-Subject"] = self.schedule(number)
         return f"{self.name}.c.{number}", block_of(headers), b"cancel"
 
     def mark(self, number: int) -> Asked:
@@ -123,12 +136,32 @@ class Race:
 
     async def _tally(self, ends: dict[int, int], *, replaced: bool) -> Tally:
         fires = await asyncio.gather(*(self._last(f"t.{number}") for number in range(HERD)))
-        stale = sum(fire is not None and 0 < ends[n] < fire.sequence for n, fire in enumerate(fires))
+        stale = {n: fire for n, fire in enumerate(fires) if fire is not None and 0 < ends[n] < fire.sequence}
+        marks = {n: await self.account.api.message(self.name, seq=ends[n]) for n in stale}
+        windows = [stale[n].stored_at - mark.stored_at for n, mark in marks.items() if mark is not None]
         lost = 0
         if replaced:
             last = await asyncio.gather(*(self._last(f"s.{number}") for number in range(HERD)))
             lost = sum(one is None or one.sequence != ends[number] for number, one in enumerate(last))
-        return Tally(sum(fire is not None for fire in fires), stale, lost)
+        return Tally(sum(fire is not None for fire in fires), len(stale), lost, max(windows, default=0))
 
     async def _last(self, rest: str) -> StoredMessage | None:
         return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")
+
+
+async def raced(url: str, act: str, lasts: int, folder: Path | None = None) -> Tally:
+    """Race on one server, with a sidecar of its own process where `folder` is given."""
+    name = fresh_name()
+    async with account_on(url) as account:
+        race = Race(account, name, lasts=lasts)
+        choose, how = ACTS[act]
+        if folder is None:
+            await account.create(name)
+            return await race.run(choose(race), **how)
+        with sidecar("run", "--server", url, "--no-context", "--log-format", "json", folder=folder) as process:
+            await process.wait_for_line('"event": "connected"')
+            await account.create(name)
+            await process.wait_for_line('"event": "stream_ready"')
+            tally = await race.run(choose(race), **how)
+            assert await process.terminate() == 0
+            return tally
