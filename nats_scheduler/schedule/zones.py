@@ -49,9 +49,9 @@ class Zone:
         rule = parse_posix_rule(table.footer)
         self.name = name
         self._rule = rule if rule is not None and rule.daylight is not None else None
-        self._explicit = _explicit_segments(table, rule)
-        self._ends = [segment.end for segment in self._explicit[:-1] if segment.end is not None]
         self._rule_from = table.changes[-1][0] * SECOND if table.changes else None
+        self._explicit = _explicit_segments(table, rule, None if self._rule is None else self._rule_from)
+        self._ends = [segment.end for segment in self._explicit[:-1] if segment.end is not None]
         self._later: dict[int, list[Segment]] = {}
 
     def __repr__(self) -> str:
@@ -84,8 +84,12 @@ class Zone:
         raise AssertionError(f"{self!r} has no segment at {instant}")
 
 
-def _explicit_segments(table: OffsetTable, rule: PosixRule | None) -> list[Segment]:
-    """Turn the table into segments, merging neighbours that differ in name only."""
+def _explicit_segments(table: OffsetTable, rule: PosixRule | None, end: int | None) -> list[Segment]:
+    """Turn the table into segments, merging neighbours that differ in name only; the last one ends at `end`.
+
+    The table's last change may be one in name only: the rule takes over there all the same
+    (`test_only_a_segment_of_constant_offset_has_no_end`).
+    """
     starts: list[tuple[int | None, int]] = [(None, table.first_offset)]
     for second, offset in table.changes:
         if offset != starts[-1][1]:
@@ -95,7 +99,7 @@ def _explicit_segments(table: OffsetTable, rule: PosixRule | None) -> list[Segme
         # The footer and the last change agree in sound data; Go believes the footer.
         last_offset = rule.standard
     starts[-1] = last_start, last_offset
-    ends = [start for start, _ in starts[1:]] + [None]
+    ends = [*(start for start, _ in starts[1:]), end]
     return [Segment(start, end, offset) for (start, offset), end in zip(starts, ends, strict=True)]
 
 

@@ -89,6 +89,21 @@ def test_segments_follow_each_other_without_a_hole_at_any_distance(name: str, in
         assert zone.segment_at(segment.start - 1).end == segment.start
 
 
+def test_only_a_segment_of_constant_offset_has_no_end() -> None:
+    """In St. John's the last change of the table is one of name only, and the rule takes over all the same."""
+    endless = {}
+    for name in NAMES:
+        segment = loaded(name).segment_at(second_of(FIRST_YEAR) * SECOND)
+        while segment.end is not None and segment.end < second_of(2040) * SECOND:
+            segment = loaded(name).segment_at(segment.end)
+        if segment.end is None:
+            endless[name] = segment
+    assert "Asia/Kolkata" in endless
+    days = [second_of(2040) + day * SECONDS_A_DAY for day in range(0, 366, 7)]
+    seen = {name: {standard_offset(name, day) for day in days} for name in endless}
+    assert [name for name, segment in endless.items() if seen[name] != {segment.offset}] == []
+
+
 @given(st.sampled_from(NAMES), st.integers(second_of(2100), second_of(9000)))
 def test_a_rule_repeats_every_400_years_for_ever(name: str, second: int) -> None:
     later = second + 146_097 * SECONDS_A_DAY * 25
