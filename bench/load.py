@@ -75,7 +75,7 @@ async def generated(connection: Connection, api: JetStreamApi, stream: str) -> l
         elif isinstance(fact, CaughtUp):
             caught_up.set()
 
-    follower = asyncio.create_task(ConsumerFollower(connection, api, stream, tell).follow(0))
+    follower = asyncio.create_task(ConsumerFollower(connection, api, {"name": stream}, tell).follow(0))
     await caught_up.wait()
     follower.cancel()
     await asyncio.gather(follower, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The benchmark runs; what it measures is for people to read."""
