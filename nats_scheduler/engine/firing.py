@@ -54,6 +54,13 @@ KEEP_CONTENT_FOR = 10 * SECOND
 HERD = 64
 """While more fires than this are in flight, schedules that are done wait to be removed."""
 
+MAX_FLYING = 256
+"""Most fires on their way at once.
+
+What is cancelled, or replaced where no guard looks, while a fire is on its way cannot stop it: so no more are on their
+way than keep the server busy.
+"""
+
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 
 
@@ -74,6 +81,11 @@ class Firing:
         """Fires and purges whose conclusion is awaited."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next fires have to wait for outcomes."""
+        return self._flying >= MAX_FLYING
 
     # -- the way to a fire ---------------------------------------------------------------------------------------
 

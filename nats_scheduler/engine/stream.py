@@ -343,6 +343,8 @@ class StreamEngine:
 
     def _wake(self, now: int) -> None:
         for _ in range(MAX_WAKES_PER_STEP):
+            if self._firing.is_full:
+                return  # an outcome is the next thing to come
             held = self._roster.pop_woken(now)
             if held is None:
                 self._remove_expired(now)

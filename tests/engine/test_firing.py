@@ -1,12 +1,14 @@
 """When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, look at the stream."""
 
+from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireRefused, FireSeen, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.firing import MAX_FLYING
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, plain, schedule
+from tests.engine.direct import Desk, message_on, plain, schedule
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 
@@ -230,3 +232,21 @@ def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_th
     assert [ended.ending for ended in desk.told(ScheduleEnded)] == [Ending.EXHAUSTED]
     assert not desk.is_held()
     assert desk.purges == []
+
+
+def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more() -> None:
+    herd = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * MAX_FLYING + 1)]
+    desk = Desk(*herd)
+    desk.at(4.5)
+    for message in herd:
+        desk.found(message)
+    first = desk.at(5).fires
+    assert len(first) == MAX_FLYING
+    assert desk.asked(WakeAt) == []
+    last = herd[-1]
+    desk.read(message_on("x.cancel", 10_000, Nats_Scheduler=last.subject, Nats_Schedule_Next="purge"))
+    sent = [fire.schedule for fire in first]
+    for fire in first:
+        desk.concluded(fire, Stored(20_000))
+        sent += [more.schedule for more in desk.fires]
+    assert sent == [message.subject for message in herd[:-1]]
