@@ -1,0 +1,259 @@
+"""What handing a stream's schedules over to the scheduler inside the server would do, found before it is done.
+
+Two views of the same messages are compared.
+One is ours: an engine that is told everything, with the checkpoint of whoever emulated, and never opened.
+The other is the server's (behaviour 6.4): of each subject it adopts the last message with a pattern that it can read,
+whatever lies on top of it, and validates nothing else.
+Where both hold the same message, the schedule is handed over; each other case is a *finding*.
+
+The rule: a finding that would lose or double a fire, or fire what never should, blocks until its kind was accepted.
+Cost: one engine's reading, and some hundred bytes for each stored schedule.
+Limit: what was stored and is gone is not known; the checkpoint stands for it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead
+from nats_scheduler.engine.roster import Held
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import floor_to_second
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.native import REPEATING_LEVEL, Quirk, adopted_fire, quirk_of, reads
+from nats_scheduler.schedule.patterns import Pattern, parse_pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+
+class Kind(StrEnum):
+    """What is found; `BLOCKING` says which of them stop a graduation."""
+
+    REFUSED = "refused"
+    COPIED = "copied"
+    UNREADABLE = "unreadable"
+    IGNORED = "ignored"
+    INVALID = "invalid"
+    COVERED = "covered"
+    DOUBLED = "doubled"
+    ROUNDED = "rounded"
+    FAR = "far"
+    GAP = "gap"
+    MISSED = "missed"
+    OVERDUE = "overdue"
+    MOVED = "moved"
+    SPENT = "spent"
+    OLDER = "older"
+    DEAD = "dead"
+    PORTABLE = "portable"
+
+
+BLOCKING = frozenset(
+    {
+        Kind.REFUSED,
+        Kind.COPIED,
+        Kind.UNREADABLE,
+        Kind.IGNORED,
+        Kind.INVALID,
+        Kind.COVERED,
+        Kind.DOUBLED,
+        Kind.ROUNDED,
+        Kind.FAR,
+        Kind.GAP,
+    }
+)
+"""A stream with one of these is not graduated, unless its kind was accepted; `REFUSED` cannot be."""
+
+REMOVED = frozenset({Kind.INVALID, Kind.COVERED, Kind.SPENT, Kind.OLDER})
+"""The schedule messages found as one of these are removed before the flag is switched on."""
+
+_OF_QUIRKS = {
+    Quirk.ROUNDED: (Kind.ROUNDED, "the server rounds each fire to the second"),
+    Quirk.FAR: (Kind.FAR, "beyond the server's 64 bits of nanoseconds: it fires at once, always, or never"),
+    Quirk.GAP: (Kind.GAP, "where this zone's clock skips a midnight or half an hour, the server takes wrong days"),
+}
+
+
+REVIVED = "a later message on its subject ended it, and the server revives it"
+
+
+class Finding(NamedTuple):
+    """One thing that a graduation has to do with; `subject` and `sequence` are None where it is the stream itself."""
+
+    kind: Kind
+    detail: str
+    subject: str | None = None
+    sequence: int | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A schedule that the server will fire."""
+
+    held: Held
+    next_fire: int | None
+    """When the server fires it first (ns); a time that has passed means at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeUp:
+    """A fire that came due while nobody fired, and that the server would not make up."""
+
+    held: Held
+    fire_time: int
+    next_fire: int | None
+
+
+class Handover:
+    """One stream, read for its graduation to a server of an API level."""
+
+    def __init__(
+        self,
+        rules: StreamRules,
+        api_level: int,
+        checkpoint: CheckpointLoaded | None,
+        *,
+        expired_by_us: bool = False,
+    ) -> None:
+        """Begin with nothing; `expired_by_us` where it was the sidecar that acted on TTLs."""
+        self._level = api_level
+        self._candidates: dict[str, dict[int, Pattern]] = {}
+        """What the server can read: the patterns on a subject, by sequence."""
+        self._both: set[int] = set()
+        # The limits concern fires, and there are none.
+        self._engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=False), removes_expired=expired_by_us)
+        if checkpoint is not None:
+            self._engine.step(0, (checkpoint,))
+
+    def take(self, messages: Sequence[StoredMessage], now: int) -> None:
+        """Read messages, those of one subject in the order in which they were stored."""
+        self._engine.step(now, (MessagesRead(messages),))
+        self.take_buried(messages)
+
+    def take_buried(self, messages: Sequence[StoredMessage]) -> None:
+        """Read messages as the server does alone: they lie under others, and mean nothing to us."""
+        for message in messages:
+            if message.block and message.block.find(ADR51.schedule) >= 0:
+                self._note(message)
+
+    def findings(self, now: int) -> list[Finding]:
+        """Return what would happen to each schedule that would not simply go on."""
+        found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
+        found += self._of_dead()
+        portable = [held for held in self._engine.held if held.definition.dialect is PORTABLE]
+        found += [_about(Kind.PORTABLE, held, "portable headers stay with the sidecar") for held in portable]
+        return sorted(found, key=lambda finding: (list(Kind).index(finding.kind), finding.subject or ""))
+
+    def handed_over(self, now: int) -> list[HandedOver]:
+        """Return what a server that adopts the stream at `now` will fire, soonest first."""
+        waiting = (held for subject in self._candidates if (held := self._waiting(subject, now)) is not None)
+        adopted = [HandedOver(h, adopted_fire(h.definition.pattern, h.stored_at, now)) for h in waiting]
+        return sorted(adopted, key=lambda one: (one.next_fire is None, one.next_fire or 0, one.held.sequence))
+
+    def make_ups(self, now: int) -> list[MakeUp]:
+        """Return the make-up fire of each repeating schedule that missed one or more, the latest of each."""
+        return [make_up for one in self.handed_over(now) if (make_up := _make_up_of(one.held, now)) is not None]
+
+    # -- the two views -------------------------------------------------------------------------------------------
+
+    def _note(self, message: StoredMessage) -> None:
+        fields = schedule_fields(message.block, ADR51)
+        pattern = parse_pattern(fields.get(ADR51.schedule, ""), fields.get(ADR51.time_zone))
+        if pattern is None or isinstance(pattern, Invalid) or not reads(pattern, self._level):
+            return
+        self._candidates.setdefault(message.subject, {})[message.sequence] = pattern
+        if header_value(message.block, PORTABLE.schedule):
+            self._both.add(message.sequence)
+
+    def _held(self, subject: str) -> Held | None:
+        held = self._engine.held.on(subject)
+        return held if held is not None and held.definition.dialect is ADR51 else None
+
+    def _waiting(self, subject: str, now: int) -> Held | None:
+        """Return the schedule that we hold on a subject, and that is not done."""
+        held = self._held(subject)
+        return held if held is not None and held.flight is None and held.expires > now else None
+
+    def _of_subject(self, subject: str, now: int) -> Iterator[Finding]:
+        held, waiting = self._held(subject), self._waiting(subject, now)
+        rejected, rejection = self._engine.rejected.get(subject, (0, None))
+        for sequence, pattern in self._candidates[subject].items():
+            if waiting is not None and waiting.sequence == sequence:
+                yield from self._of_waiting(waiting, now)
+            elif held is not None and held.sequence >= sequence:
+                kind = Kind.SPENT if held.sequence == sequence else Kind.OLDER
+                yield Finding(kind, _why_done(held, kind), subject, sequence, pattern.text)
+            elif rejection is not None and rejected == sequence:
+                yield Finding(Kind.INVALID, str(rejection), subject, sequence, pattern.text)
+            else:
+                yield Finding(Kind.COVERED, REVIVED, subject, sequence, pattern.text)
+
+    def _of_waiting(self, held: Held, now: int) -> Iterator[Finding]:
+        pattern = held.definition.pattern
+        quirk = quirk_of(pattern, now)
+        if quirk is not None:
+            yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
+        if held.sequence in self._both:
+            yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
+        if self._level < REPEATING_LEVEL and (held.definition.source or held.definition.rollup):
+            yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
+        if not pattern.repeats:
+            if held.due <= now:
+                yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
+        elif (make_up := _make_up_of(held, now)) is not None:
+            due = format_rfc3339(make_up.fire_time)
+            yield _about(Kind.MISSED, held, f"due at {due} while nobody fired: made up before the server takes over")
+        if pattern.repeats and (moved := self._moved(held, now)):
+            yield _about(Kind.MOVED, held, moved)
+
+    def _moved(self, held: Held, now: int) -> str | None:
+        """Say how the server moves an interval's fires, which it counts from the day of its adoption."""
+        # The flag is switched on in the first half of a second, which the server rounds down.
+        pattern, counted = held.definition.pattern, floor_to_second(now)
+        ours, servers = pattern.next_fire(now, held.stored_at), adopted_fire(pattern, held.stored_at, counted)
+        if ours is None or servers is None or ours == servers:
+            return None
+        return f"would be due at {format_rfc3339(ours)}, and the server counts anew: {format_rfc3339(servers)}"
+
+    def _of_dead(self) -> Iterator[Finding]:
+        for subject, (sequence, rejection) in self._engine.rejected.items():
+            if sequence not in self._candidates.get(subject, {}):
+                yield Finding(Kind.DEAD, f"stays stored and never fires: {rejection}", subject, sequence)
+        for held in self._engine.held:
+            if held.definition.dialect is ADR51 and not reads(held.definition.pattern, self._level):
+                yield _about(Kind.UNREADABLE, held, "servers before 2.14 know only @at: it stays stored, unfired")
+
+
+def _about(kind: Kind, held: Held, detail: str) -> Finding:
+    return Finding(kind, detail, held.subject, held.sequence, held.definition.pattern.text)
+
+
+def _why_done(held: Held, kind: Kind) -> str:
+    if kind is Kind.OLDER:
+        return "an older version, which lies under a newer one"
+    if held.flight is None:
+        return "its TTL has run out"
+    return "cancelled and not removed yet" if held.flight.ending is Ending.CANCELLED else "fired and not removed yet"
+
+
+def _make_up_of(held: Held, now: int) -> MakeUp | None:
+    """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
+    pattern = held.definition.pattern
+    if not pattern.repeats or held.due > now:
+        return None
+    latest = pattern.latest_fire(held.due, now, held.stored_at) or held.due
+    return MakeUp(held, latest, pattern.next_fire(latest, held.stored_at))
+
+
+def blocked_by(findings: Sequence[Finding], accepted: Callable[[Kind], bool]) -> list[Kind]:
+    """Return the kinds that stop a graduation."""
+    kinds = {finding.kind for finding in findings if finding.kind in BLOCKING}
+    return sorted(kind for kind in kinds if kind is Kind.REFUSED or not accepted(kind))

@@ -1,0 +1,181 @@
+"""What a graduation finds: each case in which the server's view of the stored messages is not ours."""
+
+import pytest
+
+from nats_scheduler.engine.graduation import BLOCKING, REMOVED, Finding, Handover, Kind, blocked_by
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.message.generated import with_identity
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, TARGET, block_of, message_on, plain, schedule
+
+LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
+RULES = StreamRules("S", ("s.>", "t.>"))
+LATER = f"@at {format_rfc3339(START + HOUR)}"
+PAST = f"@at {format_rfc3339(START - HOUR)}"
+NOW = START + 10 * SECOND
+
+
+def read(
+    *messages: StoredMessage,
+    level: int = LEVEL_OF_2_14,
+    checkpoint: CheckpointLoaded | None = None,
+    expired_by_us: bool = False,
+) -> Handover:
+    """Let a stream with these messages be read."""
+    rules = StreamRules("S", ("s.>", "t.>"), allow_msg_ttl=expired_by_us)
+    handover = Handover(rules, level, checkpoint, expired_by_us=expired_by_us)
+    handover.take(messages, NOW)
+    return handover
+
+
+def fire_of(message: StoredMessage, fire_time: int, sequence: int) -> StoredMessage:
+    """Make the message that a fire of a schedule stored."""
+    block = block_of(Nats_Scheduler=message.subject, Nats_Schedule_Next="purge")
+    block = with_identity(block, fire_identity(message.subject, message.sequence, fire_time))
+    return StoredMessage(TARGET, sequence, fire_time, block, b"")
+
+
+def kinds(handover: Handover) -> list[tuple[Kind, int | None]]:
+    """Return what was found, and of which message."""
+    return [(finding.kind, finding.sequence) for finding in handover.findings(NOW)]
+
+
+def held(handover: Handover) -> list[int]:
+    """Return the sequences of the schedules that the server will fire."""
+    return [one.held.sequence for one in handover.handed_over(NOW)]
+
+
+def test_a_schedule_that_both_read_alike_is_handed_over_without_a_word() -> None:
+    handover = read(schedule(LATER), schedule("0 0 0 1 1 *", 2, "s.two"))
+    assert (kinds(handover), held(handover)) == ([], [1, 2])
+
+
+def test_a_schedule_under_a_later_message_would_be_revived() -> None:
+    handover = read(schedule(LATER), plain(SCHEDULE, 2))
+    assert (kinds(handover), held(handover)) == ([(Kind.COVERED, 1)], [])
+
+
+def test_a_schedule_under_one_with_portable_headers_would_be_revived() -> None:
+    portable = message_on(SCHEDULE, 2, **{"X-Nats-Schedule": LATER, "X-Nats-Schedule-Target": TARGET})
+    assert kinds(read(schedule(LATER), portable)) == [(Kind.COVERED, 1), (Kind.PORTABLE, 2)]
+
+
+def test_a_schedule_under_an_unreadable_one_would_be_revived() -> None:
+    assert kinds(read(schedule(LATER), schedule("never", 2))) == [(Kind.COVERED, 1), (Kind.DEAD, 2)]
+
+
+def test_what_lies_buried_counts_for_the_server_alone() -> None:
+    handover = read(plain(SCHEDULE, 2))
+    handover.take_buried([schedule(LATER), plain(SCHEDULE, 2)])
+    assert kinds(handover) == [(Kind.COVERED, 1)]
+
+
+@pytest.mark.parametrize("target", ["elsewhere", SCHEDULE, ""])
+def test_an_invalid_schedule_with_a_pattern_would_be_adopted_without_validation(target: str) -> None:
+    assert kinds(read(schedule(LATER, Nats_Schedule_Target=target))) == [(Kind.INVALID, 1)]
+
+
+def test_an_older_version_is_removed_and_the_newest_handed_over() -> None:
+    handover = read(schedule(LATER), schedule(LATER, 2), schedule(LATER, 3))
+    assert (kinds(handover), held(handover)) == ([(Kind.OLDER, 1), (Kind.OLDER, 2)], [3])
+
+
+def test_a_schedule_that_fired_and_is_still_there_is_removed() -> None:
+    done = schedule(PAST)
+    assert kinds(read(done, fire_of(done, START - HOUR, 2))) == [(Kind.SPENT, 1)]
+
+
+def test_a_checkpoint_tells_of_a_fire_that_was_consumed_away() -> None:
+    assert kinds(read(schedule(PAST), checkpoint=CheckpointLoaded(START, 1))) == [(Kind.SPENT, 1)]
+
+
+def test_a_cancelled_schedule_that_is_still_there_is_removed() -> None:
+    cancel = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
+    assert kinds(read(schedule(LATER), cancel)) == [(Kind.SPENT, 1)]
+
+
+def test_a_schedule_whose_ttl_ran_out_while_nobody_looked_is_removed() -> None:
+    assert kinds(read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True)) == [(Kind.SPENT, 1)]
+
+
+def test_an_overdue_delay_is_the_servers_to_fire() -> None:
+    handover = read(schedule(PAST))
+    assert (kinds(handover), held(handover)) == ([(Kind.OVERDUE, 1)], [1])
+
+
+def test_missed_fires_are_made_up_by_the_latest() -> None:
+    handover = read(schedule("@every 3s"))
+    [make_up] = handover.make_ups(NOW)
+    assert (make_up.fire_time, make_up.next_fire) == (START + 9 * SECOND, START + 12 * SECOND)
+    assert (Kind.MISSED, 1) in kinds(handover)
+
+
+def test_what_was_made_up_is_not_made_up_again() -> None:
+    one = schedule("@every 3s")
+    assert read(one, fire_of(one, START + 9 * SECOND, 2)).make_ups(NOW) == []
+
+
+def test_nothing_is_made_up_for_a_schedule_that_is_not_due() -> None:
+    handover = read(schedule("@every 1h"))
+    assert (handover.make_ups(NOW), kinds(handover)) == ([], [])
+
+
+def test_an_interval_that_the_server_counts_anew_is_said_to_move() -> None:
+    one = schedule("@every 1h", stored_at=START - 90 * 60 * SECOND)
+    handover = read(one, fire_of(one, START - 30 * 60 * SECOND, 2))
+    [(kind, detail, *_)] = handover.findings(NOW)
+    assert kind is Kind.MOVED
+    assert f"due at {format_rfc3339(START + HOUR // 2)}" in detail
+    assert [one.next_fire for one in handover.handed_over(NOW)] == [NOW + HOUR]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "headers", "kind"),
+    [
+        ("@every 1.5s", {}, Kind.ROUNDED),
+        ("@at 2300-01-01T00:00:00Z", {}, Kind.FAR),
+        ("@every 2562047h", {}, Kind.FAR),
+        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Africa/Cairo"}, Kind.GAP),
+        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Australia/Lord_Howe"}, Kind.GAP),
+        (LATER, {"X_Nats_Schedule": LATER, "X_Nats_Schedule_Target": TARGET}, Kind.DOUBLED),
+    ],
+)
+def test_what_the_server_does_differently_blocks(pattern: str, headers: dict[str, str], kind: Kind) -> None:
+    message = message_on(SCHEDULE, 1, Nats_Schedule=pattern, Nats_Schedule_Target=TARGET, **headers)
+    assert kind in [found for found, _ in kinds(read(message))]
+    assert kind in BLOCKING
+
+
+def test_a_zone_whose_clock_skips_no_midnight_does_not_block() -> None:
+    assert kinds(read(schedule("0 0 5 * * 4", Nats_Schedule_Time_Zone="Europe/Berlin"))) == []
+
+
+def test_2_12_reads_no_repeating_schedule() -> None:
+    handover = read(schedule("@every 1h"), schedule("0 0 0 1 1 *", 2, "s.two"), level=LEVEL_OF_2_12)
+    assert (kinds(handover), held(handover)) == ([(Kind.UNREADABLE, 1), (Kind.UNREADABLE, 2)], [])
+
+
+@pytest.mark.parametrize("header", [{"Nats_Schedule_Source": "s.source"}, {"Nats_Schedule_Rollup": "sub"}])
+def test_2_12_ignores_sources_and_roll_ups(header: dict[str, str]) -> None:
+    message = message_on(SCHEDULE, 1, Nats_Schedule=LATER, Nats_Schedule_Target=TARGET, **header)
+    assert kinds(read(message, level=LEVEL_OF_2_12)) == [(Kind.IGNORED, 1)]
+
+
+def test_on_2_12_an_unreadable_version_uncovers_the_delay_under_it() -> None:
+    handover = read(schedule(LATER), schedule("@every 1h", 2), level=LEVEL_OF_2_12)
+    assert kinds(handover) == [(Kind.UNREADABLE, 2), (Kind.OLDER, 1)]
+
+
+def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
+    findings = [Finding(Kind.REFUSED, ""), Finding(Kind.COVERED, ""), Finding(Kind.GAP, ""), Finding(Kind.OLDER, "")]
+    assert blocked_by(findings, lambda kind: kind is not Kind.GAP) == [Kind.GAP, Kind.REFUSED]
+    assert blocked_by(findings, lambda kind: False) == [Kind.COVERED, Kind.GAP, Kind.REFUSED]
+
+
+def test_whatever_could_be_lost_is_removed_only_with_consent_or_because_it_is_done() -> None:
+    assert {Kind.SPENT, Kind.OLDER} == REMOVED - BLOCKING
