@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("nats_scheduler.cli.run:command", "Serve message schedules beside a NATS server."),
     "dev": ("nats_scheduler.cli.dev:command", "Start a NATS server and the scheduler, to try things out."),
     "stream": ("nats_scheduler.cli.stream:command", "Tell the scheduler which streams carry schedules."),
+    "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),

@@ -101,12 +101,17 @@ class JetStreamApi:
 
     async def subjects(self, stream: str, within: str = ">") -> AsyncIterator[str]:
         """Yield the subjects that a stream holds messages on, among those that match `within`."""
+        async for subject, _number in self.subject_counts(stream, within):
+            yield subject
+
+    async def subject_counts(self, stream: str, within: str = ">") -> AsyncIterator[tuple[str, int]]:
+        """Yield the subjects as `subjects` does, each with the number of its messages."""
         offset = 0
         while True:
             info = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
             found = inner(inner(info.get("state")).get("subjects"))
-            for subject in found:
-                yield subject
+            for subject, number in found.items():
+                yield subject, integer(number)
             offset += len(found)
             if not found or offset >= integer(info.get("total")):
                 return

@@ -50,6 +50,16 @@ class StreamRefusedError(JetStreamError):
         self.rejection = rejection
 
 
+class NotGraduatedError(JetStreamError):
+    """The stream's schedules were stored for the sidecar; a server that is given the flag would adopt them unseen."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            f"stream {stream} holds what a sidecar served before the upgrade: `nats-scheduler graduate {stream}` "
+            "looks at it and hands it over to the server"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class StreamState:
     """A stream as the server describes it."""
@@ -75,6 +85,11 @@ class StreamState:
     def is_native(self) -> bool:
         """Whether the server itself schedules on this stream."""
         return self.config.get(FLAG) is True
+
+    @property
+    def waits_for_graduation(self) -> bool:
+        """Whether it holds messages, and the server does not schedule on it."""
+        return not self.is_native and 0 < self.first_sequence <= self.last_sequence
 
     @property
     def is_marked(self) -> bool:
@@ -104,14 +119,18 @@ class FlaggedStreams:
     async def add(self, config: Config) -> tuple[StreamState, bool]:
         """Create the stream, or update it, as `config` says; returns it and whether it was created.
 
-        Raises `StreamRefusedError` where the server's rules forbid it, and `ApiError` where the server does.
+        Raises `StreamRefusedError` where the server's rules forbid it, and `ApiError` where the server does;
+        `NotGraduatedError` where it would hand stored schedules over to the server without a look at them.
         """
         info = await self._api.stream(config["name"])
         if info is None:
             _refuse(config["name"], check_create(config))
             state = StreamState.from_info(await self._api.create_stream(self._as_stored(config, {})))
         else:
-            old = await self._with_flag(StreamState.from_info(info))
+            before = StreamState.from_info(info)
+            old = await self._with_flag(before)
+            if config.get(FLAG) and old[FLAG] and self._server.schedules_natively and before.waits_for_graduation:
+                raise NotGraduatedError(before.name)
             _refuse(config["name"], check_update(old, config))
             metadata = old.get("metadata") or {}
             state = StreamState.from_info(await self._api.update_stream(self._as_stored(config, metadata)))
@@ -199,6 +218,20 @@ class FlaggedStreams:
             marks[METADATA_TTL_FLAG] = "true"
         stored["metadata"] = {**_own(metadata), **(config.get("metadata") or {}), **marks}
         return stored
+
+
+def graduated(state: StreamState) -> Config:
+    """Return the configuration with which a native server takes over: the flag, and our marks no more."""
+    wanted = {**state.config, FLAG: True, "metadata": _of_the_user(state.config)}
+    if state.rules.allow_msg_ttl:
+        wanted[TTL_FLAG] = True
+    return {**wanted, **implied(wanted)}
+
+
+def check_graduation(state: StreamState) -> Rejection | None:
+    """Return why a native server would refuse to take over; None where it does not."""
+    before = {**state.config, FLAG: False}
+    return check_update(before, {**before, FLAG: True})
 
 
 def is_in_force(asked: Config, config: Config, *, closely: bool, echoed: bool) -> bool:

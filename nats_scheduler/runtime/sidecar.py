@@ -11,7 +11,7 @@ from typing import Any
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, ConnectError, JetStreamError
-from nats_scheduler.jetstream.streams import StreamRefusedError
+from nats_scheduler.jetstream.streams import NotGraduatedError, StreamRefusedError
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
@@ -98,7 +98,7 @@ class Sidecar:
             try:
                 state, created = await account.flagged.add(config)
                 self._reporter.stream_configured(state.name, created=created)
-            except (StreamRefusedError, ApiError) as error:
+            except (StreamRefusedError, NotGraduatedError, ApiError) as error:
                 self._reporter.problem("stream_not_configured", stream=config["name"], reason=str(error))
             self._files.pop(0)
 

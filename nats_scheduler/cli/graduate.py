@@ -1,0 +1,188 @@
+"""`nats-scheduler graduate`: hand a stream's stored schedules to the scheduler inside an upgraded server.
+
+Rule: nothing is written before everything that would go wrong was found and told, and nothing at all where one of it
+was not accepted by name.
+Cost: the stream's headers are read once. Limit: it is for one stream, and cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table
+from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.engine.graduation import BLOCKING, Finding, HandedOver, Kind, blocked_by
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.graduation import Graduated, Graduation
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
+
+SHOWN = 10
+"""Schedules, and findings of one kind, that are shown to people; JSON has all findings."""
+
+ACCEPTABLE = sorted(kind.value for kind in BLOCKING - {Kind.REFUSED})
+DOUBTFUL = "the server took long over the update: a fire due in that second may have been passed over"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is told."""
+
+    stream: str
+    version: str
+    outcome: str
+    """`graduated`, `native` (it was before), `ready` (a dry run that would graduate) or `blocked`."""
+    findings: Sequence[Finding]
+    blocked: Sequence[Kind]
+    handed_over: Sequence[HandedOver]
+    done: Graduated | None = None
+
+
+@click.command("graduate")
+@click.argument("stream")
+@connection_options
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, and what would go wrong.")
+@click.option(
+    "--force",
+    metavar="FINDING",
+    multiple=True,
+    type=click.Choice(ACCEPTABLE),
+    help=f"Accept what is said of this finding; may be given again: {', '.join(ACCEPTABLE)}.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(resolved: ResolvedSettings, stream: str, dry_run: bool, force: tuple[str, ...], as_json: bool) -> None:
+    """Hand a stream's schedules over to an upgraded server.
+
+    STREAM was served by a sidecar, and its server is 2.12 or later now.
+    Exit codes: 0 done, 1 blocked, refused or not reached, 2 wrong use or settings.
+    """
+    if not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream):
+        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    accepted = frozenset(map(Kind, force))
+    outcome = in_session(resolved, lambda session: _graduate(session, stream, accepted, dry_run=dry_run))
+    if as_json:
+        print_json(_document(outcome))
+    else:
+        _print(outcome)
+    raise click.exceptions.Exit(EXIT_FAILED if outcome.blocked else 0)
+
+
+async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, dry_run: bool) -> Outcome:
+    served = await session.served_stream(name)
+    _expect_dormant(session, name, served.mode)
+    graduation = Graduation(session.connection, session.api, session.server, served.state, SystemClock().now)
+    await graduation.look(session.registry, session.settings.restrictions_on(name))
+    version, findings = session.server.version, graduation.findings
+    if served.mode is Mode.NATIVE:
+        return Outcome(name, version, "native", (), (), graduation.handed_over)
+    blocked = blocked_by(findings, accepted.__contains__)
+    if blocked or dry_run:
+        outcome = "blocked" if blocked else "ready"
+        return Outcome(name, version, outcome, findings, blocked, graduation.handed_over)
+    done = await graduation.carry_out()
+    return Outcome(name, version, "graduated", findings, (), done.handed_over, done)
+
+
+def _expect_dormant(session: Session, name: str, mode: Mode) -> None:
+    """End the command where there is nothing to graduate, or nobody to graduate to."""
+    if mode is Mode.EMULATED:
+        version = session.server.version
+        raise CommandError(f"stream {name}: the server is a {version}, with no scheduler of its own: upgrade it first")
+    if mode is Mode.PORTABLE:
+        raise CommandError(f"stream {name} carries portable headers only, which stay with the sidecar")
+
+
+# -- for people ------------------------------------------------------------------------------------------------
+
+
+def _print(outcome: Outcome) -> None:
+    if outcome.findings:
+        _print_findings(outcome)
+    if outcome.handed_over:
+        print_table(
+            ["subject", "pattern", "target", "next fire (UTC)"],
+            [
+                (one.held.subject, one.held.definition.pattern.text, one.held.definition.target, _time(one) or "-")
+                for one in outcome.handed_over[:SHOWN]
+            ],
+        )
+        if len(outcome.handed_over) > SHOWN:
+            click.echo(f"and {len(outcome.handed_over) - SHOWN} more")
+    click.echo(_summary(outcome))
+    if outcome.done is not None and outcome.done.doubtful:
+        click.echo(f"nats-scheduler: warning: {DOUBTFUL}", err=True)
+    if outcome.blocked:
+        CommandError(f"stream {outcome.stream} was not graduated: {_advice(outcome.blocked)}").show()
+
+
+def _print_findings(outcome: Outcome) -> None:
+    numbers, shown, rows = Counter(finding.kind for finding in outcome.findings), Counter[Kind](), []
+    for finding in outcome.findings:
+        shown[finding.kind] += 1
+        if shown[finding.kind] <= SHOWN:
+            mark = "blocks" if finding.kind in outcome.blocked else ""
+            rows.append((finding.kind, mark, finding.subject or "", finding.pattern or "", finding.detail))
+        elif shown[finding.kind] == SHOWN + 1:
+            rows.append((finding.kind, "", f"and {numbers[finding.kind] - SHOWN} more", "", ""))
+    print_table(["finding", "", "subject", "pattern", "what it means"], rows)
+    click.echo()
+
+
+def _summary(outcome: Outcome) -> str:
+    number = len(outcome.handed_over)
+    if outcome.done is None:
+        said = {"native": "is native already: the server holds", "ready": "can graduate: the server would hold"}
+        words = said.get(outcome.outcome, "is blocked: the server would hold")
+        return f"stream {outcome.stream} {words} {number} schedules"
+    done = outcome.done
+    return (
+        f"stream {outcome.stream} graduated: the server ({outcome.version}) holds {number} schedules; "
+        f"{done.removed} messages removed, {done.made_up} fires made up"
+    )
+
+
+def _advice(blocked: Sequence[Kind]) -> str:
+    if Kind.REFUSED in blocked:
+        return "the server would refuse its configuration"
+    forces = " ".join(f"--force {kind}" for kind in blocked)
+    return f"{', '.join(blocked)} above would lose or double fires; mend that, or accept it with {forces}"
+
+
+def _time(one: HandedOver) -> str | None:
+    return None if one.next_fire is None else format_rfc3339(one.next_fire)
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------
+
+
+def _document(outcome: Outcome) -> dict[str, object]:
+    done = outcome.done
+    return {
+        "stream": outcome.stream,
+        "server": outcome.version,
+        "outcome": outcome.outcome,
+        "blocked_by": list(outcome.blocked),
+        "findings": [_finding(finding) for finding in outcome.findings],
+        "handed_over": len(outcome.handed_over),
+        "next_fires": [_next_fire(one) for one in outcome.handed_over[:SHOWN]],
+        "removed": None if done is None else done.removed,
+        "made_up": None if done is None else done.made_up,
+        "doubtful": None if done is None else done.doubtful,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    return {**finding._asdict(), "blocks": finding.kind in BLOCKING}
+
+
+def _next_fire(one: HandedOver) -> dict[str, object]:
+    definition = one.held.definition
+    pattern = definition.pattern.text
+    return {"subject": one.held.subject, "pattern": pattern, "target": definition.target, "next_fire": _time(one)}

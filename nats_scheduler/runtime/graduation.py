@@ -1,0 +1,242 @@
+"""Graduate a stream: hand its stored schedules to the scheduler inside the server, by switching the flag on.
+
+The order is what keeps each fire single and none lost:
+
+1. Everything is read, and what would go wrong is found (`engine.graduation`); nothing has been written so far.
+2. Schedule messages that must never fire again are removed.
+3. Repeating schedules that missed fires while nobody fired get their make-up fire, with its identity and guard.
+4. The flag is switched on, in the first part of a second, when no schedule on whole seconds is due: the server
+   counts from the second that it rounds to, and would pass over a fire that is due in the other half.
+5. What came due between 3 and 4 is made up in the same way; the server has counted from later on.
+
+Whatever ends it before 4 leaves a stream that nobody fires, and can be begun again: what was made up is found stored.
+The rule: what is due is judged by the clock of the server, since the server goes on with it.
+
+Cost: one pass over the stream's headers; two requests for each removal and each make-up fire.
+Limit: a make-up fire carries the portable stamps (`X-Nats-Scheduler`), since such a server takes its own from nobody.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
+from nats_scheduler.engine.graduation import REMOVED, Finding, HandedOver, Handover, Kind, MakeUp
+from nats_scheduler.engine.roster import Held
+from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.foreign_json import is_expressible, read_object
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState, check_graduation, graduated
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.snapshot import read_stored
+from nats_scheduler.runtime.stream_service import read_checkpoint
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.native import REPEATING_LEVEL
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+T = TypeVar("T")
+
+AT_ONCE = 256
+"""Requests under way at one time."""
+
+SWITCH_FROM, SWITCH_UNTIL = 50 * MILLISECOND, 300 * MILLISECOND
+"""The part of a second (ns) in which the flag is switched on."""
+
+ROUNDS_UP_FROM = 500 * MILLISECOND
+"""From here on the server rounds to the next second."""
+
+WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+SEALED = "the stream is sealed, and nothing fires on it"
+NOT_ECHOED = "the server took the update and does not say that it schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class Graduated:
+    """What a graduation did."""
+
+    removed: int
+    made_up: int
+    handed_over: Sequence[HandedOver]
+    doubtful: bool
+    """The switch took so long that a fire due in that second may have been passed over."""
+
+
+class Graduation:
+    """One stream on its way to the scheduler inside the server."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        server: Capabilities,
+        state: StreamState,
+        now: Callable[[], int],
+    ) -> None:
+        """Prepare; `now` tells the time of this machine in ns since the Unix epoch."""
+        self._connection = connection
+        self._api = api
+        self._server = server
+        self._state = state
+        self._local_now = now
+        self._ahead = 0
+        self._handover: Handover | None = None
+        self.findings: list[Finding] = []
+        """What was found, the gravest first."""
+
+    # -- look ----------------------------------------------------------------------------------------------------
+
+    async def look(self, registry: Registry, restrictions: Restrictions) -> None:
+        """Read everything and find what would go wrong; nothing is written."""
+        await self._set_clock()
+        checkpoint = await read_checkpoint(registry, self._state, Mode.EMULATED, self._now())
+        self._handover = Handover(
+            replace(self._state.rules, restrictions=restrictions),
+            self._server.api_level,
+            checkpoint,
+            expired_by_us=METADATA_TTL_FLAG in (self._state.config.get("metadata") or {}),
+        )
+        handover = self._handover
+        await read_stored(
+            self._connection, self._api, self._state.config, lambda messages: handover.take(messages, self._now())
+        )
+        if not reads_all(self._state.config):
+            await self._read_buried(handover)
+        self.findings = [*self._of_configuration(), *await self._of_copies(), *handover.findings(self._now())]
+
+    @property
+    def handed_over(self) -> list[HandedOver]:
+        """What the server will fire if it takes over now, soonest first."""
+        assert self._handover is not None, "nothing is handed over before it was read"
+        return self._handover.handed_over(self._now())
+
+    async def _set_clock(self) -> None:
+        """Learn how far the server's clock is ahead of ours, from an answer that says what time it is."""
+        before = self._local_now()
+        info = await self._api.stream(self._state.name)
+        told = parse_rfc3339(str((info or {}).get("ts", "")))
+        if isinstance(told, int):
+            self._ahead = told - (before + self._local_now()) // 2
+
+    def _now(self) -> int:
+        return self._local_now() + self._ahead
+
+    async def _read_buried(self, handover: Handover) -> None:
+        """Read what lies under the last messages of their subjects, where only those are read otherwise."""
+        async for subject, number in self._api.subject_counts(self._state.name):
+            sequence = 0
+            while number > 1 and is_expressible(subject):
+                message = await self._api.message(self._state.name, seq=sequence + 1, next_by_subj=subject)
+                if message is None:
+                    break
+                handover.take_buried([message])
+                sequence = message.sequence
+
+    def _of_configuration(self) -> list[Finding]:
+        if self._state.config.get("sealed"):
+            return [Finding(Kind.REFUSED, SEALED)]
+        rejection = check_graduation(self._state)
+        return [] if rejection is None else [Finding(Kind.REFUSED, str(rejection))]
+
+    async def _of_copies(self) -> list[Finding]:
+        """Find the streams that take from this one, which stall where only 2.12 schedules."""
+        if self._server.api_level >= REPEATING_LEVEL:
+            return []
+        names = [info["config"]["name"] async for info in self._api.streams() if self._is_origin(info["config"])]
+        return [
+            Finding(Kind.COPIED, f"stream {name} takes from it, and stalls at the first schedule") for name in names
+        ]
+
+    def _is_origin(self, config: dict[str, object]) -> bool:
+        sources = config.get("sources")
+        origins = [config.get("mirror"), *(sources if isinstance(sources, list) else [])]
+        return any(isinstance(origin, dict) and origin.get("name") == self._state.name for origin in origins)
+
+    # -- act -----------------------------------------------------------------------------------------------------
+
+    async def carry_out(self) -> Graduated:
+        """Hand the schedules over; raises `JetStreamError` where the server does not let us."""
+        assert self._handover is not None, "nothing is handed over before it was read"
+        removed = [finding for finding in self.findings if finding.kind in REMOVED]
+        await _each(removed, self._remove)
+        made_up = self._handover.make_ups(self._now())
+        await _each(made_up, self._make_up)
+        sent, doubtful = await self._switch()
+        known = set(map(_key, made_up))
+        late = [one for one in self._handover.make_ups(sent) if _key(one) not in known]
+        await _each(late, self._make_up)
+        handed_over = self._handover.handed_over(sent)
+        return Graduated(len(removed), len(made_up) + len(late), handed_over, doubtful)
+
+    async def _remove(self, finding: Finding) -> None:
+        """Remove one schedule message; where that is denied, with what lies under it on its subject."""
+        assert finding.sequence is not None
+        name, sequence = self._state.name, finding.sequence
+        if self._state.config.get("deny_delete"):
+            await self._api.call(f"STREAM.PURGE.{name}", {"filter": finding.subject, "seq": sequence + 1})
+        else:
+            await self._api.delete_message(name, sequence)
+
+    async def _make_up(self, make_up: MakeUp) -> None:
+        """Store a make-up fire; one whose schedule is not the last on its subject any more stays away."""
+        message = await self._api.message(self._state.name, seq=make_up.held.sequence)
+        if message is None:
+            return
+        source = await self._sample(make_up.held.definition.source)
+        fire = assembled(
+            _stamped_portably(make_up.held), message, source, make_up.fire_time, make_up.next_fire, guard=True
+        )
+        refusal = refusal_of(fire, ServerLimits(guard=True, max_payload=self._server.max_payload))
+        if refusal is not None:
+            raise ApiError(refusal.status, refusal.code, refusal.description, f"make-up fire of {fire.schedule}")
+        await self._publish(fire.target, fire.block, fire.body, fire.schedule)
+
+    async def _sample(self, source: str | None) -> StoredMessage | None:
+        if source is None or not is_expressible(source):
+            return None
+        return await self._api.message(self._state.name, last_by_subj=source)
+
+    async def _publish(self, target: str, block: bytes, body: bytes, schedule: str) -> None:
+        if self._state.config.get("no_ack"):
+            self._connection.write(frame(target, "", block, body))
+            return
+        reply = await self._connection.request(target, body, block)
+        try:
+            raise_refusal(read_object(reply.body) or {}, f"make-up fire of {schedule}")
+        except ApiError as error:
+            if error.code not in WRONG_LAST_SEQUENCE:
+                raise
+
+    async def _switch(self) -> tuple[int, bool]:
+        """Switch the flag on; returns when it was asked for (ns), and whether the answer came too late to be sure."""
+        await self._set_clock()
+        within = self._now() % SECOND
+        if not SWITCH_FROM <= within < SWITCH_UNTIL:
+            await asyncio.sleep((SWITCH_FROM - within) % SECOND / SECOND)
+        sent = self._now()
+        updated = StreamState.from_info(await self._api.update_stream(graduated(self._state)))
+        if not updated.is_native:
+            raise JetStreamError(f"stream {self._state.name}: {NOT_ECHOED}")
+        return sent, self._now() >= sent - sent % SECOND + ROUNDS_UP_FROM
+
+
+def _stamped_portably(held: Held) -> Held:
+    definition = held.definition._replace(dialect=PORTABLE)
+    return Held(held.subject, held.sequence, held.stored_at, definition, held.due)
+
+
+def _key(make_up: MakeUp) -> tuple[int, int]:
+    return make_up.held.sequence, make_up.fire_time
+
+
+async def _each(items: Sequence[T], act: Callable[[T], Coroutine[None, None, None]]) -> None:
+    """Act on each, some at a time."""
+    for start in range(0, len(items), AT_ONCE):
+        await asyncio.gather(*map(act, items[start : start + AT_ONCE]))

@@ -1,0 +1,320 @@
+"""Graduation: what a sidecar served on an older server goes on in the scheduler of a newer one, on the same store."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from nats_scheduler.cli.main import main
+from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.instants import SECOND
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.flagged import FlaggedStream
+from tests.harness.processes import sidecar
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
+from tests.harness.upgrades import Machine, machine_in
+
+EXIT_SECONDS = 30.0
+MARKED = {METADATA_FLAG: "true"}
+NEVER = "@at 2100-01-01T00:00:00Z"
+DELAYS = 10
+"""`@at` schedules that come due before, during and after the upgrade."""
+
+
+TICKS = {"ticks.every": 6, "ticks.cron": 6, "ticks.sample": 4}
+"""How many generated messages of each repeating schedule are looked at."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the command said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON document."""
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of its findings."""
+        return {finding["kind"] for finding in self.document["findings"]}
+
+
+@dataclass
+class Upgraded:
+    """A machine, and the command."""
+
+    machine: Machine
+    folder: Path
+
+    async def graduate(self, stream: str, *options: str) -> Said:
+        """Run `nats-scheduler graduate` in this process, where no sidecar writes to the same output."""
+        words = ["graduate", stream, *options, "-s", self.machine.url, "--no-context"]
+        result = await asyncio.to_thread(CliRunner().invoke, main, words)
+        return Said(result.exit_code, result.stdout, result.stderr)
+
+    async def graduate_beside(self, stream: str, *options: str) -> Said:
+        """Run it as a process of its own."""
+        words = ("graduate", stream, *options, "-s", self.machine.url)
+        with sidecar(*words, folder=self.folder, name=f"graduate-{CLOCK.now()}") as process:
+            code = await process.wait_for_exit(within_seconds=EXIT_SECONDS)
+            return Said(code, process.stdout, process.stderr)
+
+
+@pytest.fixture
+async def upgraded(tmp_path: Path) -> AsyncIterator[Upgraded]:
+    """Run a machine without a server yet."""
+    async with machine_in(tmp_path / "store") as machine:
+        yield Upgraded(machine, tmp_path)
+
+
+async def marked(account: Account, name: str, **config: Any) -> FlaggedStream:
+    """Create a stream as a sidecar has left it, in a file."""
+    metadata = {**MARKED, "owner": "ops"}
+    wanted = {"metadata": metadata, "storage": "file", "allow_rollup_hdrs": True, **config}
+    await account.create(name, allow_msg_schedules=False, **wanted)
+    return FlaggedStream(account, name)
+
+
+def due_of(message: StoredMessage) -> int:
+    """Return the second for which a message was generated: its identity says so, or else its storage."""
+    identity = re.search(rb"Nats-Msg-Id: nats-scheduler:\d+:(\d+):", message.block)
+    return int(identity[1]) // SECOND if identity else message.stored_at // SECOND
+
+
+async def contents(account: Account, stream: str) -> tuple[Any, list[StoredMessage]]:
+    """Return everything that a dry run must not change."""
+    info = await account.api.stream(stream)
+    return info["config"], await account.messages(stream, ">")
+
+
+async def store_everything(stream: FlaggedStream) -> None:
+    """Store schedules of every kind."""
+    for number in range(DELAYS):
+        await stream.schedule(f"at.{number}", f"@at {in_seconds(0.3 + number * 0.6)}", b"%d" % number, "out.at")
+    await stream.schedule("every", "@every 1s", target="ticks.every")
+    await stream.schedule("cron", "* * * * * *", target="ticks.cron")
+    await stream.schedule("yearly", "@yearly", target="out.yearly", more={"Time-Zone": "Europe/Berlin"})
+    await stream.publish("sensor", body=b"21")
+    await stream.schedule("sample", "@every 2s", target="ticks.sample", more={"Source": stream.subject("sensor")})
+    await stream.schedule("later", NEVER, target="out.later")
+    await stream.schedule("later", NEVER, b"newest", target="out.later")
+    portable = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-Target": stream.subject("ticks.portable")}
+    await stream.publish("portable", portable)
+
+
+@pytest.mark.parametrize("version", [V2_14, V2_15])
+async def test_every_schedule_goes_on_in_the_server_and_no_fire_is_lost_or_doubled(
+    upgraded: Upgraded, version: str
+) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account, sidecar_on(url) as running:
+        await account.create("S", storage="file", metadata={"owner": "ops"})
+        await running.ready("S")
+        stream = FlaggedStream(account, "S")
+        await store_everything(stream)
+        await stream.wait_for("ticks.every", 2)
+    await upgraded.machine.install(version)
+    async with account_on(url) as account, sidecar_on(url) as running:
+        await running.ready("S")
+        stream = FlaggedStream(account, "S")
+        dry = await upgraded.graduate_beside("S", "--dry-run", "--json")
+        assert (dry.code, dry.document["outcome"]) == (0, "ready"), dry
+        said = await upgraded.graduate_beside("S", "--json")
+        assert (said.code, said.document["outcome"], said.document["doubtful"]) == (0, "graduated", False), said
+        assert said.kinds ^ dry.kinds <= {"moved", "missed"}  # which depend on the second
+        assert {"missed", "overdue", "portable"} <= said.kinds
+        config = (await account.api.stream("S"))["config"]
+        assert config["allow_msg_schedules"] is True
+        assert METADATA_FLAG not in config["metadata"]
+        assert config["metadata"]["owner"] == "ops"
+        await running.ready("S", times=2)
+        fired = await stream.wait_for("out.at", DELAYS)
+        await stream.wait_for("ticks.portable", 4)
+        ticks = {
+            rest: await stream.wait_for(rest, n)
+            for rest, n in (("ticks.every", 6), ("ticks.cron", 6), ("ticks.sample", 4))
+        }
+    assert sorted(int(message.body or b"") for message in fired) == list(range(DELAYS))
+    for rest, period in (("ticks.every", 1), ("ticks.cron", 1), ("ticks.sample", 2)):
+        dues = [due_of(message) for message in ticks[rest]]
+        assert len(set(dues)) == len(dues), (rest, dues)
+        last_of_ours = max(n for n, one in enumerate(ticks[rest]) if b"nats-scheduler:" in one.block)
+        # The fire that was made up, and the next one, which is the server's: none is missing between them.
+        assert dues[last_of_ours + 1] - dues[last_of_ours] <= period + 1, (rest, dues)
+        if period == 1:
+            assert dues[last_of_ours + 1] - dues[last_of_ours] == 1, (rest, dues)
+    assert all(message.body == b"21" for message in ticks["ticks.sample"])
+
+
+async def test_a_server_of_2_12_takes_over_the_delays(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_10)
+    async with account_on(url) as account, sidecar_on(url) as running:
+        await account.create("S", storage="file")
+        await running.ready("S")
+        stream = FlaggedStream(account, "S")
+        for number in range(DELAYS):
+            await stream.schedule(f"at.{number}", f"@at {in_seconds(0.3 + number * 0.5)}", b"%d" % number)
+        await stream.wait_for("out", 2)
+    await upgraded.machine.install(V2_12)
+    async with account_on(url) as account, sidecar_on(url) as running:
+        await running.ready("S")
+        said = await upgraded.graduate_beside("S")
+        assert said.code == 0, said
+        fired = await FlaggedStream(account, "S").wait_for("out", DELAYS)
+    assert sorted(int(message.body or b"") for message in fired) == list(range(DELAYS))
+
+
+Story = Callable[[FlaggedStream], Any]
+
+
+async def covered(stream: FlaggedStream) -> None:
+    """Leave a schedule under a plain message."""
+    await stream.publish("s", body=b"first")
+    await stream.schedule("s", "@at 2020-01-01T00:00:00Z")
+    await stream.publish("s", body=b"plain")
+
+
+async def invalid(stream: FlaggedStream) -> None:
+    """Leave schedules that would fire elsewhere, or remove themselves."""
+    await stream.publish("s", {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "elsewhere"})
+    await stream.schedule("self", "@at 2020-01-01T00:00:00Z", target="self")
+
+
+async def rounded(stream: FlaggedStream) -> None:
+    """Leave an interval with a fraction."""
+    await stream.schedule("s", "@every 1h0.5s")
+
+
+async def gap(stream: FlaggedStream) -> None:
+    """Leave a cron pattern in a zone whose clock skips a midnight."""
+    await stream.schedule("s", "0 0 5 * * 4", more={"Time-Zone": "Africa/Cairo"})
+
+
+async def far(stream: FlaggedStream) -> None:
+    """Leave a delay beyond what the server can count."""
+    await stream.schedule("s", "@at 2300-01-01T00:00:00Z")
+
+
+async def doubled(stream: FlaggedStream) -> None:
+    """Leave a schedule in both spellings."""
+    headers = stream.headers(NEVER)
+    await stream.publish("s", {**headers, **{f"X-{name}": value for name, value in headers.items()}})
+
+
+async def nothing(stream: FlaggedStream) -> None:
+    """Leave a schedule that has nothing wrong."""
+    await stream.schedule("s", NEVER)
+
+
+STORIES: dict[str, tuple[Story, dict[str, Any]]] = {
+    "covered": (covered, {}),
+    "invalid": (invalid, {}),
+    "rounded": (rounded, {}),
+    "gap": (gap, {}),
+    "far": (far, {}),
+    "doubled": (doubled, {}),
+    "denied": (nothing, {"deny_purge": True, "allow_rollup_hdrs": False}),
+    "full": (nothing, {"discard": "new"}),
+    "queue": (covered, {"retention": "workqueue"}),
+}
+
+
+async def test_each_finding_blocks_changes_nothing_and_can_be_accepted(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account:
+        for name, (story, config) in STORIES.items():
+            await story(await marked(account, name, **config))
+    await upgraded.machine.install(V2_15)
+    found: dict[str, tuple[int, list[str]]] = {}
+    async with account_on(url) as account:
+        for name in STORIES:
+            before = await contents(account, name)
+            dry, said = await upgraded.graduate(name, "--dry-run", "--json"), await upgraded.graduate(name, "--json")
+            assert (dry.out, dry.code) == (said.out, said.code)
+            assert await contents(account, name) == before
+            found[name] = (said.code, said.document["blocked_by"])
+        assert found == {
+            **{name: (1, [name]) for name in ("covered", "invalid", "rounded", "gap", "far", "doubled")},
+            "denied": (1, ["refused"]),
+            "full": (1, ["refused"]),
+            "queue": (1, ["covered"]),
+        }
+        for name in ("covered", "invalid", "queue"):
+            kind = found[name][1][0]
+            assert (await upgraded.graduate(name, "--force", kind)).code == 0
+            await FlaggedStream(account, name).schedule("canary", f"@at {in_seconds(0.5)}", target="canary.out")
+            await FlaggedStream(account, name).wait_for("canary.out")
+            assert await account.messages(name, f"{name}.out") == []
+            assert await account.messages(name, "elsewhere") == []
+        bodies = [message.body for message in await account.messages("covered", "covered.s")]
+        assert bodies == [b"first", b"plain"]
+        again = await upgraded.graduate("covered", "--json")
+        assert (again.code, again.document["outcome"]) == (0, "native")
+
+
+async def test_neither_stream_add_nor_a_folder_hands_over_what_nobody_looked_at(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account:
+        await covered(await marked(account, "S"))
+    await upgraded.machine.install(V2_14)
+    wanted = {"name": "S", "subjects": ["S.>"], "storage": "file", "allow_msg_schedules": True}
+    file = upgraded.folder / "streams" / "S.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(wanted))
+    words = ["stream", "add", str(file), "-s", url, "--no-context"]
+    said = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert (said.exit_code, "nats-scheduler graduate S" in said.stderr) == (1, True)
+    async with sidecar_on(url, streams_folder=file.parent) as running, account_on(url) as account:
+        await running.ready("S")
+        assert running.sidecar.services["S"].mode is Mode.DORMANT
+        assert "allow_msg_schedules" not in (await account.api.stream("S"))["config"]
+
+
+async def test_2_12_is_warned_of_what_it_cannot_do(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account:
+        stream = await marked(account, "S")
+        await stream.schedule("cron", "@hourly")
+        await stream.schedule("sample", NEVER, more={"Source": stream.subject("sensor")})
+        await account.create("COPY", subjects=[], sources=[{"name": "S"}], allow_msg_schedules=False, storage="file")
+    await upgraded.machine.install(V2_12)
+    said = await upgraded.graduate("S", "--json")
+    assert (said.code, said.document["blocked_by"]) == (1, ["copied", "ignored", "unreadable"])
+
+
+async def test_on_a_server_without_a_scheduler_nothing_is_done(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account:
+        await marked(account, "S")
+    said = await upgraded.graduate("S")
+    assert (said.code, said.out) == (1, "")
+    assert "upgrade it first" in said.err
+
+
+async def test_it_tells_people_what_it_found_and_what_the_server_holds(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account:
+        stream = await marked(account, "S")
+        await covered(stream)
+        await stream.schedule("kept", NEVER)
+    await upgraded.machine.install(V2_14)
+    blocked = await upgraded.graduate("S")
+    assert "covered" in blocked.out
+    assert "accept it with --force covered" in blocked.err
+    done = await upgraded.graduate("S", "--force", "covered")
+    assert re.search(r"^S\.kept +@at 2100-01-01T00:00:00Z +S\.out +2100-01-01T00:00:00Z$", done.out, re.M), done.out
+    assert f"stream S graduated: the server ({V2_14}) holds 1 schedules; 1 messages removed" in done.out
