@@ -4,6 +4,7 @@ Servers up to 2.11 drop `allow_msg_schedules` from a stream's configuration with
 only place where a user's wish can be seen; a plain subscription in the same account sees it, on single servers and in
 clusters.
 The same goes for purges and deletes, of which nobody is told otherwise.
+Only of a restore the server tells by itself, when it is over.
 
 The rule: a request that was seen is a hint. Whether the server did it is looked up by whoever cares.
 What the server is bound to refuse is passed over: it names another stream than its subject does, or has wrong types.
@@ -48,7 +49,17 @@ class MessageRemovalRequested:
     sequence: int | None = None
 
 
-Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested
+@dataclass(frozen=True, slots=True)
+class StreamRestored:
+    """The server says that a stream was restored from a backup."""
+
+    stream: str
+
+
+Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested | StreamRestored
+
+RESTORE_COMPLETE = "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE"
+"""Where the server tells of a restore that is over: the request only begins it."""
 
 
 class RequestWatch:
@@ -66,6 +77,7 @@ class RequestWatch:
             "STREAM.MSG.DELETE": _delete_requested,
         }
         self._numbers = [self._watch(f"{prefix}.{kind}.*", read) for kind, read in kinds.items()]
+        self._numbers.append(self._watch(f"{RESTORE_COMPLETE}.*", lambda stream, _body: StreamRestored(stream)))
 
     def end(self) -> None:
         """Stop watching."""

@@ -23,14 +23,16 @@ from nats_scheduler.jetstream.watch import (
     Request,
     RequestWatch,
     StreamDeletionRequested,
+    StreamRestored,
 )
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
+from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 RECONCILE_SECONDS = 30.0
@@ -44,6 +46,12 @@ PATIENT_LOOKS = 3
 
 LOOK_AGAIN_SECONDS = 1.0
 """A stream that could not be read is looked at again after this wait: *Live* leaves 3 s."""
+
+CLOCK_SECONDS = 1.0
+"""The server is asked for its time this often."""
+
+FIRST_LOOKS_AT_THE_CLOCK = 3
+"""So many answers at the start, of which the fastest counts."""
 
 MAX_FOLLOWED = 256
 """Requests of others that are followed at once; whoever floods the API is not answered with a flood of our own."""
@@ -60,7 +68,7 @@ class Account:
         self,
         connection: Connection,
         settings: SidecarSettings,
-        clock: Clock,
+        clock: ServerClock,
         reporter: Reporter,
         services: dict[str, StreamService],
         serving: asyncio.Event,
@@ -95,6 +103,8 @@ class Account:
         server = self._connection.server
         self._server = capabilities(await self._api.info(), server.version, server.max_payload)
         await self.registry.open()
+        for _ in range(FIRST_LOOKS_AT_THE_CLOCK):
+            await self._look_at_the_clock()
         return self._server
 
     @property
@@ -107,16 +117,34 @@ class Account:
         async with asyncio.TaskGroup() as self._tasks:
             for request in self._seen_early:
                 self._seen(request)
+            clock = self._begin(self._keep_the_time())
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
                     self._serving.set()
                     await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
             finally:
+                clock.cancel()
                 self._watch.end()
                 self._creations.end()
                 for task in self._running.values():
                     task.cancel()
+
+    async def _keep_the_time(self) -> None:
+        while not self._connection.is_lost:
+            await asyncio.sleep(CLOCK_SECONDS)
+            try:
+                await self._look_at_the_clock()
+            except JetStreamError:
+                continue  # it goes on from what is known
+
+    async def _look_at_the_clock(self) -> None:
+        """Learn the server's time from an answer that tells it."""
+        asked_at = self._clock.monotonic()
+        info = await self._api.stream(self.registry.stream)
+        told = None if info is None else parse_rfc3339(str(info.get("ts", "")))
+        if isinstance(told, int):
+            self._clock.heard(told, asked_at)
 
     async def _reconcile_all(self) -> None:
         try:
@@ -283,6 +311,8 @@ class Account:
             service = self._services.get(request.stream)
             if service is not None:
                 service.doubt(request.filter, request.sequence)
+        elif isinstance(request, StreamRestored):
+            self._begin(self._look_at(request.stream))
         elif isinstance(request, ConfigRequested):
             if self._followed >= MAX_FOLLOWED:
                 self._reporter.problem("request_passed_over", stream=request.stream, reason=TOO_MANY)

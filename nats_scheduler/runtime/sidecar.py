@@ -15,6 +15,7 @@ from nats_scheduler.jetstream.streams import NotGraduatedError, StreamRefusedErr
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -29,7 +30,7 @@ class Sidecar:
 
     def __init__(self, settings: SidecarSettings, clock: Clock, reporter: Reporter) -> None:
         self._settings = settings
-        self._clock = clock
+        self._clock = ServerClock(clock)
         self._reporter = reporter
         self.services: dict[str, StreamService] = {}
         """The streams served, by name."""

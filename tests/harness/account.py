@@ -17,7 +17,7 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -120,10 +120,17 @@ class Running:
 @asynccontextmanager
 async def sidecar_on(url: str, **settings: Any) -> AsyncIterator[Running]:
     """Run a sidecar for a server; it is drained at the end, and must end clean."""
+    chosen = SidecarSettings(connection=ConnectionSettings(servers=(url,)), **settings)
+    async with sidecar_with(chosen) as running:
+        yield running
+
+
+@asynccontextmanager
+async def sidecar_with(chosen: SidecarSettings, clock: Clock = CLOCK) -> AsyncIterator[Running]:
+    """Run a sidecar with these settings, on a machine with this clock."""
     metrics = Metrics()
     reporter = Reporter(metrics)
-    chosen = SidecarSettings(connection=ConnectionSettings(servers=(url,)), **settings)
-    running = Running(Sidecar(chosen, CLOCK, reporter), metrics)
+    running = Running(Sidecar(chosen, clock, reporter), metrics)
     reporter.listen(lambda stream, event: running.events.append((stream, event)))
     task = asyncio.create_task(running.sidecar.run())
     try:
