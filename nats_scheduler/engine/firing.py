@@ -48,6 +48,9 @@ UNGUARDED_LOOK_AHEAD = 50 * MILLISECOND
 The shorter, the smaller the window in which a removal can be missed.
 """
 
+LOOK_AGAIN_EVERY = 7
+"""After so many attempts without an answer the schedule is looked at again, guard or not."""
+
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
@@ -332,13 +335,15 @@ class Firing:
         self._emit(PublishFire(fire))
 
     def _retry(self, held: Held, flight: Flight, now: int) -> None:
-        if flight.fire is not None and self._limits.guard:
+        # Where nothing is acknowledged, the guard refuses in silence: for ever, unless somebody looks.
+        looks = flight.attempts % LOOK_AGAIN_EVERY == 0
+        if flight.fire is not None and self._limits.guard and not looks:
             self._send(held, flight, flight.fire, now)
         else:
             self._read(held, flight)
 
     def _repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        """Repeat a fire of unknown outcome whose schedule was found to be still there, where no guard looks."""
+        """Repeat a fire of unknown outcome whose schedule was found to be still there."""
         if self.is_open:
             self._send(held, flight, fire, now)
         else:

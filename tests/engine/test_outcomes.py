@@ -3,11 +3,12 @@
 import pytest
 
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
+from nats_scheduler.engine.firing import LOOK_AGAIN_EVERY
 from nats_scheduler.engine.inputs import ContentUnread, Refused, Stored, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 DENIED = Refused(403, 10999, "permissions violation")
@@ -159,3 +160,17 @@ def test_the_wall_clock_stepping_forwards_makes_up_once() -> None:
     world.step_clock(3600 * SECOND)
     world.advance("5s")
     assert [(message.fire_time - START) // SECOND for message in world.generated] == [5, 3605, 3610]
+
+
+def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedule() -> None:
+    """A stream with `no_ack` says nothing, also when its guard refuses the fire of a schedule that is gone."""
+    message = schedule("@at 2026-01-01T00:00:00Z")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 1)
+    for _ in range(LOOK_AGAIN_EVERY):
+        assert desk.reads == []
+        desk.concluded(fire, Unknown("no answer"))
+        desk.at((desk.now - START) / SECOND + 5)
+    assert desk.reads == [(SCHEDULE, 1)]
+    desk.found(None, of=message)
+    assert not desk.is_held()
