@@ -168,8 +168,14 @@ def removes_expired(state: StreamState, server: Capabilities) -> bool:
 async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode, now: int) -> CheckpointLoaded | None:
     """Return how far an earlier holder settled the fires of this very stream; None where nobody wrote it down.
 
+    What was written while we emulated holds for every mode, since both spellings were served then.
     What is no checkpoint, or one of a far future, counts as none: to believe it would be to lose fires.
     """
+    found = [await _checkpoint_in(registry, state, written_in, now) for written_in in {mode, Mode.EMULATED}]
+    return max((one for one in found if one is not None), key=lambda one: one.through, default=None)
+
+
+async def _checkpoint_in(registry: Registry, state: StreamState, mode: Mode, now: int) -> CheckpointLoaded | None:
     key = _checkpoint_key(state, mode)
     known = await registry.get(key)
     if known is None or known.get("created") != state.created:
