@@ -20,6 +20,9 @@ MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
 SEQUENCE_NOT_FOUND = 10043
 
+QUESTIONS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
+"""What changes nothing when it is asked twice; a consumer that exists with the same configuration is one of them."""
+
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
 
@@ -39,7 +42,10 @@ class JetStreamApi:
 
         Raises as `Connection.request` does where there is no answer.
         """
-        answer = await self._connection.request_json(f"{self.prefix}.{request}", body, self._deadline)
+        is_question = request.startswith(QUESTIONS)
+        answer = await self._connection.request_json(
+            f"{self.prefix}.{request}", body, self._deadline, is_question=is_question
+        )
         raise_refusal(answer, request)
         return answer
 

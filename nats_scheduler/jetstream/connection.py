@@ -25,6 +25,9 @@ from nats_scheduler.jetstream.wire import Sink, WireClient
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
 
+ASK_AGAIN_SECONDS = 0.5
+"""A question without an answer is asked again this often: *Live* leaves 3 s."""
+
 NO_RESPONDERS = b"NATS/1.0 503"
 
 MAX_CONTROL_LINE_BYTES = 4_096
@@ -140,9 +143,18 @@ class Connection:
         return self._client.unsent_bytes()
 
     async def request(
-        self, subject: str, body: bytes = b"", block: bytes = b"", deadline: float = REQUEST_DEADLINE_SECONDS
+        self,
+        subject: str,
+        body: bytes = b"",
+        block: bytes = b"",
+        deadline: float = REQUEST_DEADLINE_SECONDS,
+        *,
+        is_question: bool = False,
     ) -> Reply:
         """Ask and return the answer.
+
+        A question, which changes nothing however often it is asked, is asked again every `ASK_AGAIN_SECONDS` while no
+        answer comes: a group of servers without a leader drops what it is asked, without a word.
 
         Raises `NoJetStreamError` when nobody listens, `NoAnswerError` past `deadline` (seconds), and
         `ConnectionLostError` when the connection ends first: in the last two cases the outcome is unknown.
@@ -158,7 +170,9 @@ class Connection:
         token = b"%d" % self._number
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
-        self.write(frame(subject, f"{self._inbox}.r.{self._number}", block, body))
+        message = frame(subject, f"{self._inbox}.r.{self._number}", block, body)
+        self.write(message)
+        again = self._ask_again_later(token, message) if is_question else None
         try:
             async with asyncio.timeout(deadline):
                 reply = await answer
@@ -166,17 +180,31 @@ class Connection:
             raise NoAnswerError(f"{subject}: no answer within {deadline} s") from None
         finally:
             self._waiting.pop(token, None)
+            if again is not None:
+                again.cancel()
         if reply.block.startswith(NO_RESPONDERS):
             raise NoJetStreamError(f"{subject}: nobody answers there; is JetStream enabled for this account?")
         return reply
 
-    async def request_json(self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS) -> Object:
+    def _ask_again_later(self, token: bytes, message: bytes) -> asyncio.TimerHandle:
+        """Send a question again while it waits for its answer, and so on."""
+
+        def again() -> None:
+            if token in self._waiting and not self.is_lost:
+                self.write(message)
+                self._ask_again_later(token, message)
+
+        return asyncio.get_running_loop().call_later(ASK_AGAIN_SECONDS, again)
+
+    async def request_json(
+        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_question: bool = False
+    ) -> Object:
         """Ask with a JSON body and return the JSON object that is the answer.
 
         Raises as `request` does, and `UnreadableAnswerError` where the answer is anything else.
         """
         payload = b"" if body is None else json.dumps(body).encode()
-        reply = await self.request(subject, payload, deadline=deadline)
+        reply = await self.request(subject, payload, deadline=deadline, is_question=is_question)
         answer = read_object(reply.body)
         if answer is None:
             raise UnreadableAnswerError(f"{subject}: the answer is no JSON object: {reply.body[:80]!r}")
