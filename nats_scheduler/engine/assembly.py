@@ -42,6 +42,8 @@ class ServerLimits:
     """Bytes of headers and body together."""
     look_ahead: int = 10 * SECOND
     """How long (ns) before its due time the content of a fire is read."""
+    silent: bool = False
+    """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is seen."""
 
 
 def assembled(

@@ -51,6 +51,12 @@ The shorter, the smaller the window in which a removal can be missed.
 LOOK_AGAIN_EVERY = 7
 """After so many attempts without an answer the schedule is looked at again, guard or not."""
 
+SENT_IN_SILENCE = 2
+"""So often a fire is repeated where nothing can tell that it was stored; then it is taken for stored.
+
+To go on would be to store it again, once the duplicate window is over.
+"""
+
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
@@ -187,7 +193,9 @@ class Firing:
         held = self._in_stage(fire.schedule, fire.sequence, Stage.FLYING)
         if held is None or held.flight is None or held.flight.fire is not fire:
             return
-        if isinstance(outcome, Stored):
+        if isinstance(outcome, Stored) or (
+            isinstance(outcome, Unknown) and self._limits.silent and held.flight.attempts >= SENT_IN_SILENCE
+        ):
             self.advance(held, fire.next_fire)
         elif isinstance(outcome, Unknown):
             wait = self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)

@@ -36,6 +36,10 @@ NOT_CREDIBLE = DAY
 """No other host's clock is so far (ns) ahead of ours that it settled what is due then."""
 
 
+SILENCE = SECOND
+"""Longest wait (ns) for an acknowledgement that does not come, where a fire is seen in the stream or not at all."""
+
+
 class EngineBrokenError(JetStreamError):
     """The engine of a stream raised an error of our own making; the stream has to be read anew."""
 
@@ -58,7 +62,9 @@ class StreamService:
         self._settings = settings
         self._clock = clock
         self._written: tuple[int, int] | None = None
-        limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead)
+        silent = _is_silent(state)
+        limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead, silent)
+        self._ack_timeout = min(settings.ack_timeout, SILENCE) if silent else settings.ack_timeout
         rules = replace(state.rules, restrictions=settings.restrictions_on(state.name))
         self._removes_expired = removes_expired(state, server)
         engine = StreamEngine(
@@ -79,6 +85,7 @@ class StreamService:
             # In contact, what was read last may be newer than `state`; else a stream that is behind was rolled back.
             and (self.driver.has_contact or state.last_sequence >= self.driver.engine.last_read)
             and state.config.get("retention") == self.state.config.get("retention")
+            and _is_silent(state) == _is_silent(self.state)
             and state.rules == self.state.rules
         )
 
@@ -130,7 +137,7 @@ class StreamService:
             tasks,
             holds=lambda subject: self.driver.engine.held.on(subject) is not None,
             window=self._settings.window,
-            ack_timeout=self._settings.ack_timeout / SECOND,
+            ack_timeout=self._ack_timeout / SECOND,
             history_after=self.driver.engine.history_through if buried else None,
         )
 
@@ -158,6 +165,11 @@ class StreamService:
             self._written = progress
         except JetStreamError:
             return  # the next one says the same and more
+
+
+def _is_silent(state: StreamState) -> bool:
+    """Tell whether a stream acknowledges nothing, and what it stored may be gone before it is read."""
+    return state.config.get("no_ack") is True and not reads_all(state.config)
 
 
 def removes_expired(state: StreamState, server: Capabilities) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.e2e.conftest import Served
-from tests.harness.account import Account, in_seconds, sidecar_on
+from tests.harness.account import Account, block_of, in_seconds, sidecar_on
 from tests.harness.flagged import Delivered
 from tests.harness.waiting import eventually
 
@@ -182,6 +183,21 @@ async def test_a_fire_that_was_acknowledged_at_once_is_not_fired_again(either: Q
     assert await either.messages("out") == []
     fires = [event.fire.fire_time for event in either.sidecar.of(either.name, FireStored)]
     assert len(set(fires)) == len(fires)
+
+
+async def test_where_nothing_is_acknowledged_a_fire_that_was_consumed_at_once_ends_its_schedule(
+    emulated_server: EmbeddedServer, account: Account, stream_name: str
+) -> None:
+    async for one in served_stream(emulated_server, account, stream_name, INTEREST, no_ack=True):
+        await one.add_consumer("keeper", "s")
+        await one.add_consumer("worker", "out", ack_policy="none")  # what is delivered to it is gone
+        taking = asyncio.create_task(one.take("worker"))
+        headers = one.headers(f"@at {in_seconds(0.5)}")
+        account.connection.write(frame(one.subject("s"), "", block_of(headers), b"work"))
+        [taken] = await taking
+        assert taken.body == b"work"
+        assert await one.ended("s") is Ending.FIRED
+        await one.is_empty()
 
 
 async def test_a_schedule_that_was_acknowledged_away_does_not_fire(either: Queue) -> None:

@@ -64,9 +64,10 @@ class Desk:
         message_ttl: bool = True,
         removes_expired: bool = False,
         reads_all: bool = True,
+        silent: bool = False,
     ):
         rules = StreamRules("DESK", (">",), allow_msg_ttl=message_ttl)
-        limits = ServerLimits(guard, max_payload, look_ahead=SECOND)
+        limits = ServerLimits(guard, max_payload, look_ahead=SECOND, silent=silent)
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START
         self.actions: list[Action] = []

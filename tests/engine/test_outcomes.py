@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
-from nats_scheduler.engine.firing import LOOK_AGAIN_EVERY
+from nats_scheduler.engine.firing import LOOK_AGAIN_EVERY, SENT_IN_SILENCE
 from nats_scheduler.engine.inputs import ContentUnread, Refused, Stored, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -174,3 +174,14 @@ def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedul
     assert desk.reads == [(SCHEDULE, 1)]
     desk.found(None, of=message)
     assert not desk.is_held()
+
+
+def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_the_duplicate_window() -> None:
+    message = schedule("@at 2026-01-01T00:00:00Z")
+    desk = Desk(message, silent=True)
+    fire = desk.in_flight(message, 1)
+    for attempt in range(SENT_IN_SILENCE):
+        desk.concluded(fire, Unknown("no answer"))
+        assert desk.at(10 * (attempt + 1)).fires == [fire]
+    desk.concluded(fire, Unknown("no answer"))
+    assert desk.purges == [(SCHEDULE, 1)]
