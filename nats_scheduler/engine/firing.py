@@ -69,6 +69,8 @@ MAX_FLYING = 256
 What is cancelled, or replaced where no guard looks, while a fire is on its way cannot stop it: so no more are on their
 way than keep the server busy.
 """
+OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
+"""Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
 
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 
@@ -83,6 +85,8 @@ class Firing:
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
         self._active: dict[int, Held] = {}
         self._purges: deque[PurgeSchedule] = deque()
+        self._left_over: dict[str, int] = {}
+        self._left_over_until = 0
         self._flying = 0
         self.is_open = False
         """Whether a fire may begin; its owner says so."""
@@ -141,6 +145,7 @@ class Firing:
             backs_off = held.flight is not None and held.flight.stage in (Stage.RETRYING, Stage.PURGING)
             if backs_off and held.wake != NO_WAKE:
                 self._roster.wake(held, held.wake - by)
+        self._left_over_until -= by
 
     def earliest_unsettled(self) -> int | None:
         """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""
@@ -239,10 +244,18 @@ class Firing:
         self.under_way += 1
         self._purges.append(PurgeSchedule(schedule, through))
 
-    def release_purges(self) -> None:
+    def left_over_until(self) -> int | None:
+        """Return when (ns) older versions that could not be removed are tried again, None where there are none."""
+        return self._left_over_until if self._left_over else None
+
+    def release_purges(self, now: int) -> None:
         """Ask for the removals that wait. Fires go first: the server purges more slowly than it stores."""
         if self._flying > HERD:
             return
+        if self._left_over and self.is_open and now >= self._left_over_until:
+            left_over, self._left_over = self._left_over, {}
+            for schedule, through in left_over.items():
+                self.remove_versions(schedule, through)
         while self._purges:
             self._emit(self._purges.popleft())
 
@@ -255,6 +268,8 @@ class Firing:
                 Report(PurgeFailed(conclusion.schedule, conclusion.through, conclusion.failure, conclusion.refused))
             )
         if held is None or held.flight is None:
+            if conclusion.failure is not None and not conclusion.refused:
+                self._leave_over(conclusion, now)
             return
         if conclusion.failure is None:
             self.end(held, held.flight.ending)
@@ -262,6 +277,13 @@ class Firing:
             held.flight.stage = Stage.SPENT
         else:
             self._roster.wake(held, now + held.flight.back_off(REFUSED_RETRY_LIMIT))
+
+    def _leave_over(self, conclusion: PurgeConcluded, now: int) -> None:
+        """Keep in mind versions that nobody holds any more and that are still stored."""
+        if not self._left_over:
+            self._left_over_until = now + OLD_VERSIONS_RETRY_AFTER
+        before = self._left_over.get(conclusion.schedule, 0)
+        self._left_over[conclusion.schedule] = max(before, conclusion.through)
 
     def end(self, held: Held, ending: Ending) -> None:
         """Hold the schedule no longer."""

@@ -115,7 +115,7 @@ class StreamEngine:
             self._handlers[type(given)](given, now)
         if self._firing.is_open:
             self._wake(now)
-        self._firing.release_purges()
+        self._firing.release_purges(now)
         if self._expiry is not None:
             self._expiry.report()
         actions, self._actions = self._actions, []
@@ -353,7 +353,7 @@ class StreamEngine:
                 self._firing.end(held, Ending.EXPIRED)
             else:
                 self._firing.woken(held, now)
-        wakes = [self._roster.next_wake(), self._next_removal()]
+        wakes = [self._roster.next_wake(), self._next_removal(), self._firing.left_over_until()]
         instant = min((wake for wake in wakes if wake is not None), default=None)
         if instant is not None:
             self._emit(WakeAt(instant))

@@ -1,7 +1,7 @@
 """A schedule that is done is removed, and stays silent while, or because, it cannot be."""
 
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
-from nats_scheduler.engine.inputs import ContentRead, PublishConcluded, PurgeConcluded, Stored
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, PublishConcluded, PurgeConcluded, Stored
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, schedule
@@ -72,6 +72,33 @@ def test_older_versions_that_cannot_be_removed_are_reported() -> None:
     assert [told.through for told in desk.told(PurgeFailed)] == [1]
     assert desk.is_held()
     assert desk.engine.is_idle
+
+
+def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are_gone() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.read(schedule("@every 1h", 2))
+    desk.step(PurgeConcluded("s.one", 1, "no answer"))
+    assert desk.wake == 5
+    assert desk.at(4).purges == []
+    assert desk.at(5).purges == [("s.one", 1)]
+    desk.step(PurgeConcluded("s.one", 1))
+    assert desk.at(60).purges == []
+
+
+def test_older_versions_that_could_not_be_removed_wait_for_contact() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.read(schedule("@every 1h", 2))
+    desk.step(ContactLost("cut"), PurgeConcluded("s.one", 1, "cut"))
+    assert desk.at(60).purges == []
+    desk.step(CaughtUp())
+    assert desk.purges == [("s.one", 1)]
+
+
+def test_older_versions_that_the_server_will_not_remove_are_left_alone() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.read(schedule("@every 1h", 2))
+    desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
+    assert desk.at(60).purges == []
 
 
 def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
