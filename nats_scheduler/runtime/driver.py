@@ -4,6 +4,8 @@ Facts arrive one by one, in callbacks; they are gathered and given to the engine
 turn, so that a herd of acknowledgements is one step and its successors one write.
 An error inside the engine ends this driver and no other: `failed` says so, and the stream is read anew.
 The driver outlives contacts: when one ends the engine keeps what it knows, and goes on when the next one caught up.
+A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
+meanwhile: nothing fires through its old contact, and what happened is read first.
 
 Cost: one call to the engine a turn. Limit: the precision of a wake is that of the event loop, about a millisecond.
 """
@@ -15,6 +17,7 @@ from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, Re
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
+    CaughtUp,
     ContactLost,
     ContentUnread,
     DrainRequested,
@@ -32,6 +35,10 @@ from nats_scheduler.schedule.instants import SECOND
 LONGEST_SLEEP_SECONDS = 0.5
 """The wall clock is looked at this often at least, so that a step of it is noticed."""
 
+STOOD_STILL = 5 * SECOND
+"""A step that comes so much (ns) after it was due comes from a process that did not run. Well inside the shortest
+useful duplicate window: until it is over, a repeated fire is dropped by the server."""
+
 NO_CONTACT = "there is no contact with the stream"
 
 
@@ -47,10 +54,13 @@ class StreamDriver:
         self._inputs: list[Input] = []
         self._step_is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._expected: tuple[int, int] | None = None
         self._idle = asyncio.Event()
         self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
         """Resolves when the engine broke: what it knows cannot be trusted any more, and a new one has to be built."""
+        self.outdated: asyncio.Future[str] = self._loop.create_future()
+        """Resolves, with the reason, when what came through the contact may be old: it was ended; a new one is due."""
 
     @property
     def has_contact(self) -> bool:
@@ -60,6 +70,9 @@ class StreamDriver:
     def attach(self, port: StreamPort) -> None:
         """Work through this contact from now on; nothing fires before it has caught up."""
         self._port = port
+        self._expected = None
+        if self.outdated.done():
+            self.outdated = self._loop.create_future()
 
     def detach(self, reason: str) -> None:
         """End the contact. What was in flight through it becomes unknown."""
@@ -70,6 +83,8 @@ class StreamDriver:
 
     def tell(self, fact: Input) -> None:
         """Take a fact; it is acted on in this turn of the event loop or the next."""
+        if isinstance(fact, CaughtUp) and self._port is None:
+            return  # with a contact that has ended meanwhile
         self._inputs.append(fact)
         self._soon()
 
@@ -108,14 +123,29 @@ class StreamDriver:
 
     def _step(self) -> None:
         self._step_is_due = False
+        self._beware_of_old_knowledge()
         inputs, self._inputs = self._inputs, []
         try:
             self._carry_out(self.engine.step(self._clock.now(), inputs))
         except Exception as error:
             self._fail(error)
             return
+        if self._timer is None and self._port is not None:
+            self._sleep(LONGEST_SLEEP_SECONDS)  # so that it is noticed when the process stands still
         if self.engine.is_idle and not self._inputs:
             self._idle.set()
+
+    def _beware_of_old_knowledge(self) -> None:
+        """End the contact of a process that stood still, by either clock: one of them may have stood still with it."""
+        expected = self._expected
+        if expected is None or self._port is None:
+            return
+        late = max(self._clock.now() - expected[0], self._clock.monotonic() - expected[1])
+        if late > STOOD_STILL:
+            self._expected = None
+            reason = f"the process stood still, or the clock was set, for {late / SECOND:.1f} s"
+            self.detach(reason)
+            self.outdated.set_result(reason)
 
     def _carry_out(self, actions: list[Action]) -> None:
         fires: list[Fire] = []
@@ -161,11 +191,20 @@ class StreamDriver:
             self.tell(ExpiryConcluded(request.sequence, failure=NO_CONTACT))
 
     def _wake_at(self, action: WakeAt) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         wait = (action.instant - self._clock.now()) / SECOND
         if wait <= 0:
             self._soon()
         else:
-            self._timer = self._loop.call_later(min(wait, LONGEST_SLEEP_SECONDS), self._step)
+            self._sleep(min(wait, LONGEST_SLEEP_SECONDS))
+
+    def _sleep(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._woken)
+        duration = int(seconds * SECOND)
+        self._expected = (self._clock.now() + duration, self._clock.monotonic() + duration)
+
+    def _woken(self) -> None:
+        self._timer = None
+        if not self._step_is_due:
+            self._step()

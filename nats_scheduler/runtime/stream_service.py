@@ -44,6 +44,10 @@ class EngineBrokenError(JetStreamError):
     """The engine of a stream raised an error of our own making; the stream has to be read anew."""
 
 
+class OutdatedContactError(JetStreamError):
+    """What came through a contact may be old: another contact has to read what happened meanwhile."""
+
+
 class StreamService:
     """One served stream."""
 
@@ -106,13 +110,16 @@ class StreamService:
                 driver.attach(contact)
                 keeper = tasks.create_task(self._keep_checkpoint(registry))
                 follower = tasks.create_task(_followed(contact, driver.engine.last_read))
-                await asyncio.wait((follower, driver.failed), return_when=asyncio.FIRST_COMPLETED)
+                ends = (follower, driver.failed, driver.outdated)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 keeper.cancel()
                 follower.cancel()
         finally:
             driver.detach("contact with the stream ended")
         if driver.failed.done():
             raise EngineBrokenError(self.state.name) from driver.failed.result()
+        if driver.outdated.done():
+            raise OutdatedContactError(driver.outdated.result())
         failure = follower.result()
         if failure is not None:
             raise failure

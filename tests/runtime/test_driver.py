@@ -1,4 +1,8 @@
-"""How a driver ends: a drain waits for what is in flight, and never for a driver that will not step again."""
+"""How a driver ends, and when it does not trust its contact any more.
+
+A drain waits for what is in flight, and never for a driver that will not step again; a process that stood still fires
+nothing before it has read what happened meanwhile.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,8 +16,10 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.clock import Clock, SystemClock
+from nats_scheduler.runtime.driver import STOOD_STILL, StreamDriver
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually
 
 LONG_SECONDS = 30.0
@@ -47,9 +53,18 @@ class SilentStream:
         """Answer nothing."""
 
 
-def driver(report: Callable[[Event], None] = lambda _event: None) -> StreamDriver:
+def driver(report: Callable[[Event], None] = lambda _event: None, clock: Clock | None = None) -> StreamDriver:
     rules = StreamRules("ORDERS", ("orders.>",))
-    return StreamDriver(StreamEngine(rules, (ADR51,), ServerLimits(guard=True)), SystemClock(), report)
+    return StreamDriver(StreamEngine(rules, (ADR51,), ServerLimits(guard=True)), clock or SystemClock(), report)
+
+
+async def caught_up(clock: ManualClock) -> StreamDriver:
+    """Return a driver that has read everything."""
+    one = driver(clock=clock)
+    one.attach(SilentStream())
+    one.tell(CaughtUp())
+    await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
+    return one
 
 
 def version(sequence: int) -> StoredMessage:
@@ -103,3 +118,35 @@ async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -
     await eventually(one.failed.done, within_seconds=SHORT_SECONDS)
     async with asyncio.timeout(SHORT_SECONDS):
         assert not await one.drain(LONG_SECONDS)
+
+
+async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing() -> None:
+    clock = ManualClock()
+    one = await caught_up(clock)
+    clock.advance(STOOD_STILL + SECOND)
+    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+    assert "stood still" in one.outdated.result()
+    assert not one.has_contact
+    await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
+
+
+async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by_the_wall_clock() -> None:
+    clock = ManualClock()
+    one = await caught_up(clock)
+    clock.set(START + STOOD_STILL + SECOND)
+    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+
+
+async def test_what_an_ended_contact_still_says_opens_nothing_and_the_next_one_does() -> None:
+    clock = ManualClock()
+    one = await caught_up(clock)
+    clock.advance(STOOD_STILL + SECOND)
+    await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
+    one.tell(CaughtUp())
+    one.tell(MessagesRead([version(7)]))
+    await eventually(lambda: one.engine.last_read == 7, within_seconds=SHORT_SECONDS)
+    assert not one.engine.is_live
+    one.attach(SilentStream())
+    assert not one.outdated.done()
+    one.tell(CaughtUp())
+    await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
