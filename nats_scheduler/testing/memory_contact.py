@@ -145,9 +145,10 @@ class MemoryContact:
         if self._ended is not None:
             self._tell(request.give_up(self._ended))
             return
+        self._number += 1
         number = self._number
         self._open[number] = request
-        if fate.arrives:
+        for _ in range(1 + fate.twice if fate.arrives else 0):
             self._after(fate.request_takes, lambda: self._arrived(number, request, fate))
         if not (fate.arrives and fate.answered):
             self._after(ANSWER_DEADLINE, lambda: self._answered(number, request.give_up("no answer within 5 s")))

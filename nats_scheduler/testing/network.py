@@ -25,6 +25,8 @@ class Fate(NamedTuple):
     """Nanoseconds until the server sees it."""
     answer_takes: int = 0
     """Nanoseconds until the answer is heard."""
+    twice: bool = False
+    """Whether the server sees it twice, and answers both times."""
 
 
 DONE = Fate()
