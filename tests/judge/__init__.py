@@ -1,0 +1,1 @@
+"""Recorded histories, and checkers named after the promises."""

@@ -1,0 +1,249 @@
+"""The promises, each as a checker: it takes a history and lists every violation, with its evidence.
+
+Its rule: fires are matched to due targets one to one, so that what is missing and what is too much are both found.
+
+- *Complete*: each due of a known version is stored, unless nobody was ready between it and the next one (the
+  missed-fire rule: of those one make-up fire stands for all), or the version may have ended before anybody was.
+  Nobody but the publisher, or the fire of an `@at`, removes a schedule.
+- *Unique*: no due is stored twice, no fire is stored that no due asks for, and none is made up that a later one stands
+  for. Where messages are consumed, this ends for a repetition that comes beyond the duplicate window.
+- *Timely*: never early, by more than the clock of an instance was ahead.
+- *Faithful*: target, body, and the headers of the scheduler.
+- *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged. Where no
+  guard decides (2.10) and for the atomic cancel, a window is left: what was looked at or in flight by then.
+  An older version that is uncovered, because what replaced it was deleted by its sequence, may fire again.
+- *Live*: while somebody is ready no fire is late, and after the last fault something fires.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.judge.health import Readiness
+from tests.judge.history import SECOND, FireSeen, History, Verb
+from tests.judge.matching import matched
+from tests.judge.patterns import written
+from tests.judge.versions import NEVER, Version, versions_of
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken."""
+
+    promise: str
+    schedule: str
+    sequence: int
+    evidence: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"{self.promise}: {self.schedule} (version {self.sequence}): {self.evidence}"
+
+
+class Case:
+    """A history, read once for all checkers."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.terms = history.terms
+        self.versions = versions_of(history)
+        self.readiness = Readiness(history)
+        self.targets = _matched_to_dues(history, self.versions)
+        """For each fire that a due asks for, by its stream sequence: the version's sequence and the due."""
+        self.stored: dict[tuple[int, int], FireSeen] = {
+            self.targets[fire.sequence]: fire for fire in history.fires if fire.sequence in self.targets
+        }
+
+    def at(self, instant: int) -> str:
+        """Write an instant as seconds since the beginning."""
+        return f"{(instant - self.history.begin) / SECOND:.3f} s"
+
+
+def verdict(history: History) -> list[Violation]:
+    """Return everything that a history shows to be broken."""
+    case = Case(history)
+    return [violation for check in CHECKERS for violation in check(case)]
+
+
+def complete(case: Case) -> list[Violation]:
+    """Find dues that are not stored although somebody was ready, and schedules that vanished."""
+    found = []
+    for version in case.versions.values():
+        horizon = min(version.may_end_from, case.history.end)
+        dues = version.dues(horizon)
+        for due, following in pairwise([*dues, horizon]):
+            begin, end = max(due, version.stored_at), min(following, horizon)
+            ready = case.readiness.longest(begin, end)
+            if (version.sequence, due) not in case.stored and ready >= case.terms.slack:
+                evidence = f"the fire of {case.at(due)} is not stored; somebody was ready for {ready / SECOND:.3f} s"
+                found.append(_violation("Complete", version, evidence))
+        if _has_vanished(case, version):
+            found.append(_violation("Complete", version, "it was not removed by its publisher, and is not stored"))
+    return found
+
+
+def _has_vanished(case: Case, version: Version) -> bool:
+    is_done = not version.pattern.repeats and version.fires
+    return not is_done and version.may_end_from == NEVER and version.sequence not in case.history.remaining
+
+
+def unique(case: Case) -> list[Violation]:
+    """Find fires that no due asks for, or that another one stands for."""
+    found = []
+    for fire in case.history.fires:
+        target = case.targets.get(fire.sequence)
+        known = case.versions.get(fire.schedule_sequence or 0)
+        if target is None and not _is_beyond_knowledge(case, fire):
+            evidence = f"no due is left for the fire of {_time(case, fire)}, stored at {case.at(fire.stored_at)}"
+            found.append(Violation("Unique", fire.schedule, fire.schedule_sequence or 0, evidence))
+        elif target is not None and known is not None and _is_needless(case, known, target[1], fire):
+            evidence = f"{case.at(target[1])} is made up at {case.at(fire.stored_at)}, but a later one stands for it"
+            found.append(_violation("Unique", known, evidence))
+    return found
+
+
+def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
+    """Tell whether it repeats a message that was consumed, and that the server has forgotten."""
+    if not case.terms.consumed:
+        return False
+    first = case.stored.get((fire.schedule_sequence or 0, fire.fire_time or 0))
+    return first is not None and fire.stored_at - first.stored_at >= case.terms.duplicate_window
+
+
+def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
+    """Tell whether the next one was due before anybody could have begun this fire."""
+    following = version.pattern.following(due, version.stored_at)
+    if following is None or fire.stored_at < following:
+        return False
+    begin, end = due - case.terms.clock_ahead, following + case.terms.clock_behind
+    return not any(life.begin <= end and life.end >= begin for life in case.history.lives)
+
+
+def timely(case: Case) -> list[Violation]:
+    """Find fires that are early."""
+    return [
+        Violation(
+            "Timely", fire.schedule, fire.schedule_sequence or 0, f"early by {fire.fire_time - fire.stored_at} ns"
+        )
+        for fire in case.history.fires
+        if fire.fire_time is not None and fire.stored_at < fire.fire_time - case.terms.clock_ahead
+    ]
+
+
+def faithful(case: Case) -> list[Violation]:
+    """Find fires that are not what their schedule asked for."""
+    found = []
+    for (sequence, due), fire in case.stored.items():
+        version = case.versions[sequence]
+        following = version.pattern.following(due, version.stored_at)
+        wanted = {
+            "target": version.target,
+            "body": version.body,
+            "Nats-Scheduler": version.schedule,
+            "Nats-Schedule-Next": "purge" if following is None else written(following),
+        }
+        headers = dict(fire.headers)
+        got = {
+            "target": fire.target,
+            "body": fire.body,
+            **{name: headers.get(name) for name in ("Nats-Scheduler", "Nats-Schedule-Next")},
+        }
+        if got != wanted:
+            found.append(_violation("Faithful", version, f"the fire of {case.at(due)} is {got}, expected {wanted}"))
+    return found
+
+
+def latest(case: Case) -> list[Violation]:
+    """Find fires of versions that had been replaced."""
+    return [violation for violation in _stale(case) if violation.promise == "Latest"]
+
+
+def gone(case: Case) -> list[Violation]:
+    """Find fires of versions that had been removed, and schedules that should be gone and are stored."""
+    found = [violation for violation in _stale(case) if violation.promise == "Gone"]
+    calm = case.history.end - 2 * case.terms.resumes_within
+    for version in case.versions.values():
+        over = _over_at(case, version)
+        settled = case.readiness.longest(max(over, calm), case.history.end) > case.terms.resumes_within // 2
+        if version.sequence in case.history.remaining and over < calm and settled:
+            found.append(_violation("Gone", version, f"it ended at {case.at(over)} and is still stored"))
+    return found
+
+
+def _over_at(case: Case, version: Version) -> int:
+    """Return when a version that must be removed was over; one that lies under an ordinary message stays."""
+    is_buried = any(o.verb is Verb.OVERWRITE and o.schedule == version.schedule for o in case.history.operations)
+    if is_buried or version.is_uncovered:
+        return NEVER
+    fired = [fire.stored_at for fire in version.fires] if not version.pattern.repeats else []
+    return min([version.must_end_by, version.cancelled_by, *fired])
+
+
+def _stale(case: Case) -> list[Violation]:
+    found = []
+    window = 0 if case.terms.guard else case.terms.window
+    for version in case.versions.values():
+        if version.is_uncovered:
+            continue
+        replaced = version.ended_by is not None and version.ended_by.verb in (Verb.STORE, Verb.OVERWRITE)
+        for fire in version.fires:
+            late = fire.stored_at - version.must_end_by
+            outrun = case.terms.guard and fire.sequence > version.replaced_at_sequence
+            if outrun or late > window:
+                evidence = f"stored at {case.at(fire.stored_at)}, {late / SECOND:.3f} s after its end was acknowledged"
+                found.append(_violation("Latest" if replaced else "Gone", version, evidence))
+            elif fire.stored_at - version.cancelled_by > case.terms.window:
+                evidence = f"stored at {case.at(fire.stored_at)}, cancelled at {case.at(version.cancelled_by)}"
+                found.append(_violation("Gone", version, evidence))
+    return found
+
+
+def live(case: Case) -> list[Violation]:
+    """Find fires that are late although somebody was ready, and versions that are silent after the last fault."""
+    found = []
+    for (sequence, due), fire in case.stored.items():
+        version = case.versions[sequence]
+        waited = case.readiness.longest(max(due, version.stored_at), fire.stored_at)
+        if waited > case.terms.slack and not version.is_uncovered:
+            found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
+    last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
+    for version in case.versions.values():
+        dues = [due for due in version.dues(case.history.end - case.terms.slack) if due >= last]
+        is_silent = all((version.sequence, due) not in case.stored for due in dues)
+        if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:
+            found.append(_violation("Live", version, f"silent since {case.at(last)}, when all was well"))
+    return found
+
+
+def _matched_to_dues(history: History, versions: dict[int, Version]) -> dict[int, tuple[int, int]]:
+    """Match fires to the dues of versions, one to one; one without an identity may stand for any that has passed."""
+    on: dict[str, list[Version]] = defaultdict(list)
+    for version in versions.values():
+        on[version.schedule].append(version)
+    horizon = history.end + history.terms.clock_ahead
+    dues = {version.sequence: version.dues(horizon) for version in versions.values()}
+    known = {sequence: set(instants) for sequence, instants in dues.items()}
+    candidates: dict[int, list[tuple[int, int]]] = {}
+    for fire in history.fires:
+        if fire.schedule_sequence is not None and fire.fire_time is not None:
+            is_due = fire.fire_time in known.get(fire.schedule_sequence, ())
+            candidates[fire.sequence] = [(fire.schedule_sequence, fire.fire_time)] if is_due else []
+        else:
+            passed = fire.stored_at + history.terms.clock_ahead
+            candidates[fire.sequence] = [
+                (v.sequence, d) for v in on[fire.schedule] for d in reversed(dues[v.sequence]) if d <= passed
+            ]
+    return matched(candidates)
+
+
+def _time(case: Case, fire: FireSeen) -> str:
+    return "an unknown time" if fire.fire_time is None else case.at(fire.fire_time)
+
+
+def _violation(promise: str, version: Version, evidence: str) -> Violation:
+    described = f"{version.pattern.text!r} stored at {version.stored_at}: {evidence}"
+    return Violation(promise, version.schedule, version.sequence, described)
+
+
+CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (complete, unique, timely, faithful, latest, gone, live)

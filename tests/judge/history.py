@@ -1,0 +1,126 @@
+"""A recorded history: what was asked, what was stored, who lived when, and what was broken.
+
+Its rule: it holds observations and nothing derived, so that a simulation and real processes record the same.
+All times are integer nanoseconds on the clock of the server, which is the one that promises are judged by.
+An operation that was refused for certain is not recorded, because it did nothing.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tests.judge.patterns import Pattern
+
+SECOND = 1_000_000_000
+
+
+class Verb(StrEnum):
+    """What a publisher can do to a schedule."""
+
+    STORE = "store"
+    OVERWRITE = "overwrite"
+    """Publish a message that is no schedule on its subject."""
+    DELETE = "delete"
+    """Delete one message by its sequence."""
+    PURGE = "purge"
+    CANCEL = "cancel"
+    """Publish the atomic cancel elsewhere in the stream."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """One request of a publisher."""
+
+    verb: Verb
+    schedule: str
+    invoked_at: int
+    completed_at: int | None = None
+    """When the server's consent came; None where the outcome is unknown: it happened at some time since, or never."""
+    sequence: int | None = None
+    """What the acknowledgement said, of a message that was stored."""
+    names: int | None = None
+    """The sequence that a delete names."""
+    pattern: Pattern | None = None
+    target: str = ""
+    body: bytes = b""
+    """Unique for each schedule stored, so that a message can be traced to the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSeen:
+    """A schedule message that was in the stream at some time."""
+
+    schedule: str
+    sequence: int
+    stored_at: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FireSeen:
+    """A generated message that was in the stream at some time."""
+
+    schedule: str
+    schedule_sequence: int | None
+    """From its identity; None where it has none."""
+    fire_time: int | None
+    target: str
+    stored_at: int
+    sequence: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of an instance."""
+
+    instance: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something was broken for one instance, or for all (`instance` None)."""
+
+    kind: str
+    instance: str | None
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where the promises end in this history (`docs/concepts/promises.md`)."""
+
+    guard: bool = True
+    """The server refuses stale fires (2.11)."""
+    resumes_within: int = 3 * SECOND
+    """How long (ns) after the last fault an instance may need until it is ready."""
+    slack: int = SECOND // 2
+    """How late (ns) a fire may be while an instance is ready."""
+    window: int = SECOND // 20
+    """How long (ns) after the end of a schedule a fire may still be stored, where no guard decides: what was looked at
+    or in flight by then."""
+    clock_ahead: int = 0
+    """How far (ns) a clock of an instance was ahead of the server's at most."""
+    clock_behind: int = 0
+    consumed: bool = False
+    """Consumers remove generated messages, so that beyond the duplicate window nobody can know of them."""
+    duplicate_window: int = 120 * SECOND
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that was recorded."""
+
+    terms: Terms
+    begin: int
+    end: int = 0
+    operations: list[Operation] = field(default_factory=list)
+    schedules: list[ScheduleSeen] = field(default_factory=list)
+    fires: list[FireSeen] = field(default_factory=list)
+    remaining: set[int] = field(default_factory=set)
+    """Sequences of the schedule messages that are stored in the end."""
+    lives: list[Life] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)

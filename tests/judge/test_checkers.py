@@ -1,0 +1,231 @@
+"""Each checker sees what it is for, in histories made by hand, and nothing else."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.judge.checkers import verdict
+from tests.judge.history import SECOND, Fault, FireSeen, History, Life, Operation, ScheduleSeen, Terms, Verb
+from tests.judge.matching import matched
+from tests.judge.patterns import Pattern, written
+
+BEGIN = 1_767_225_600 * SECOND
+MILLI = SECOND // 1000
+EVERY_2S = Pattern("every", 2)
+
+
+def at(seconds: float) -> int:
+    """Return an instant in seconds after the beginning."""
+    return BEGIN + round(seconds * 1000) * MILLI
+
+
+def fire(due: float, sequence: int, *, late: float = 0.001, of: int = 1, following: float | None = None) -> FireSeen:
+    """Make a fire as it should be; `following` is the next one, two seconds later unless given."""
+    upcoming = at(due + 2 if following is None else following)
+    headers = (("Nats-Scheduler", "s.1"), ("Nats-Schedule-Next", written(upcoming)))
+    return FireSeen("s.1", of, at(due), "t.1", at(due + late), sequence, b"one", headers)
+
+
+def history() -> History:
+    """Make a history of twelve seconds: one instance, and a schedule that fires each two seconds from 4 s on."""
+    made = History(Terms(resumes_within=SECOND), BEGIN, at(12))
+    made.lives = [Life("i0", at(0), at(12))]
+    store = Operation(Verb.STORE, "s.1", at(1.9), at(2.1), 1, pattern=EVERY_2S, target="t.1", body=b"one")
+    made.operations = [store]
+    made.schedules = [ScheduleSeen("s.1", 1, at(2), b"one")]
+    made.fires = [fire(due, 10 + due) for due in (4, 6, 8, 10)]
+    made.fires.append(fire(12, 22, late=0))
+    made.remaining = {1}
+    return made
+
+
+def asked(made: History, verb: Verb, seconds: float, *, sequence: int | None = None, known: bool = True) -> None:
+    """Have a publisher do something that takes a tenth of a second."""
+    names = 1 if verb is Verb.DELETE else None
+    made.operations.append(
+        Operation(verb, "s.1", at(seconds), at(seconds + 0.1) if known else None, sequence, names=names)
+    )
+
+
+def is_kept(_made: History) -> None:
+    """Change nothing."""
+
+
+def was_late_in_a_fault(made: History) -> None:
+    made.faults.append(Fault("partition", "i0", at(5), at(7)))
+    made.fires[1] = fire(6, 16, late=1.5)
+
+
+def was_missed_in_an_outage(made: History) -> None:
+    made.lives = [Life("i0", at(0), at(5)), Life("i0", at(8.5), at(12))]
+    made.fires = [fire(4, 14), fire(8, 18, late=0.6), fire(10, 20), fire(12, 22, late=0)]
+
+
+def was_removed_with_unknown_outcome(made: History) -> None:
+    asked(made, Verb.PURGE, 7, known=False)
+    del made.fires[3]
+
+
+def was_stored_with_unknown_outcome(made: History) -> None:
+    made.operations[0].completed_at = made.operations[0].sequence = None
+
+
+def was_never_stored(made: History) -> None:
+    made.operations[0].completed_at = made.operations[0].sequence = None
+    made.schedules, made.fires, made.remaining = [], [], set()
+
+
+def was_repeated_after_it_was_consumed(made: History) -> None:
+    made.terms = replace(made.terms, consumed=True, duplicate_window=2 * SECOND)
+    made.fires.append(fire(6, 99, late=3))
+
+
+def has_no_identity(made: History) -> None:
+    made.fires = [replace(known, schedule_sequence=None, fire_time=None) for known in made.fires]
+
+
+def was_stored_in_the_window_without_a_guard(made: History) -> None:
+    made.terms = replace(made.terms, guard=False)
+    asked(made, Verb.PURGE, 7.9)
+    made.fires = [fire(4, 14), fire(6, 16), fire(8, 18, late=0.04)]
+    made.remaining = set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        is_kept,
+        was_late_in_a_fault,
+        was_missed_in_an_outage,
+        was_removed_with_unknown_outcome,
+        was_stored_with_unknown_outcome,
+        was_never_stored,
+        was_repeated_after_it_was_consumed,
+        has_no_identity,
+        was_stored_in_the_window_without_a_guard,
+    ],
+)
+def test_what_the_promises_allow_is_no_violation(change: Callable[[History], None]) -> None:
+    made = history()
+    change(made)
+    assert [str(violation) for violation in verdict(made)] == []
+
+
+def is_missing(made: History) -> None:
+    del made.fires[2]
+
+
+def is_missing_without_identities(made: History) -> None:
+    has_no_identity(made)
+    del made.fires[2]
+
+
+def has_vanished(made: History) -> None:
+    made.remaining = set()
+
+
+def is_doubled(made: History) -> None:
+    made.fires.append(fire(8, 99, late=0.002))
+
+
+def was_asked_for_by_nobody(made: History) -> None:
+    made.fires.append(fire(7, 99))
+
+
+def is_of_a_schedule_that_nobody_stored(made: History) -> None:
+    made.fires.append(fire(8, 99, of=77))
+
+
+def was_made_up_although_a_later_one_stands_for_it(made: History) -> None:
+    was_missed_in_an_outage(made)
+    made.fires.append(fire(6, 17, late=2.7))
+
+
+def was_repeated_within_the_window(made: History) -> None:
+    was_repeated_after_it_was_consumed(made)
+    made.terms = replace(made.terms, duplicate_window=120 * SECOND)
+
+
+def is_early(made: History) -> None:
+    made.fires[2] = fire(8, 18, late=-0.001)
+
+
+def has_another_body(made: History) -> None:
+    made.fires[2] = replace(made.fires[2], body=b"two")
+
+
+def says_another_next_fire(made: History) -> None:
+    made.fires[2] = fire(8, 18, following=11)
+
+
+def fired_after_its_replacement(made: History) -> None:
+    asked(made, Verb.OVERWRITE, 7, sequence=17)
+    del made.fires[3:]
+
+
+def fired_after_its_removal(made: History) -> None:
+    asked(made, Verb.DELETE, 7)
+    del made.fires[3:]
+    made.remaining = set()
+
+
+def fired_long_after_its_removal_without_a_guard(made: History) -> None:
+    was_stored_in_the_window_without_a_guard(made)
+    made.fires[2] = fire(8, 18, late=0.06)
+
+
+def fired_after_its_cancel(made: History) -> None:
+    asked(made, Verb.CANCEL, 7, sequence=17)
+    del made.fires[3:]
+    made.remaining = set()
+
+
+def is_still_stored_after_its_cancel(made: History) -> None:
+    asked(made, Verb.CANCEL, 7, sequence=17)
+    del made.fires[2:]
+
+
+def is_late(made: History) -> None:
+    made.fires[2] = fire(8, 18, late=0.9)
+
+
+@pytest.mark.parametrize(
+    ("change", "promise"),
+    [
+        (is_missing, "Complete"),
+        (is_missing_without_identities, "Complete"),
+        (has_vanished, "Complete"),
+        (is_doubled, "Unique"),
+        (was_asked_for_by_nobody, "Unique"),
+        (is_of_a_schedule_that_nobody_stored, "Unique"),
+        (was_made_up_although_a_later_one_stands_for_it, "Unique"),
+        (was_repeated_within_the_window, "Unique"),
+        (is_early, "Timely"),
+        (has_another_body, "Faithful"),
+        (says_another_next_fire, "Faithful"),
+        (fired_after_its_replacement, "Latest"),
+        (fired_after_its_removal, "Gone"),
+        (fired_long_after_its_removal_without_a_guard, "Gone"),
+        (fired_after_its_cancel, "Gone"),
+        (is_still_stored_after_its_cancel, "Gone"),
+        (is_late, "Live"),
+    ],
+)
+def test_a_broken_promise_is_called_by_its_name(change: Callable[[History], None], promise: str) -> None:
+    made = history()
+    change(made)
+    found = verdict(made)
+    assert {violation.promise for violation in found} == {promise}
+    assert all(violation.schedule == "s.1" and violation.evidence for violation in found)
+
+
+def test_silence_after_the_last_fault_is_neither_complete_nor_live() -> None:
+    made = history()
+    made.faults = [Fault("partition", "i0", at(3), at(5))]
+    made.fires = []
+    assert {violation.promise for violation in verdict(made)} == {"Complete", "Live"}
+
+
+def test_a_candidate_is_taken_once_and_moves_on_for_another() -> None:
+    assert matched({"a": [1, 2], "b": [1], "c": [1, 2]}) == {"b": 1, "a": 2}
