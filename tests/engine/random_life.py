@@ -5,9 +5,9 @@ Its rule: one seed, one life. What is done is recorded as the reference wants it
 
 from random import Random
 
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.reference import SECOND, Version
+from tests.engine.reference import Version
+from tests.judge.patterns import SECOND, Pattern
 
 SUBJECTS = [f"s.{number}" for number in range(4)]
 LONGEST_OUTAGE_SECONDS = 25
@@ -63,12 +63,11 @@ class RandomLife:
         number = self.random.choice([1, 2, 3, 7, 20, 30])
         if kind == "at":
             number = now // SECOND + self.random.randint(-60, 60)
-        version = Version(subject, self.world.stream.last_sequence + 1, now, kind, number)
-        pattern = f"@at {format_rfc3339(number * SECOND)}" if kind == "at" else version.pattern
+        version = Version(subject, self.world.stream.last_sequence + 1, now, Pattern(kind, number))
         self._end(subject)
         self._active[subject] = version
         self.versions.append(version)
-        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"t.{subject[2:]}"}
+        headers = {"Nats-Schedule": version.pattern.text, "Nats-Schedule-Target": f"t.{subject[2:]}"}
         assert self.world.publish(subject, headers, b"body") == version.sequence
 
     def overwrite(self) -> None:

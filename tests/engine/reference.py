@@ -1,13 +1,13 @@
-"""What must have fired, found naively: every second of a run is looked at, for every version of every schedule.
+"""Exactly what must have been stored, and when, in a life that is simple enough to say so.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
-Only patterns that fire on whole seconds are known, and everything else happens between the seconds, so that what comes
-first is never a matter of opinion.
+Everything but the fires happens between the seconds, so that what comes first is never a matter of opinion.
+Histories in which that cannot be said are for the checkers of `tests.judge`.
 """
 
 from dataclasses import dataclass
 
-SECOND = 1_000_000_000
+from tests.judge.patterns import Pattern
 
 
 @dataclass
@@ -17,27 +17,14 @@ class Version:
     subject: str
     sequence: int
     stored_at: int
-    kind: str
-    """`at`, `every` or `cron`."""
-    number: int
-    """The instant of `at` in seconds; the interval of `every`; `cron` fires where the second divides by it."""
+    pattern: Pattern
     ended_at: int | None = None
     was_cancelled: bool = False
     """It was ended by a message that the sidecar has to read first, and not by the server."""
 
-    @property
-    def pattern(self) -> str:
-        """The pattern as a publisher writes it, but for `at`, which has to be formatted."""
-        return f"@every {self.number}s" if self.kind == "every" else f"*/{self.number} * * * * *"
-
     def dues(self, until: int) -> list[int]:
-        """List the seconds at which it is due, up to `until` (ns)."""
-        if self.kind == "at":
-            return [self.number]
-        anchor = (self.stored_at + SECOND // 2) // SECOND
-        if self.kind == "every":
-            return list(range(anchor + self.number, until // SECOND + 1, self.number))
-        return [s for s in range(self.stored_at // SECOND + 1, until // SECOND + 1) if s % 60 % self.number == 0]
+        """List the instants at which it is due, up to `until` (ns); all of them for `at`."""
+        return self.pattern.dues(self.stored_at, until)
 
 
 Stored = tuple[str, int, int, int]
@@ -50,9 +37,9 @@ def expected(version: Version, served: list[tuple[int, int]]) -> list[Stored]:
     last = -(1 << 62)
     for begin, end in served:
         begin, end = max(begin, version.stored_at), min(end, version.ended_at or end)
-        if begin >= end or (version.kind == "at" and found):
+        if begin >= end or (found and not version.pattern.repeats):
             continue
-        dues = [due * SECOND for due in version.dues(end)]
+        dues = version.dues(end)
         overdue = [due for due in dues if last < due <= begin]
         coming = [due for due in dues if begin < due < end]
         fires = [(due, begin) for due in overdue[-1:]] + [(due, due) for due in coming]

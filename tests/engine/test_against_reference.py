@@ -12,7 +12,8 @@ from nats_scheduler.testing.generated import GeneratedMessage
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.random_life import RandomLife
-from tests.engine.reference import SECOND, Stored, expected
+from tests.engine.reference import Stored, expected
+from tests.judge.patterns import SECOND
 
 SEEDS = range(25)
 ACTS = 60
@@ -114,7 +115,7 @@ def _check_faithful_latest_and_gone(world: ScheduleWorld, life: RandomLife) -> N
     versions = {version.sequence: version for version in life.versions}
     for fire in world.generated:
         version = versions[fire.schedule_sequence]
-        assert fire.fire_time // SECOND in version.dues(world.now)
+        assert fire.fire_time in version.dues(world.now)
         assert fire.stored_at >= fire.fire_time
         assert version.stored_at <= fire.stored_at
         grace = CANCEL_TAKES if version.was_cancelled else 0
@@ -128,6 +129,6 @@ def _check_live(world: ScheduleWorld, life: RandomLife, healed_at: int) -> None:
     quiet = healed_at + 35 * SECOND
     for version in life.active:
         stored = [fire.fire_time for fire in fires.get(version.sequence, [])]
-        dues = [due * SECOND for due in version.dues(world.now)]
+        dues = version.dues(world.now)
         assert [due for due in dues if due > quiet] == [due for due in stored if due > quiet]
         assert not dues or max(stored, default=0) >= max(due for due in dues if due <= world.now)
