@@ -1,0 +1,173 @@
+"""Bugs that are planted on purpose, each to be found by the checker that should see it.
+
+Its rule: a bug is one small change of the product that somebody could make by mistake, undone when the block ends.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from nats_scheduler.engine import assembly
+from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
+from nats_scheduler.engine.roster import Held
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.generated import with_identity
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.runtime import driver
+from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.patterns import Every
+from nats_scheduler.testing.memory_stream import MemoryStream
+
+Changes = Iterable[tuple[Any, str, Any]]
+
+
+def identity_without_fire_time() -> Changes:
+    """Give all fires of a schedule one identity."""
+    yield assembly, "fire_identity", lambda schedule, sequence, _fire_time: fire_identity(schedule, sequence, 0)
+
+
+def retry_with_a_new_identity() -> Changes:
+    """Give each attempt an identity of its own, and no guard that could tell."""
+    numbers = count(1)
+    original = Firing._send
+
+    def send(self: Firing, held: Held, flight: Any, fire: Any, now: int) -> None:
+        block = with_identity(fire.block.replace(b"Nats-Msg-Id", b"Was-Msg-Id"), f"attempt {next(numbers)}")
+        copy = type(fire)(fire.schedule, fire.sequence, fire.fire_time, fire.next_fire, fire.target, block, fire.body)
+        original(self, held, flight, copy, now)
+
+    yield Firing, "_send", send
+
+
+def advance_before_stored() -> Changes:
+    """Take an unknown outcome for a stored fire."""
+    original = Firing.concluded
+
+    def concluded(self: Firing, conclusion: PublishConcluded, now: int) -> None:
+        original(self, PublishConcluded(conclusion.fire, Stored(0)), now)
+
+    yield Firing, "concluded", concluded
+
+
+def purge_without_a_sequence() -> Changes:
+    """Remove whatever lies on the subject of a schedule that is done."""
+    original = MemoryStream.purge
+    yield MemoryStream, "purge", lambda self, matching=">", _through=None: original(self, matching)
+
+
+def checkpoint_that_settles_too_much() -> Changes:
+    """Call everything settled up to this moment, whatever is in flight."""
+
+    def checkpoint(self: StreamEngine, now: int) -> CheckpointLoaded:
+        return CheckpointLoaded(now + 3_000 * MILLISECOND, self.last_read)
+
+    yield StreamEngine, "checkpoint", checkpoint
+
+
+def replacement_ignored() -> Changes:
+    """Go on with the version that was there first, and believe every look at it."""
+    accept, content_read = StreamEngine._accept, Firing.content_read
+
+    def first_only(self: StreamEngine, definition: Any, message: Any, expires: int | None) -> None:
+        if self.held.on(message.subject) is None:
+            accept(self, definition, message, expires)
+
+    def believed(self: Firing, read: ContentRead, now: int) -> Any:
+        if read.message is not None and read.message.sequence > read.sequence:
+            read = ContentRead(read.schedule, read.sequence, read.message._replace(sequence=read.sequence), read.source)
+        return content_read(self, read, now)
+
+    yield StreamEngine, "_accept", first_only
+    yield Firing, "content_read", believed
+    yield assembly, "with_guard", lambda block, _schedule, _sequence: block
+
+
+def no_guard() -> Changes:
+    """Send fires that the server cannot refuse for their schedule's end."""
+    yield assembly, "with_guard", lambda block, _schedule, _sequence: block
+
+
+def early() -> Changes:
+    """Fire as soon as the content was read, within a tenth of a second of the due time."""
+    original = Firing._make_ready
+
+    def make_ready(self: Firing, held: Held, flight: Any) -> None:
+        original(self, held, flight)
+        self._roster.wake(held, held.due - 100 * MILLISECOND)
+
+    yield Firing, "_make_ready", make_ready
+
+
+def every_missed_fire_made_up() -> Changes:
+    """Send all missed fires one after the other, instead of the latest."""
+
+    def make_up(_self: Firing, held: Held, second: int, _until: int) -> tuple[int, int | None]:
+        return held.due, second
+
+    yield Firing, "_make_up", make_up
+
+
+def next_fire_of_the_wrong_grid() -> Changes:
+    """Write a next fire into the message that is a second off."""
+    original = Every.format
+    yield Every, "format", lambda self, instant: original(self, instant + 1_000 * MILLISECOND)
+
+
+def never_open_again() -> Changes:
+    """Stay closed once contact was lost."""
+    original = StreamEngine._caught_up
+
+    def caught_up(self: StreamEngine, given: Any, now: int) -> None:
+        original(self, given, now)
+        if self._last_read and self.fires_stored:
+            self._firing.is_open = False
+
+    yield StreamEngine, "_caught_up", caught_up
+
+
+def old_versions_left_over() -> Changes:
+    """Try only once to remove older versions."""
+    yield Firing, "_leave_over", lambda _self, _conclusion, _now: None
+
+
+def old_knowledge_trusted() -> Changes:
+    """Go on as if nothing had happened after the process stood still."""
+    yield driver, "STOOD_STILL", 1 << 100
+
+
+MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
+    old_versions_left_over: ("Gone", 13),
+    old_knowledge_trusted: ("Unique", 2408),
+}
+"""Bugs that were there, the promise that each broke, and a seed that shows it."""
+
+BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
+    identity_without_fire_time: ("Complete", 10),
+    retry_with_a_new_identity: ("Unique", 5),
+    advance_before_stored: ("Complete", 30),
+    purge_without_a_sequence: ("Complete", 10),
+    checkpoint_that_settles_too_much: ("Complete", 30),
+    replacement_ignored: ("Latest", 5),
+    no_guard: ("Gone", 30),
+    early: ("Timely", 5),
+    every_missed_fire_made_up: ("Unique", 30),
+    next_fire_of_the_wrong_grid: ("Faithful", 5),
+    never_open_again: ("Live", 30),
+}
+"""Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
+
+
+@contextmanager
+def planted(bug: Callable[[], Changes]) -> Iterator[None]:
+    """Change the product for as long as the block lasts."""
+    undone = []
+    try:
+        for place, name, changed in list(bug()):
+            undone.append((place, name, getattr(place, name)))
+            setattr(place, name, changed)
+        yield
+    finally:
+        for place, name, original in reversed(undone):
+            setattr(place, name, original)

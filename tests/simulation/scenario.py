@@ -1,0 +1,104 @@
+"""What a seed stands for: how many instances, which server, what breaks, and for how long at most.
+
+Its rule: everything is drawn here or later from one seed, and each seed breaks only some of what can break, since
+faults of all kinds at once hide each other.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from tests.judge.history import SECOND, Terms
+
+MILLISECOND = SECOND // 1000
+
+KINDS = ("kill", "crash", "stall", "cut", "partition", "lossy", "slow", "refusing", "clock")
+
+LONGEST = {
+    "kill": 8 * SECOND,
+    "crash": 3 * SECOND,
+    "stall": 20 * SECOND,
+    "cut": 1 * SECOND,
+    "partition": 6 * SECOND,
+    "lossy": 5 * SECOND,
+    "slow": 5 * SECOND,
+    "refusing": 5 * SECOND,
+    "clock": 8 * SECOND,
+}
+"""How long (ns) each kind of fault lasts at most."""
+
+PARTITION_NOTICED = 2 * SECOND
+"""A partition that lasts longer (ns) ends the contact; a shorter one delays everything."""
+
+SLOWEST = 3 * SECOND // 2
+"""Longest way (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
+
+CLOCK_OFF = 2 * SECOND
+"""How far (ns) a clock may be off, either way."""
+
+ANSWER_DEADLINE = 5 * SECOND
+
+LIVE = 3 * SECOND
+LONGEST_RETRY = {"lossy": ANSWER_DEADLINE + SECOND, "slow": 3 * SLOWEST, "refusing": 7 * SECOND, "clock": CLOCK_OFF}
+"""What comes on top of *Live*: an answer that never comes on a connection that stands is awaited until its deadline,
+and what the server refused is tried again ever more seldom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What one seed stands for."""
+
+    seed: int
+    instances: int
+    guard: bool
+    consumes: bool
+    duplicate_window: int
+    kinds: tuple[str, ...]
+    breaks_for: int
+    """How long (ns) things break, before they heal."""
+    breaks_every: int
+    """Mean time (ns) between two faults."""
+    publishes_every: int
+    """Mean time (ns) between two requests of the publishers."""
+
+    @property
+    def heals_for(self) -> int:
+        """How long (ns) all is well in the end: until everybody must be ready, and a while to watch that they are."""
+        return self.terms.resumes_within + 12 * SECOND
+
+    @property
+    def terms(self) -> Terms:
+        """Where the promises end in a world with these faults."""
+        off = CLOCK_OFF if "clock" in self.kinds else 0
+        return Terms(
+            guard=self.guard,
+            resumes_within=LIVE + max((LONGEST_RETRY.get(kind, 0) for kind in self.kinds), default=0),
+            slack=SECOND // 2 + off,
+            window=SECOND // 10 + off + self._in_flight(),
+            clock_ahead=off,
+            clock_behind=off,
+            consumed=self.consumes,
+            duplicate_window=self.duplicate_window,
+        )
+
+    def _in_flight(self) -> int:
+        """Return how long (ns) what was known or sent before may go on its way."""
+        ways = {"slow": 3 * SLOWEST, "stall": LONGEST["stall"], "partition": PARTITION_NOTICED}
+        return sum(ways.get(kind, 0) for kind in self.kinds)
+
+
+def drawn(seed: int) -> Scenario:
+    """Draw the scenario of a seed."""
+    random = Random(f"scenario {seed}")
+    consumes = random.random() < 0.25
+    kinds = tuple(kind for kind in KINDS if random.random() < 0.4)
+    return Scenario(
+        seed=seed,
+        instances=random.choice([1, 1, 2, 2, 3]),
+        guard=random.random() < 0.6,
+        consumes=consumes,
+        duplicate_window=120 * SECOND if consumes else random.choice([7, 120]) * SECOND,
+        kinds=kinds,
+        breaks_for=random.choice([20, 40]) * SECOND,
+        breaks_every=random.choice([500, 1000, 2000]) * MILLISECOND,
+        publishes_every=random.choice([200, 500, 1500]) * MILLISECOND,
+    )

@@ -1,0 +1,93 @@
+"""The modelled server: one stream in memory, the checkpoints, and who is told of what others ask to remove.
+
+Its rule: what is stored is recorded for the judge the moment it is stored.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from nats_scheduler.engine.inputs import CheckpointLoaded, Input, RemovalRequested
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.judge.history import FireSeen, History, ScheduleSeen
+from tests.simulation.scenario import MILLISECOND, Scenario
+from tests.simulation.timeline import Timeline
+from tests.simulation.weather import Weather
+
+CONSUMED_AFTER = 50 * MILLISECOND
+"""How long (ns) a message lies on a work queue at most."""
+
+
+class Listener(Protocol):
+    """Whoever hears what others ask the server."""
+
+    weather: Weather
+
+    def hear(self, fact: Input) -> None:
+        """Hear a fact."""
+
+
+class Server:
+    """One server with one stream."""
+
+    def __init__(self, scenario: Scenario, timeline: Timeline, history: History, trace: Callable[[str], None]) -> None:
+        self.timeline = timeline
+        self.history = history
+        self.listeners: list[Listener] = []
+        self.checkpoints: list[CheckpointLoaded] = []
+        """Everything that was written under the one key; the last counts."""
+        self._trace = trace
+        config = {
+            "name": "SIM",
+            "subjects": [">"],
+            "allow_rollup_hdrs": True,
+            "duplicate_window": scenario.duplicate_window,
+        }
+        self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
+        self.stream.listen(self._stored)
+
+    def put(self, checkpoint: CheckpointLoaded) -> None:
+        """Write a checkpoint down."""
+        self.checkpoints.append(checkpoint)
+
+    def tell_of_removal(self, request: RemovalRequested, *, besides: Listener | None = None) -> None:
+        """Let everybody in contact know what was asked."""
+        for listener in self.listeners:
+            if listener is not besides and not listener.weather.is_lost():
+                self.timeline.after(listener.weather.way(), partial(listener.hear, request))
+
+    def _stored(self, message: StoredMessage) -> None:
+        scheduler = _header(message, "Nats-Scheduler")
+        if message.subject.startswith("t.") or (scheduler and message.subject.startswith("s.")):
+            self.history.fires.append(_fire(message, scheduler or ""))
+            self._trace(f"server: stores fire {message.sequence} {_header(message, 'Nats-Msg-Id')}")
+            return
+        self._trace(f"server: stores {message.subject} as {message.sequence}")
+        reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, DIALECTS)
+        if reading is not None and reading.definition is not None:
+            seen = ScheduleSeen(message.subject, message.sequence, message.stored_at, message.body or b"")
+            self.history.schedules.append(seen)
+
+
+def _fire(message: StoredMessage, scheduler: str) -> FireSeen:
+    identity = parse_identity(_header(message, "Nats-Msg-Id") or "")
+    return FireSeen(
+        schedule=scheduler,
+        schedule_sequence=identity and identity[1],
+        fire_time=identity and identity[2],
+        target=message.subject,
+        stored_at=message.stored_at,
+        sequence=message.sequence,
+        body=message.body or b"",
+        headers=tuple((name.decode(), value.decode()) for name, value in header_items(message.block)),
+    )
+
+
+def _header(message: StoredMessage, wanted: str) -> str | None:
+    items = header_items(message.block)
+    return next((value.decode() for name, value in items if name.decode() == wanted), None)

@@ -1,0 +1,38 @@
+"""Seeds of simulated worlds keep every promise, and a seed is a world that can be repeated exactly.
+
+`NATS_SCHEDULER_SIMULATION=N` runs N seeds in the place of the usual ones.
+"""
+
+import os
+
+import pytest
+
+from tests.simulation.scenario import KINDS, drawn
+from tests.simulation.world import World, judged
+
+SEEDS = int(os.environ.get("NATS_SCHEDULER_SIMULATION", "200"))
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_promise_is_broken_whatever_breaks(part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        broken = "\n".join(map(str, judged(seed)))
+        assert not broken, f"repeat it: python -m tests.simulation --seed {seed} --trace\n{broken}"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_seed_repeats_exactly(seed: int) -> None:
+    traces: list[list[str]] = [[], []]
+    for trace in traces:
+        World(drawn(seed), trace.append).run()
+    assert traces[0] == traces[1]
+    assert len(traces[0]) > 100
+
+
+def test_the_seeds_break_everything_that_can_break() -> None:
+    scenarios = [drawn(seed) for seed in range(100)]
+    assert {kind for scenario in scenarios for kind in scenario.kinds} == set(KINDS)
+    assert {scenario.guard for scenario in scenarios} == {True, False}
+    assert {scenario.consumes for scenario in scenarios} == {True, False}
+    assert {scenario.instances for scenario in scenarios} == {1, 2, 3}

@@ -1,0 +1,192 @@
+"""One simulated world: first everything breaks, then it heals; what happened is recorded for the judge.
+
+Its rule: one seed, one history. Time passes only on the timeline, and all that is random comes from the seed.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from tests.judge.checkers import Violation, verdict
+from tests.judge.history import SECOND, Fault, History, Life
+from tests.simulation.instance import Instance
+from tests.simulation.publishers import Publishers
+from tests.simulation.scenario import CLOCK_OFF, LONGEST, PARTITION_NOTICED, Scenario, drawn
+from tests.simulation.server import CONSUMED_AFTER, Server
+from tests.simulation.timeline import Timeline
+
+SHARED = ("lossy", "slow", "refusing", "cut")
+"""What may befall all instances at once, because it is the server that is in trouble."""
+
+Trace = Callable[[str], None]
+
+
+def silent(_line: str) -> None:
+    """Trace nothing."""
+
+
+class World:
+    """One seed, from its beginning to its end."""
+
+    def __init__(self, scenario: Scenario, trace: Trace = silent) -> None:
+        self.scenario = scenario
+        self.timeline = Timeline()
+        start = self.timeline.now
+        self.history = History(scenario.terms, begin=start)
+        written = (
+            trace if trace is silent else lambda line: trace(f"{(self.timeline.now - start) / SECOND:9.4f} {line}")
+        )
+        self._trace = written
+        self._random = Random(f"faults {scenario.seed}")
+        self._born: dict[str, int] = {}
+        self.server = Server(scenario, self.timeline, self.history, written)
+        self.publishers = Publishers(self.server, Random(f"publishers {scenario.seed}"), written)
+        self.instances = [
+            Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written)
+            for n in range(scenario.instances)
+        ]
+        self.server.listeners += self.instances
+        self._faults: dict[str, Callable[[Instance, int], None]] = {
+            "kill": self._kill,
+            "crash": self._crash,
+            "stall": self._stall,
+            "cut": self._cut,
+            "partition": self._partition,
+            "lossy": self._spell("lossy"),
+            "slow": self._spell("slow"),
+            "refusing": self._spell("refusing"),
+            "clock": self._step_clock,
+        }
+
+    def run(self) -> History:
+        """Break everything, heal everything, and return what happened."""
+        for instance in self.instances:
+            instance.crashed = self._has_crashed
+            self._boot(instance)
+        self.publishers.act_now_and_again(self.scenario.publishes_every)
+        if self.scenario.consumes:
+            self._consume()
+        self.timeline.after(self.scenario.breaks_every, self._break)
+        self.timeline.run(self.scenario.breaks_for)
+        self._heal()
+        self.timeline.run(self.scenario.heals_for)
+        return self._closed()
+
+    # -- phases --------------------------------------------------------------------------------------------------
+
+    def _break(self) -> None:
+        if self.publishers.is_over:
+            return
+        if self.scenario.kinds:
+            kind = self._random.choice(self.scenario.kinds)
+            duration = int(self._random.random() * LONGEST[kind])
+            is_shared = kind in SHARED and self._random.random() < 0.5
+            for instance in self.instances if is_shared else [self._random.choice(self.instances)]:
+                self._faults[kind](instance, duration)
+        self.timeline.after(int(self._random.expovariate(1 / self.scenario.breaks_every)), self._break)
+
+    def _heal(self) -> None:
+        self._trace("world: heals")
+        self.publishers.is_over = True
+        for instance in self.instances:
+            instance.crash_in = None
+            instance.weather.kinds.clear()
+            instance.weather.cut_until = min(instance.weather.cut_until, self.timeline.now)
+            instance.wake(acts_first=False)
+            if instance.clock.ahead:
+                self._broken("clock", None, CLOCK_OFF)
+                instance.step_clock(0)
+            if not instance.is_alive:
+                self._boot(instance)
+
+    def _closed(self) -> History:
+        for instance in self.instances:
+            if instance.is_alive:
+                self._died(instance)
+        self.history.end = self.timeline.now
+        self.history.remaining = {message.sequence for message in self.server.stream.messages("s.*")}
+        return self.history
+
+    def _consume(self) -> None:
+        self.server.stream.take("t.*")
+        self.timeline.after(int(self._random.random() * CONSUMED_AFTER), self._consume)
+
+    # -- record --------------------------------------------------------------------------------------------------
+
+    def _broken(self, kind: str, instance: Instance | None, duration: int) -> None:
+        """Record a fault; where clocks are wrong, what one instance does from then on concerns all."""
+        now, name = self.timeline.now, None if instance is None else instance.name
+        if "clock" in self.scenario.kinds:
+            name, duration = None, duration + CLOCK_OFF
+        self.history.faults.append(Fault(kind, name, now, now + duration))
+
+    def _boot(self, instance: Instance) -> None:
+        written = self.server.checkpoints
+        chance = self._random.random()
+        checkpoint = None if not written or chance < 0.2 else written[-1]
+        if written and chance > 0.8 and not self.scenario.consumes:
+            checkpoint = self._random.choice(written)
+        instance.boot(checkpoint)
+        self._born[instance.name] = self.timeline.now
+        if "clock" in self.scenario.kinds:
+            self._broken("boot", None, 0)
+
+    def _died(self, instance: Instance) -> None:
+        self.history.lives.append(Life(instance.name, self._born[instance.name], self.timeline.now))
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def _kill(self, instance: Instance, duration: int) -> None:
+        if instance.is_alive:
+            instance.kill()
+            self._died(instance)
+            self.timeline.after(duration, lambda: self._boot_again(instance))
+
+    def _boot_again(self, instance: Instance) -> None:
+        if not instance.is_alive:
+            self._boot(instance)
+
+    def _crash(self, instance: Instance, duration: int) -> None:
+        instance.crash_in = duration % 7
+
+    def _has_crashed(self, instance: Instance) -> None:
+        self._died(instance)
+        wait = int(self._random.random() * LONGEST["crash"])
+        self.timeline.after(wait, lambda: self._boot_again(instance))
+
+    def _stall(self, instance: Instance, duration: int) -> None:
+        if instance.is_alive and not instance.is_stalled:
+            instance.stall()
+            self._broken("stall", instance, duration)
+            acts_first = self._random.random() < 0.5
+            self.timeline.after(duration, lambda: instance.wake(acts_first=acts_first))
+
+    def _cut(self, instance: Instance, duration: int) -> None:
+        instance.cut(duration)
+        self._broken("cut", instance, duration)
+
+    def _partition(self, instance: Instance, duration: int) -> None:
+        """Let nothing through; what is long is noticed."""
+        self._broken("partition", instance, duration)
+        weather = instance.weather
+        weather.cut_until = max(weather.cut_until, self.timeline.now + min(duration, PARTITION_NOTICED))
+        if duration > PARTITION_NOTICED:
+            left = duration - PARTITION_NOTICED
+            self.timeline.after(PARTITION_NOTICED, lambda: instance.cut(left))
+
+    def _spell(self, kind: str) -> Callable[[Instance, int], None]:
+        def begin(instance: Instance, duration: int) -> None:
+            self._trace(f"{instance.name}: is {kind} for {duration / SECOND:.3f} s")
+            instance.weather.kinds.add(kind)
+            self._broken(kind, instance, duration)
+            self.timeline.after(duration, lambda: instance.weather.kinds.discard(kind))
+
+        return begin
+
+    def _step_clock(self, instance: Instance, duration: int) -> None:
+        self._broken("clock", None, CLOCK_OFF)
+        instance.step_clock(self._random.randint(-CLOCK_OFF, CLOCK_OFF))
+
+
+def judged(seed: int, trace: Trace = silent) -> list[Violation]:
+    """Run one seed and return what it shows to be broken."""
+    return verdict(World(drawn(seed), trace).run())
