@@ -125,6 +125,13 @@ def test_a_refused_request_does_nothing() -> None:
     assert len(bench.stream) == 0
 
 
+def test_a_doubled_request_arrives_twice_and_is_heard_of_once() -> None:
+    bench = Bench()
+    fire = bench.publish(Fate(twice=True))
+    assert bench.after(0) == [PublishConcluded(fire, Stored(1))]
+    assert len(bench.stream) == 2
+
+
 def test_a_slow_request_is_overtaken() -> None:
     bench = Bench()
     slow, fast = bench.publish(Fate(request_takes=20)), bench.publish(Fate(answer_takes=5))
