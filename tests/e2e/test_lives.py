@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.runtime.driver import STOOD_STILL
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, instant_reached
 
 BURST = 2_000
 
@@ -187,3 +189,25 @@ async def test_a_connection_that_the_server_closes_for_good_is_made_anew(start_s
         await running.ready("S", times=2)
         await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(0.3)}", "Nats-Schedule-Target": "S.out"})
         await account.wait_for("S", "S.out")
+
+
+async def test_a_sidecar_that_stood_still_follows_anew_and_makes_up_one_fire(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await marked_stream(account, "S")
+        with sidecar("run", "-s", server.url, folder=tmp_path) as process:
+            await account.publish("S.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.out"})
+            before = len(await account.wait_for("S", "S.out", 2))
+            process.pause()
+            await instant_reached(CLOCK.now() + STOOD_STILL + 2 * SECOND, CLOCK.now)
+            process.resume()
+            await process.wait_for_line("stood still")
+            await account.wait_for("S", "S.out", before + 4)
+        fires = await account.messages("S", "S.out")
+        identities = {header_value(fire.block, b"Nats-Msg-Id") for fire in fires}
+        seconds = [fire.stored_at // SECOND for fire in fires]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(seconds)]
+        assert sum(gap > STOOD_STILL // SECOND for gap in gaps) == 1
+        assert len(fires) == len(identities)
