@@ -222,7 +222,7 @@ class StreamEngine:
         self._roster.hold(held)
         if before is not None:
             self._firing.forget(before)
-            self._supersede(before, held)
+            self._supersede(held)
         if self._live:
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
         self._settle_by_checkpoint(held)
@@ -243,12 +243,15 @@ class StreamEngine:
         else:
             self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
 
-    def _supersede(self, before: Held, after: Held) -> None:
-        """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays."""
+    def _supersede(self, after: Held) -> None:
+        """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.
+
+        Everything below it goes, since a look may have found it before the follower told of versions in between.
+        """
         if self._live:
-            self._firing.remove_versions(after.subject, before.sequence)
+            self._firing.remove_versions(after.subject, after.sequence - 1)
         else:
-            self._superseded[after.subject] = before.sequence
+            self._superseded[after.subject] = after.sequence - 1
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
         if not self._live and not self._wants_to_be_a_schedule(message):

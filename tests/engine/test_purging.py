@@ -74,6 +74,16 @@ def test_older_versions_that_cannot_be_removed_are_reported() -> None:
     assert desk.engine.is_idle
 
 
+def test_a_version_that_is_told_after_a_newer_one_was_found_is_removed_too() -> None:
+    first, newest = schedule(AT_5S), schedule("@every 1h", 5)
+    desk = Desk(first)
+    desk.at(4)
+    desk.found(newest, of=first)
+    assert desk.purges == [("s.one", 4)]
+    desk.read(schedule("@every 1h", 3))
+    assert desk.is_held()
+
+
 def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are_gone() -> None:
     desk = Desk(schedule("@every 1h"))
     desk.read(schedule("@every 1h", 2))
