@@ -7,6 +7,8 @@ The rules:
 
 - A removal is an order to look and then remove: what the server holds under the sequence is judged again by its own
   headers, so that nothing else is ever removed, whatever this room believes.
+- What another instance holds, by the shard of its subject, is his to remove; it stays noted for a while, in case he
+  does not come to it.
 - Never early, and at most a second late: instants are rounded up to the second, as the wheel of newer servers does.
 - What cannot be removed now is tried again; what the server refuses for good is told once, and then nothing is tried.
 
@@ -26,6 +28,7 @@ from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import FIRST_RETRY_AFTER, REFUSED_RETRY_LIMIT
 from nats_scheduler.engine.inputs import ExpiryConcluded
+from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.expiry import expiry_of, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
@@ -33,6 +36,9 @@ from nats_scheduler.schedule.instants import SECOND
 
 MAX_REMOVALS_UNDER_WAY = 512
 """Removals whose conclusion is awaited at once; the rest wait here, where a message costs 8 bytes."""
+
+OTHERS_KEEP = 60 * SECOND
+"""What is due in a shard of another holder is forgotten after so long (ns)."""
 
 
 class Agenda:
@@ -63,6 +69,11 @@ class Agenda:
             del self._sequences[heapq.heappop(self._seconds)]
         return sequence
 
+    def forget(self, until: int) -> None:
+        """Let go of what came due up to `until` (ns)."""
+        while self._seconds and self._seconds[0] * SECOND <= until:
+            del self._sequences[heapq.heappop(self._seconds)]
+
     def next_due(self) -> int | None:
         """Return the earliest instant (ns) at which a sequence comes due."""
         return self._seconds[0] * SECOND if self._seconds else None
@@ -80,7 +91,10 @@ class Expiry:
         self._dialects = dialects
         self._emit = emit
         self._learns_from_fires = learns_from_fires
-        self._agenda = Agenda()
+        self._agendas = [Agenda() for _ in range(SHARDS)]
+        self._asked: dict[int, int] = {}
+        self.shards = ALL_SHARDS
+        """The shards whose messages are ours to remove."""
         self._refused = False
         self._attempts = 0
         self._paused_until = 0
@@ -92,46 +106,55 @@ class Expiry:
         """Note a message that was read; returns when it expires (ns), None where it does not."""
         expires = expiry_of(message, self._dialects)
         if expires is not None:
-            self._add(expires, message.sequence)
+            self._add(expires, message.sequence, shard_of(message.subject))
         return expires
 
     def fire_stored(self, fire: Fire, sequence: int, now: int) -> None:
         """Note the message that a fire stored just now, where it might be removed or buried before it is read."""
         lifetime = lifetime_of(fire.block) if self._learns_from_fires else None
         if lifetime is not None:
-            self._add(now + lifetime, sequence)
+            self._add(now + lifetime, sequence, shard_of(fire.target))
 
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
         """Ask for the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
+        for shard, agenda in enumerate(self._agendas):
+            if shard in self.shards:
+                self._remove_due(shard, agenda, now, is_needed)
+            else:
+                agenda.forget(now - OTHERS_KEEP)
+
+    def _remove_due(self, shard: int, agenda: Agenda, now: int, is_needed: Callable[[int], bool]) -> None:
         while now >= self._paused_until and self.under_way < MAX_REMOVALS_UNDER_WAY:
-            sequence = self._agenda.pop_due(now)
+            sequence = agenda.pop_due(now)
             if sequence is None:
                 return
             if is_needed(sequence):
-                self._add(now + SECOND, sequence)
+                self._add(now + SECOND, sequence, shard)
             else:
                 self.under_way += 1
+                self._asked[sequence] = shard
                 self._emit(RemoveExpired(sequence, now))
 
     def next_wake(self) -> int | None:
         """Return the earliest instant (ns) at which there is something to remove; None where an answer comes first."""
-        due = self._agenda.next_due()
-        if due is None or self.under_way >= MAX_REMOVALS_UNDER_WAY:
+        dues = [due for shard in self.shards if (due := self._agendas[shard].next_due()) is not None]
+        if not dues or self.under_way >= MAX_REMOVALS_UNDER_WAY:
             return None
-        return max(due, self._paused_until)
+        return max(min(dues), self._paused_until)
 
     def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
         """Let go of a message that is gone, or note it again."""
         self.under_way -= 1
+        shard = self._asked.pop(conclusion.sequence, min(self.shards, default=0))
         if conclusion.refused:
             self._give_up(conclusion)
         elif conclusion.failure is not None:
-            self._pause(conclusion, conclusion.failure, now)
+            self._pause(conclusion, conclusion.failure, shard, now)
         else:
             self._attempts = 0
             self._removed += conclusion.subject is not None
             if conclusion.expires is not None:
-                self._add(conclusion.expires, conclusion.sequence)
+                self._add(conclusion.expires, conclusion.sequence, shard)
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep a pause as long as it was although the wall clock shows `by` ns less than before."""
@@ -143,20 +166,21 @@ class Expiry:
             self._emit(Report(MessagesExpired(self._removed)))
             self._removed = 0
 
-    def _add(self, instant: int, sequence: int) -> None:
+    def _add(self, instant: int, sequence: int, shard: int) -> None:
         if not self._refused:
-            self._agenda.add(instant, sequence)
+            self._agendas[shard].add(instant, sequence)
 
-    def _pause(self, conclusion: ExpiryConcluded, reason: str, now: int) -> None:
+    def _pause(self, conclusion: ExpiryConcluded, reason: str, shard: int, now: int) -> None:
         """Try nothing for a while, the longer the more pauses there were; what was under way meanwhile adds none."""
         if now >= self._paused_until:
             self._paused_until = now + min(FIRST_RETRY_AFTER << min(self._attempts, 20), REFUSED_RETRY_LIMIT)
             self._attempts += 1
             self._emit(Report(ExpiryFailed(conclusion.sequence, reason, refused=False)))
-        self._add(self._paused_until, conclusion.sequence)
+        self._add(self._paused_until, conclusion.sequence, shard)
 
     def _give_up(self, conclusion: ExpiryConcluded) -> None:
         if not self._refused:
             self._refused = True
-            self._agenda.clear()
+            for agenda in self._agendas:
+                agenda.clear()
             self._emit(Report(ExpiryFailed(conclusion.sequence, conclusion.failure or "", refused=True)))

@@ -7,14 +7,15 @@ The rules:
   schedule; a refusal stored nothing, so the next attempt may stand for later fires too.
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
 - What comes back about a schedule that is not held any more, or about an earlier flight, changes nothing.
+- A schedule of a shard that another instance holds rests. Only where its fire stays out for long it is looked at, or
+  removed if it is known to be done, so that none is kept that the stream does not hold.
 
 The stages are those of `engine.flight`. `StreamEngine` owns this object and calls it with facts; it answers in actions.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, Report
+from nats_scheduler.engine.actions import Action, PublishFire, ReadContent, Report
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.events import (
     Ending,
@@ -22,8 +23,6 @@ from nats_scheduler.engine.events import (
     FiresMissed,
     FireStored,
     FireUnsettled,
-    PurgeFailed,
-    ScheduleEnded,
 )
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, UNKNOWN_RETRY_LIMIT, Flight, Stage
@@ -31,12 +30,12 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     ContentUnread,
     PublishConcluded,
-    PurgeConcluded,
     Refused,
     RemovalRequested,
     Stored,
     Unknown,
 )
+from nats_scheduler.engine.removing import OTHERS_MAY_TAKE, Removing
 from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
@@ -60,38 +59,23 @@ To go on would be to store it again, once the duplicate window is over.
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
-HERD = 64
-"""While more fires than this are in flight, schedules that are done wait to be removed."""
-
 MAX_FLYING = 256
 """Most fires on their way at once.
 
 What is cancelled, or replaced where no guard looks, while a fire is on its way cannot stop it: so no more are on their
 way than keep the server busy.
 """
-OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
-"""Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
 
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 
 
-class Firing:
+class Firing(Removing):
     """The flights of one stream's schedules."""
 
     def __init__(self, roster: Roster, limits: ServerLimits, emit: Callable[[Action], None]) -> None:
-        self._roster = roster
+        super().__init__(roster, emit)
         self._limits = limits
-        self._emit = emit
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
-        self._active: dict[int, Held] = {}
-        self._purges: deque[PurgeSchedule] = deque()
-        self._left_over: dict[str, int] = {}
-        self._left_over_until = 0
-        self._flying = 0
-        self.is_open = False
-        """Whether a fire may begin; its owner says so."""
-        self.under_way = 0
-        """Fires and purges whose conclusion is awaited."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
 
@@ -105,19 +89,33 @@ class Firing:
     def await_due(self, held: Held) -> None:
         """Have the schedule looked at in time for its due fire, or at its end where that comes first."""
         ahead = 0 if held.definition.source is not None else self._look_ahead
+        if not self.is_ours(held):
+            ahead = -OTHERS_MAY_TAKE
         self._roster.wake(held, held.expires if held.only_expires else held.due - ahead)
+
+    def let_go(self, held: Held) -> None:
+        """Leave a schedule to another holder: what is in flight is concluded, and not repeated."""
+        if held.flight is not None and held.flight.stage in (Stage.READY, Stage.RETRYING):
+            self.settle(held)
+            held.flight = None
+        if held.flight is None:
+            self.await_due(held)
 
     def woken(self, held: Held, now: int) -> None:
         """Take the next step of a schedule whose time has come."""
         flight = held.flight
         if flight is None:
             self._read(held, Flight(Stage.READING))
+        elif flight.stage is Stage.READY and self._has_aged(held, now):
+            self._look_again((held,))
         elif flight.stage is Stage.READY:
             self._publish(held, flight, now)
         elif flight.stage is Stage.RETRYING:
             self._retry(held, flight, now)
         elif flight.stage is Stage.PURGING:
             self.remove_versions(held.subject, held.sequence)
+        elif flight.stage is Stage.SPENT:
+            self.remove(held, flight.ending)  # its holder did not, or nobody saw it
 
     def doubt(self, request: RemovalRequested) -> None:
         """Look again at what the request may have removed, before it fires.
@@ -128,8 +126,9 @@ class Firing:
             doubted = [self._active.get(request.sequence)]
         elif request.filter is None:
             doubted = list(self._active.values())
-        elif is_literal_subject(request.filter):  # our own purges are seen too, and they come in herds
+        elif is_literal_subject(request.filter):  # the purges of other instances are seen too, and come in herds
             doubted = [self._roster.on(request.filter)]
+            self.forget_removed(doubted[0], request.below)
         else:
             doubted = [held for held in self._active.values() if subject_matches(held.subject, request.filter)]
         self._look_again(held for held in doubted if held is not None)
@@ -149,7 +148,8 @@ class Firing:
 
     def earliest_unsettled(self) -> int | None:
         """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""
-        return min((held.due for held in self._active.values() if not is_stuck(held)), default=None)
+        ours = filter(self.is_ours, self._active.values())
+        return min((held.due for held in ours if not is_stuck(held)), default=None)
 
     def has_begun(self, sequence: int) -> bool:
         """Tell whether a fire of the schedule with this sequence was begun and is not settled."""
@@ -157,11 +157,11 @@ class Firing:
 
     def stuck(self) -> list[Held]:
         """Return the schedules whose fires the server refuses for the time being."""
-        return [held for held in self._active.values() if is_stuck(held)]
+        return [held for held in self._active.values() if is_stuck(held) and self.is_ours(held)]
 
     def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
         """Take what lay on the subject; returns the message where it is another one than the schedule held."""
-        held = self._in_stage(read.schedule, read.sequence, Stage.READING)
+        held = self.in_stage(read.schedule, read.sequence, Stage.READING)
         if held is None or held.flight is None or self._is_outdated(held.flight):
             return None
         if read.message is None or read.message.sequence < held.sequence:
@@ -169,6 +169,9 @@ class Firing:
             return None
         if read.message.sequence > held.sequence:
             return read.message
+        if not self.is_ours(held):
+            self._leave_alone(held, now)
+            return None
         flight = held.flight
         flight.content, flight.source = read.message, read.source
         if flight.fire is not None:
@@ -181,9 +184,13 @@ class Firing:
 
     def content_unread(self, unread: ContentUnread, now: int) -> None:
         """Try again later."""
-        held = self._in_stage(unread.schedule, unread.sequence, Stage.READING)
-        if held is not None and held.flight is not None and not self._is_outdated(held.flight):
+        held = self.in_stage(unread.schedule, unread.sequence, Stage.READING)
+        if held is None or held.flight is None or self._is_outdated(held.flight):
+            return
+        if self.is_ours(held):
             self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
+        else:
+            self._leave_alone(held, now)
 
     # -- the fire ------------------------------------------------------------------------------------------------
 
@@ -195,13 +202,15 @@ class Firing:
         if isinstance(outcome, Stored):
             self.stored += 1
             self._emit(Report(FireStored(fire, outcome.sequence, outcome.duplicate)))
-        held = self._in_stage(fire.schedule, fire.sequence, Stage.FLYING)
+        held = self.in_stage(fire.schedule, fire.sequence, Stage.FLYING)
         if held is None or held.flight is None or held.flight.fire is not fire:
             return
         if isinstance(outcome, Stored) or (
             isinstance(outcome, Unknown) and self._limits.silent and held.flight.attempts >= SENT_IN_SILENCE
         ):
             self.advance(held, fire.next_fire)
+        elif not self.is_ours(held):
+            self._leave_alone(held, now)
         elif isinstance(outcome, Unknown):
             wait = self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
             self._emit(Report(FireUnsettled(fire, outcome.reason, wait)))
@@ -223,89 +232,18 @@ class Firing:
         else:
             kept = held.flight.content if held.flight is not None else None
             soon = next_fire - held.due <= KEEP_CONTENT_FOR
-            self._settle(held)
+            self.settle(held)
             held.due, held.flight = next_fire, None
-            if kept is not None and soon and self._limits.guard and held.definition.source is None:
+            is_watched = self._limits.guard and held.definition.source is None and self.is_ours(held)
+            if kept is not None and soon and is_watched:
                 self._make_ready(held, Flight(Stage.READY, content=kept))
             else:
                 self.await_due(held)
 
-    # -- the end -------------------------------------------------------------------------------------------------
-
-    def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
-        """Remove a schedule that is done; until the server has done so it stays held, and silent."""
-        self._settle(held)
-        self._roster.rest(held)
-        held.flight = Flight(Stage.PURGING, ending=ending)
-        self.remove_versions(held.subject, held.sequence)
-
-    def remove_versions(self, schedule: str, through: int) -> None:
-        """Have every version of a schedule up to sequence `through` removed, once no herd is in the way."""
-        self.under_way += 1
-        self._purges.append(PurgeSchedule(schedule, through))
-
-    def left_over_until(self) -> int | None:
-        """Return when (ns) older versions that could not be removed are tried again, None where there are none."""
-        return self._left_over_until if self._left_over else None
-
-    def release_purges(self, now: int) -> None:
-        """Ask for the removals that wait. Fires go first: the server purges more slowly than it stores."""
-        if self._flying > HERD:
-            return
-        if self._left_over and self.is_open and now >= self._left_over_until:
-            left_over, self._left_over = self._left_over, {}
-            for schedule, through in left_over.items():
-                self.remove_versions(schedule, through)
-        while self._purges:
-            self._emit(self._purges.popleft())
-
-    def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
-        """Let go of a removed schedule, or try again."""
-        self.under_way -= 1
-        held = self._in_stage(conclusion.schedule, conclusion.through, Stage.PURGING)
-        if conclusion.failure is not None:
-            self._emit(
-                Report(PurgeFailed(conclusion.schedule, conclusion.through, conclusion.failure, conclusion.refused))
-            )
-        if held is None or held.flight is None:
-            if conclusion.failure is not None and not conclusion.refused:
-                self._leave_over(conclusion, now)
-            return
-        if conclusion.failure is None:
-            self.end(held, held.flight.ending)
-        elif conclusion.refused:
-            held.flight.stage = Stage.SPENT
-        else:
-            self._roster.wake(held, now + held.flight.back_off(REFUSED_RETRY_LIMIT))
-
-    def _leave_over(self, conclusion: PurgeConcluded, now: int) -> None:
-        """Keep in mind versions that nobody holds any more and that are still stored."""
-        if not self._left_over:
-            self._left_over_until = now + OLD_VERSIONS_RETRY_AFTER
-        before = self._left_over.get(conclusion.schedule, 0)
-        self._left_over[conclusion.schedule] = max(before, conclusion.through)
-
-    def end(self, held: Held, ending: Ending) -> None:
-        """Hold the schedule no longer."""
-        self._settle(held)
-        self._roster.drop(held.subject)
-        self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
-
-    def forget(self, held: Held) -> None:
-        """Await nothing more of a schedule that was replaced."""
-        self._settle(held)
-
     # -- steps ---------------------------------------------------------------------------------------------------
-
-    def _in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
-        held = self._roster.exactly(subject, sequence)
-        return held if held is not None and held.flight is not None and held.flight.stage is stage else None
 
     def _after(self, held: Held, fire_time: int) -> int | None:
         return held.definition.pattern.next_fire(fire_time, held.stored_at)
-
-    def _settle(self, held: Held) -> None:
-        self._active.pop(held.sequence, None)
 
     def _make_ready(self, held: Held, flight: Flight) -> None:
         """Have the fire built before it is due, so that at its time only bytes are sent."""
@@ -327,6 +265,16 @@ class Firing:
                 if held.flight.stage is Stage.READY:
                     held.flight.fire = None
                 self._read(held, held.flight)
+
+    def _has_aged(self, held: Held, now: int) -> bool:
+        """Tell whether a fire is so late that its look cannot be believed, where no guard looks: we were stopped."""
+        return not self._limits.guard and now - held.due > UNGUARDED_LOOK_AHEAD
+
+    def _leave_alone(self, held: Held, now: int) -> None:
+        """Let a schedule of another holder rest."""
+        self.settle(held)
+        held.flight = None
+        self._roster.wake(held, max(held.due, now) + OTHERS_MAY_TAKE)
 
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and tell whether it was asked again since."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 
 
@@ -70,7 +71,7 @@ class ContactLost:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLoaded:
-    """An earlier holder settled what was due up to `through` (ns) on the schedules up to stream sequence `sequence`.
+    """Up to `through` (ns) an earlier holder of `shards` settled their schedules up to stream sequence `sequence`.
 
     But for those whose sequences are in `unsettled`: they were invalid then, or their fires were refused.
     """
@@ -78,6 +79,17 @@ class CheckpointLoaded:
     through: int
     sequence: int
     unsettled: frozenset[int] = frozenset()
+    shards: frozenset[int] = ALL_SHARDS
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsHeld:
+    """This engine fires for these shards of its stream from now on, and for no others.
+
+    The latest checkpoint of a shard that is new has to be told before.
+    """
+
+    shards: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,8 @@ class RemovalRequested:
 
     filter: str | None = None
     sequence: int | None = None
+    below: int | None = None
+    """Of what is on `filter`, only messages below this sequence; None: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +167,7 @@ Input = (
     | CaughtUp
     | ContactLost
     | CheckpointLoaded
+    | ShardsHeld
     | ContentRead
     | ContentUnread
     | PublishConcluded

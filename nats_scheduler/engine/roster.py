@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterator
 
 from nats_scheduler.engine.flight import Flight
+from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.definition import Definition
 
 MIN_AGENDA_ENTRIES = 1024
@@ -25,10 +26,11 @@ NO_EXPIRY = 1 << 100
 class Held:
     """A schedule that is held: the last message on its subject, and valid."""
 
-    __slots__ = ("definition", "due", "expires", "flight", "sequence", "stored_at", "subject", "wake")
+    __slots__ = ("definition", "due", "expires", "flight", "sequence", "shard", "stored_at", "subject", "wake")
 
     def __init__(self, subject: str, sequence: int, stored_at: int, definition: Definition, due: int) -> None:
         self.subject = subject
+        self.shard = shard_of(subject)
         self.sequence = sequence
         self.stored_at = stored_at
         self.definition = definition

@@ -10,7 +10,8 @@ What it holds to be true:
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
-The intake of messages is here, the course of a fire in `engine.firing`, the agenda in `engine.roster`.
+The intake of messages is here, the course of a fire in `engine.firing`, the agenda in `engine.roster`, and what the
+instance holds of the stream in `engine.holdings`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +21,8 @@ from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.firing import HERD, Firing, is_stuck
+from nats_scheduler.engine.firing import Firing, is_stuck
+from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -35,9 +37,12 @@ from nats_scheduler.engine.inputs import (
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
+    ShardsHeld,
     Stored,
 )
+from nats_scheduler.engine.removing import HERD
 from nats_scheduler.engine.roster import NO_EXPIRY, Held, Roster
+from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import header_value
@@ -50,8 +55,8 @@ from nats_scheduler.schedule.instants import SECOND
 MAX_WAKES_PER_STEP = 1024
 """How many schedules one step looks at; the rest follow in the next, so that answers are heard between."""
 
-MAX_UNSETTLED = 1_000
-"""Exceptions that a checkpoint names at most: first the fires that the server refuses, then the rejected schedules."""
+MAX_SUPERSEDED = 10_000
+"""Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
 
 LEAST_CLOCK_STEP = 1 * SECOND
 """A wall clock that went back by less (ns) is not worth a look: no back-off grows by more than that."""
@@ -81,7 +86,7 @@ class StreamEngine:
         self._expiry = Expiry(self._dialects, self._emit, learns_from_fires=not reads_all) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._superseded: dict[str, int] = {}
-        self._checkpoint = CheckpointLoaded(through=-1, sequence=0)
+        self._holdings = Holdings(self._roster, self._firing)
         self._last_read = 0
         self._history_through = 0
         self._now = 0
@@ -93,6 +98,7 @@ class StreamEngine:
             CaughtUp: self._caught_up,
             ContactLost: self._contact_lost,
             CheckpointLoaded: self._checkpoint_loaded,
+            ShardsHeld: self._shards_held,
             ContentRead: self._content_read,
             ContentUnread: self._firing.content_unread,
             PublishConcluded: self._publish_concluded,
@@ -161,12 +167,8 @@ class StreamEngine:
 
         What cannot be settled for the time being is named, so that it does not hold back the rest.
         """
-        begun = self._firing.earliest_unsettled()
-        waiting = self._roster.next_wake()
-        through = min([now, *(instant - 1 for instant in (begun, waiting) if instant is not None)])
-        unsettled = [held.sequence for held in self._firing.stuck()]
-        unsettled += [sequence for sequence, _rejection in self._rejected.values()]
-        return CheckpointLoaded(through, self._last_read, frozenset(unsettled[:MAX_UNSETTLED]))
+        rejected = [sequence for subject, (sequence, _rejection) in self._rejected.items() if self._is_ours(subject)]
+        return self._holdings.checkpoint(now, self._last_read, rejected)
 
     # -- intake --------------------------------------------------------------------------------------------------
 
@@ -223,35 +225,26 @@ class StreamEngine:
         if before is not None:
             self._firing.forget(before)
             self._supersede(held)
-        if self._live:
+        if self._live and self._firing.is_ours(held):
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
-        self._settle_by_checkpoint(held)
+        self._holdings.begin(held)
 
     def _crowding(self, definition: Definition) -> Rejection | None:
         """Say that there are as many schedules as the operator allows."""
         header, pattern = definition.dialect.schedule, definition.pattern.text
         return self._rules.restrictions.number_fault(header, pattern, len(self._roster))
 
-    def _settle_by_checkpoint(self, held: Held) -> None:
-        """Pass over the fires that an earlier holder has settled, then wait for the next."""
-        settled = self._checkpoint
-        beyond = held.sequence > settled.sequence or held.due > settled.through
-        if beyond or held.sequence in settled.unsettled:
-            self._firing.await_due(held)
-        elif not held.definition.pattern.repeats:
-            self._firing.purge(held)
-        else:
-            self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
-
     def _supersede(self, after: Held) -> None:
         """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.
 
         Everything below it goes, since a look may have found it before the follower told of versions in between.
         """
-        if self._live:
+        if self._live and self._firing.is_ours(after):
             self._firing.remove_versions(after.subject, after.sequence - 1)
-        else:
-            self._superseded[after.subject] = after.sequence - 1
+            return
+        if self._live and len(self._superseded) >= MAX_SUPERSEDED:
+            del self._superseded[next(iter(self._superseded))]
+        self._superseded[after.subject] = after.sequence - 1
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
         if not self._live and not self._wants_to_be_a_schedule(message):
@@ -267,11 +260,15 @@ class StreamEngine:
             return
         rejection = rejection.shortened()
         self._rejected[message.subject] = (message.sequence, rejection)
-        if self._live:
+        if self._live and self._is_ours(message.subject):
             self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
 
     def _wants_to_be_a_schedule(self, message: StoredMessage) -> bool:
         return any(header_value(message.block, dialect.schedule) for dialect in self._dialects)
+
+    def _is_ours(self, subject: str) -> bool:
+        """Tell whether what lies on a subject is ours to tell of."""
+        return shard_of(subject) in self._firing.shards
 
     def _rejected_at(self, subject: str) -> int:
         """Return the sequence of the rejected message on a subject, 0 where there is none."""
@@ -280,7 +277,7 @@ class StreamEngine:
 
     def _generated(self, generated: Generated, message: StoredMessage) -> None:
         held = self._roster.exactly(generated.schedule, generated.sequence)
-        if self._live:
+        if self._live and self._is_ours(generated.schedule):
             seen = FireSeen(
                 generated.schedule, message.subject, generated.fire_time, message.stored_at, message.sequence
             )
@@ -301,20 +298,33 @@ class StreamEngine:
         self._live = True
         self._firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
-        for subject, (sequence, rejection) in self._rejected.items():
-            self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
-        for subject, sequence in self._superseded.items():
-            self._firing.remove_versions(subject, sequence)
-        self._superseded.clear()
+        self._begin_with(self._firing.shards)
         self._firing.contact_regained()
+
+    def _begin_with(self, shards: frozenset[int]) -> None:
+        """Tell what is rejected in these shards, and have the older versions removed."""
+        for subject, (sequence, rejection) in self._rejected.items():
+            if shard_of(subject) in shards:
+                self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
+        for subject in [subject for subject in self._superseded if shard_of(subject) in shards]:
+            self._firing.remove_versions(subject, self._superseded.pop(subject))
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._firing.is_open = False
 
     def _checkpoint_loaded(self, given: CheckpointLoaded, _now: int) -> None:
-        self._checkpoint = given
+        self._holdings.load(given)
+
+    def _shards_held(self, given: ShardsHeld, _now: int) -> None:
+        gained = self._holdings.hold(given.shards)
+        if self._expiry is not None:
+            self._expiry.shards = given.shards
+        if self._live:
+            self._begin_with(gained)
 
     def _removal_requested(self, given: RemovalRequested, _now: int) -> None:
+        if given.filter is not None and not self._is_ours(given.filter):
+            self._superseded.pop(given.filter, None)
         self._firing.doubt(given)
 
     def _drain_requested(self, _given: DrainRequested, _now: int) -> None:

@@ -1,0 +1,80 @@
+"""What this instance holds of a stream: its shards, and what earlier holders of them had settled.
+
+Every instance reads the whole stream and keeps all of its schedules, so that a shard changes hands without reading.
+Those of other shards rest: their `due` moves on with the generated messages that are seen, and they fire nothing.
+
+The rules:
+
+- A shard that is lost is let go at once: nothing of it is begun, what is in flight is concluded and not repeated.
+- A shard that is gained goes on where the stream, and the checkpoint of its last holder, say that it is; what is
+  overdue fires at once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
+- A checkpoint speaks for the shards that its writer held.
+
+Cost: one pass over the schedules when shards change hands.
+"""
+
+from collections.abc import Iterable
+
+from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.flight import Stage
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.engine.shards import SHARDS
+
+MAX_UNSETTLED = 1_000
+"""Exceptions that a checkpoint names at most: first the fires that the server refuses, then the rejected schedules."""
+
+NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
+
+
+class Holdings:
+    """The shards held on one stream, and the checkpoints by which their schedules begin."""
+
+    def __init__(self, roster: Roster, firing: Firing) -> None:
+        self._roster = roster
+        self._firing = firing
+        self._settled = [NOTHING_SETTLED] * SHARDS
+
+    def load(self, checkpoint: CheckpointLoaded) -> None:
+        """Note what an earlier holder settled of some shards."""
+        for shard in checkpoint.shards:
+            self._settled[shard] = checkpoint
+
+    def begin(self, held: Held) -> None:
+        """Pass over the fires that an earlier holder has settled, then wait for the next."""
+        settled = self._settled[held.shard]
+        beyond = held.sequence > settled.sequence or held.due > settled.through
+        if beyond or held.sequence in settled.unsettled:
+            self._firing.await_due(held)
+        elif not held.definition.pattern.repeats:
+            self._firing.purge(held)
+        else:
+            self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
+
+    def hold(self, shards: frozenset[int]) -> frozenset[int]:
+        """Fire for these shards from now on and for no others; returns those that are new."""
+        before, self._firing.shards = self._firing.shards, shards
+        gained, lost = shards - before, before - shards
+        if gained or lost:
+            for held in list(self._roster):
+                if held.shard in gained:
+                    self._take_over(held)
+                elif held.shard in lost:
+                    self._firing.let_go(held)
+        return gained
+
+    def checkpoint(self, now: int, last_read: int, rejected: Iterable[int]) -> CheckpointLoaded:
+        """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions."""
+        begun = self._firing.earliest_unsettled()
+        waiting = self._roster.next_wake()
+        through = min([now, *(instant - 1 for instant in (begun, waiting) if instant is not None)])
+        unsettled = [held.sequence for held in self._firing.stuck()]
+        unsettled += rejected
+        return CheckpointLoaded(through, last_read, frozenset(unsettled[:MAX_UNSETTLED]), self._firing.shards)
+
+    def _take_over(self, held: Held) -> None:
+        flight = held.flight
+        if flight is not None and flight.stage is Stage.SPENT:
+            self._firing.purge(held, flight.ending)
+        elif flight is None or flight.stage is Stage.READING:
+            self.begin(held)

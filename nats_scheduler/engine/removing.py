@@ -1,0 +1,145 @@
+"""Bring held schedules to their end: remove the messages of those that are done, and hold them no longer.
+
+The rules:
+
+- *Purge last*: a schedule that is done stays held, and silent, until the server has removed it.
+- What is done in a shard of another holder is his to remove; it is let go when his request is seen on the API, so that
+  memory follows what the stream holds. Should he not do it, it is removed here after a while: twice is harmless.
+
+The course of a fire builds on it, in `engine.firing`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
+from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, Flight, Stage
+from nats_scheduler.engine.inputs import PurgeConcluded
+from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.schedule.instants import SECOND
+
+OTHERS_MAY_TAKE = 30 * SECOND
+"""So long (ns) after its due time a schedule of another holder is taken for gone, and looked at."""
+
+HERD = 64
+"""While more fires than this are in flight, schedules that are done wait to be removed."""
+
+OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
+"""Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
+
+
+class Removing:
+    """The ends of one stream's schedules."""
+
+    def __init__(self, roster: Roster, emit: Callable[[Action], None]) -> None:
+        self._roster = roster
+        self._emit = emit
+        self._active: dict[int, Held] = {}
+        self._purges: deque[PurgeSchedule] = deque()
+        self._left_over: dict[str, int] = {}
+        self._left_over_until = 0
+        self._flying = 0
+        self.is_open = False
+        """Whether a fire may begin; its owner says so."""
+        self.shards = ALL_SHARDS
+        """The shards whose schedules are ours to fire; those of the others rest. For `engine.holdings` to set."""
+        self.under_way = 0
+        """Fires and purges whose conclusion is awaited."""
+
+    def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
+        """Remove a schedule that is done; until the server has done so it stays held, and silent.
+
+        That of another holder is his to remove: it is let go when his request is seen.
+        """
+        if self.is_ours(held):
+            self.remove(held, ending)
+            return
+        self.settle(held)
+        held.flight = Flight(Stage.SPENT, ending=ending)
+        self._roster.wake(held, held.due + OTHERS_MAY_TAKE)
+
+    def remove(self, held: Held, ending: Ending) -> None:
+        """Remove a schedule, whoever holds it."""
+        self.settle(held)
+        self._roster.rest(held)
+        held.flight = Flight(Stage.PURGING, ending=ending)
+        self.remove_versions(held.subject, held.sequence)
+
+    def remove_versions(self, schedule: str, through: int) -> None:
+        """Have every version of a schedule up to sequence `through` removed, once no herd is in the way."""
+        self.under_way += 1
+        self._purges.append(PurgeSchedule(schedule, through))
+
+    def left_over_until(self) -> int | None:
+        """Return when (ns) older versions that could not be removed are tried again, None where there are none."""
+        return self._left_over_until if self._left_over else None
+
+    def release_purges(self, now: int) -> None:
+        """Ask for the removals that wait. Fires go first: the server purges more slowly than it stores."""
+        if self._flying > HERD:
+            return
+        if self._left_over and self.is_open and now >= self._left_over_until:
+            left_over, self._left_over = self._left_over, {}
+            for schedule, through in left_over.items():
+                self.remove_versions(schedule, through)
+        while self._purges:
+            self._emit(self._purges.popleft())
+
+    def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
+        """Let go of a removed schedule, or try again."""
+        self.under_way -= 1
+        held = self.in_stage(conclusion.schedule, conclusion.through, Stage.PURGING)
+        if conclusion.failure is not None:
+            self._emit(
+                Report(PurgeFailed(conclusion.schedule, conclusion.through, conclusion.failure, conclusion.refused))
+            )
+        if held is None or held.flight is None:
+            if conclusion.failure is not None and not conclusion.refused:
+                self._leave_over(conclusion, now)
+            return
+        if conclusion.failure is None:
+            self.end(held, held.flight.ending)
+        elif conclusion.refused:
+            held.flight.stage = Stage.SPENT
+        else:
+            self._roster.wake(held, now + held.flight.back_off(REFUSED_RETRY_LIMIT))
+
+    def _leave_over(self, conclusion: PurgeConcluded, now: int) -> None:
+        """Keep in mind versions that nobody holds any more and that are still stored."""
+        if not self._left_over:
+            self._left_over_until = now + OLD_VERSIONS_RETRY_AFTER
+        before = self._left_over.get(conclusion.schedule, 0)
+        self._left_over[conclusion.schedule] = max(before, conclusion.through)
+
+    def end(self, held: Held, ending: Ending) -> None:
+        """Hold the schedule no longer."""
+        self.settle(held)
+        self._roster.drop(held.subject)
+        if self.is_ours(held):
+            self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+
+    def forget(self, held: Held) -> None:
+        """Await nothing more of a schedule that was replaced."""
+        self.settle(held)
+
+    def is_ours(self, held: Held) -> bool:
+        """Tell whether a schedule is ours to fire."""
+        return held.shard in self.shards
+
+    def in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
+        """Return a schedule if it is still held and its flight is in this stage."""
+        held = self._roster.exactly(subject, sequence)
+        return held if held is not None and held.flight is not None and held.flight.stage is stage else None
+
+    def settle(self, held: Held) -> None:
+        """Note that no fire of the schedule is begun any more."""
+        self._active.pop(held.sequence, None)
+
+    def forget_removed(self, held: Held | None, below: int | None) -> None:
+        """Let go of a schedule that is done, and that its holder asked to remove."""
+        if held is None or held.flight is None or held.flight.stage is not Stage.SPENT or self.is_ours(held):
+            return
+        if below is None or held.sequence < below:
+            self.end(held, held.flight.ending)

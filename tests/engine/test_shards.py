@@ -1,0 +1,333 @@
+"""Shards gained and lost: who fires, in every stage that a schedule can be in, and what the others keep."""
+
+from collections import Counter
+
+import pytest
+
+from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    CheckpointLoaded,
+    ContentUnread,
+    ExpiryConcluded,
+    MessagesRead,
+    PurgeConcluded,
+    Refused,
+    RemovalRequested,
+    ShardsHeld,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS, shard_of
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
+
+NONE: frozenset[int] = frozenset()
+OURS = ALL_SHARDS
+AT = "@at 2026-01-01T00:00:05Z"
+EVERY = "@every 5s"
+
+
+def hold(desk: Desk, shards: frozenset[int]) -> None:
+    """Tell which shards are held."""
+    desk.step(ShardsHeld(shards))
+
+
+def watching(pattern: str, **options: bool) -> Desk:
+    """Have an engine that holds nothing read a schedule."""
+    desk = Desk(live=False, **options)
+    desk.step(ShardsHeld(NONE), MessagesRead([schedule(pattern)]), CaughtUp())
+    return desk
+
+
+def test_the_shard_of_a_subject_is_the_same_for_ever() -> None:
+    """Instances of two versions share a stream during an upgrade: these numbers may never change."""
+    subjects = ("orders.one", "orders.two", "", "größe.µ", "odd.\udcff")
+    assert [shard_of(subject) for subject in subjects] == [32, 55, 0, 45, 8]
+
+
+def test_subjects_are_spread_over_all_shards() -> None:
+    counts = Counter(shard_of(f"orders.{number}.remind") for number in range(64_000))
+    assert len(counts) == SHARDS
+    assert max(counts.values()) < 1_300
+
+
+class TestWhatOthersHold:
+    """It is known and kept up to date, and nothing is done about it."""
+
+    @pytest.mark.parametrize("pattern", [AT, EVERY])
+    def test_it_is_neither_looked_at_nor_fired(self, pattern: str) -> None:
+        desk = watching(pattern)
+        for second in (4.5, 5, 20):
+            desk.at(second)
+            assert (desk.reads, desk.fires, desk.purges) == ([], [], [])
+
+    def test_its_next_fire_moves_on_with_what_is_seen(self) -> None:
+        message = schedule(EVERY)
+        fire = Desk(message).in_flight(message, 5)
+        desk = watching(EVERY).at(5)
+        desk.read(stored_fire(fire, 2, desk.now))
+        held = desk.engine.held.on(SCHEDULE)
+        assert held is not None
+        assert held.due == START + 10 * SECOND
+
+    def test_what_has_fired_once_is_let_go_when_its_holder_asks_for_its_removal(self) -> None:
+        message = schedule(AT)
+        fire = Desk(message).in_flight(message, 5)
+        desk = watching(AT).at(5)
+        desk.read(stored_fire(fire, 2, desk.now))
+        assert (desk.is_held(), desk.purges) == (True, [])
+        desk.step(RemovalRequested(SCHEDULE, below=1))
+        assert desk.is_held(), "an older version was removed"
+        desk.step(RemovalRequested(SCHEDULE, below=2))
+        assert not desk.is_held()
+
+    def test_what_has_fired_once_is_removed_by_anyone_when_its_holder_does_not(self) -> None:
+        message = schedule(AT)
+        fire = Desk(message).in_flight(message, 5)
+        desk = watching(AT).at(5)
+        desk.read(stored_fire(fire, 2, desk.now))
+        desk.at(36)
+        assert desk.purges == [(SCHEDULE, 1)]
+        desk.step(PurgeConcluded(SCHEDULE, 1))
+        assert not desk.is_held()
+
+    def test_a_request_to_remove_what_has_not_fired_does_not_let_go_of_it(self) -> None:
+        desk = watching(AT)
+        desk.step(RemovalRequested(SCHEDULE))
+        assert desk.is_held(), "the server may refuse it"
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_it_is_looked_at_when_its_fire_stays_out_for_long(self, is_there: bool) -> None:
+        desk = watching(AT).at(36)
+        assert desk.reads == [(SCHEDULE, 1)]
+        desk.found(schedule(AT) if is_there else None, of=schedule(AT))
+        assert (desk.is_held(), desk.fires, desk.told(ScheduleEnded)) == (is_there, [], [])
+        desk.at(60)
+        assert desk.reads == []
+        assert desk.at(70).reads == ([(SCHEDULE, 1)] if is_there else [])
+
+    def test_a_look_that_failed_is_not_repeated_at_once(self) -> None:
+        desk = watching(AT).at(36)
+        desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
+        assert desk.at(50).reads == []
+
+    def test_older_versions_are_left_to_their_holder(self) -> None:
+        desk = watching(EVERY)
+        desk.read(schedule(EVERY, 2))
+        assert desk.purges == []
+        hold(desk, OURS)
+        assert desk.purges == [(SCHEDULE, 1)]
+
+    def test_older_versions_that_their_holder_removed_are_not_removed_again(self) -> None:
+        desk = watching(EVERY)
+        desk.read(schedule(EVERY, 2))
+        desk.step(RemovalRequested(SCHEDULE, below=2))
+        hold(desk, OURS)
+        assert desk.purges == []
+
+    def test_it_is_told_by_its_holder_alone(self) -> None:
+        desk = watching(EVERY)
+        desk.step(MessagesRead([schedule("@every soon", 2, "s.two"), schedule(EVERY, 3, "s.three")]))
+        assert (desk.told(ScheduleRejected), desk.told(ScheduleAccepted)) == ([], [])
+        hold(desk, OURS)
+        assert [event.schedule for event in desk.told(ScheduleRejected)] == ["s.two"]
+
+    def test_it_is_let_go_when_its_ttl_runs_out(self) -> None:
+        desk = Desk(live=False, guard=False, removes_expired=True)
+        message = schedule("@every 1h", Nats_TTL="10s")
+        desk.step(ShardsHeld(NONE), MessagesRead([message]), CaughtUp())
+        desk.at(11)
+        assert (desk.is_held(), desk.removals) == (False, [])
+
+    def test_what_expired_in_its_shard_is_removed_by_its_holder(self) -> None:
+        desk = Desk(live=False, guard=False, removes_expired=True)
+        message = schedule("@every 1h", Nats_TTL="10s")
+        desk.step(ShardsHeld(NONE), MessagesRead([message]), CaughtUp())
+        assert desk.at(11).removals == []
+        hold(desk, frozenset({shard_of(SCHEDULE)}))
+        assert desk.removals == [1]
+        desk.step(ExpiryConcluded(1, SCHEDULE))
+        assert desk.at(20).removals == []
+
+
+class TestAShardIsGained:
+    """Its schedules go on where the stream and the checkpoint say that they are."""
+
+    @pytest.mark.parametrize("pattern", [AT, EVERY])
+    def test_what_is_overdue_fires_at_once(self, pattern: str) -> None:
+        desk = watching(pattern).at(6)
+        hold(desk, OURS)
+        desk.found(schedule(pattern))
+        assert desk.fire.fire_time == START + 5 * SECOND
+
+    def test_what_is_to_come_fires_in_time(self) -> None:
+        desk = watching(EVERY).at(1)
+        hold(desk, OURS)
+        assert desk.reads == []
+        assert desk.in_flight(schedule(EVERY), 5).fire_time == START + 5 * SECOND
+
+    def test_only_its_own_schedules_are_fired(self) -> None:
+        desk = Desk(live=False)
+        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 200)]
+        desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
+        hold(desk, frozenset({3, 4}))
+        desk.at(5)
+        looked_at = {subject for subject, _sequence in desk.reads}
+        assert looked_at == {one.subject for one in schedules if shard_of(one.subject) in (3, 4)}
+
+    def test_what_its_checkpoint_settled_does_not_fire_again(self) -> None:
+        desk = watching(EVERY).at(12)
+        desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(OURS))
+        assert (desk.reads, desk.wake) == ([], 14)
+
+    def test_the_checkpoint_of_other_shards_says_nothing(self) -> None:
+        desk = watching(EVERY).at(12)
+        others = ALL_SHARDS - {shard_of(SCHEDULE)}
+        desk.step(CheckpointLoaded(START + 10 * SECOND, 1, shards=others), ShardsHeld(OURS))
+        assert desk.reads == [(SCHEDULE, 1)]
+
+    def test_what_has_fired_once_is_removed_if_its_holder_did_not(self) -> None:
+        message = schedule(AT)
+        fire = Desk(message).in_flight(message, 5)
+        desk = watching(AT).at(5)
+        desk.read(stored_fire(fire, 2, desk.now))
+        hold(desk, OURS)
+        assert desk.purges == [(SCHEDULE, 1)]
+
+    def test_a_look_that_is_under_way_serves_for_the_fire(self) -> None:
+        desk = watching(AT).at(36)
+        hold(desk, OURS)
+        desk.found(schedule(AT))
+        assert desk.fire.fire_time == START + 5 * SECOND
+
+    def test_a_removal_during_that_look_is_looked_at_again(self) -> None:
+        desk = watching(AT, guard=False).at(36)
+        hold(desk, OURS)
+        desk.step(RemovalRequested(SCHEDULE))
+        assert desk.reads == [(SCHEDULE, 1)]
+        desk.found(schedule(AT))
+        assert desk.fires == [], "the answer was asked for before the doubt arose"
+        desk.found(None, of=schedule(AT))
+        assert (desk.fires, desk.is_held()) == ([], False)
+
+
+class TestAShardIsLost:
+    """Nothing of it is begun any more, whatever stage it is in."""
+
+    def test_reading(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message).at(4.5)
+        assert desk.reads == [(SCHEDULE, 1)]
+        hold(desk, NONE)
+        desk.found(message)
+        assert desk.at(6).fires == []
+
+    def test_ready(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message).at(4.5)
+        desk.found(message)
+        hold(desk, NONE)
+        assert desk.at(6).fires == []
+
+    def test_ready_for_the_next_fire_with_its_content_kept(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        desk.concluded(desk.in_flight(message, 5), Stored(2))
+        hold(desk, NONE)
+        assert desk.at(11).fires == []
+
+    @pytest.mark.parametrize("outcome", [Unknown("cut"), Refused(503, 10077, "maximum messages exceeded")])
+    def test_retrying(self, outcome: Unknown | Refused) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        desk.concluded(desk.in_flight(message, 5), outcome)
+        hold(desk, NONE)
+        assert desk.at(9).fires == []
+
+    @pytest.mark.parametrize("outcome", [Unknown("cut"), Refused(503, 10077, "maximum messages exceeded")])
+    def test_flying_and_not_repeated(self, outcome: Unknown | Refused) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        hold(desk, NONE)
+        assert not desk.engine.is_idle
+        desk.concluded(fire, outcome)
+        assert desk.engine.is_idle
+        assert desk.at(9).fires == []
+
+    def test_flying_and_stored(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        hold(desk, NONE)
+        desk.concluded(fire, Stored(2))
+        assert desk.at(11).fires == []
+        hold(desk, OURS)
+        desk.found(message)
+        assert desk.fire.fire_time == START + 10 * SECOND
+
+    def test_flying_and_held_again_before_the_answer(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        hold(desk, NONE)
+        hold(desk, OURS)
+        assert desk.fires == [], "one fire at a time"
+        desk.concluded(fire, Unknown("cut"))
+        assert desk.at(6).fires == [fire]
+
+    def test_purging(self) -> None:
+        message = schedule(AT)
+        desk = Desk(message)
+        desk.concluded(desk.in_flight(message, 5), Stored(2))
+        hold(desk, NONE)
+        desk.step(PurgeConcluded(SCHEDULE, 1))
+        assert not desk.is_held()
+
+    def test_the_checkpoint_speaks_for_what_is_still_held(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        desk.in_flight(message, 5)
+        mine = ALL_SHARDS - {shard_of(SCHEDULE)}
+        hold(desk, mine)
+        desk.at(8)
+        settled = desk.engine.checkpoint(desk.now)
+        assert (settled.through, settled.shards) == (desk.now, mine)
+
+    def test_what_is_refused_or_rejected_elsewhere_is_no_exception_of_this_checkpoint(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message, schedule("@every soon", 2, "s.two"))
+        desk.concluded(desk.in_flight(message, 5), Refused(503, 10077, "maximum messages exceeded"))
+        assert desk.engine.checkpoint(desk.now).unsettled == {1, 2}
+        hold(desk, NONE)
+        assert desk.engine.checkpoint(desk.now).unsettled == frozenset()
+
+
+class TestAHolderWhoWakesUpLate:
+    """Where no guard looks, what was looked at before the sleep is looked at again."""
+
+    def test_a_late_fire_is_looked_at_again_on_a_server_without_the_guard(self) -> None:
+        message = schedule(AT)
+        desk = Desk(message, guard=False).at(4.95)
+        desk.found(message)
+        desk.at(9)
+        assert (desk.fires, desk.reads) == ([], [(SCHEDULE, 1)])
+        desk.found(None, of=message)
+        assert (desk.fires, desk.is_held()) == ([], False)
+
+    def test_what_is_still_there_fires_then(self) -> None:
+        message = schedule(AT)
+        desk = Desk(message, guard=False).at(4.95)
+        desk.found(message)
+        desk.at(9)
+        desk.found(message)
+        assert desk.fire.fire_time == START + 5 * SECOND
+
+    @pytest.mark.parametrize(("guard", "late"), [(True, 4.0), (False, 0.04)])
+    def test_no_other_fire_pays_for_it(self, guard: bool, late: float) -> None:
+        message = schedule(AT)
+        desk = Desk(message, guard=guard).at(4.95)
+        desk.found(message)
+        assert len(desk.at(5 + late).fires) == 1
