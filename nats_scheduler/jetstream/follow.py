@@ -13,6 +13,8 @@ Cost: one subject split and one tuple a message, one request for thousands.
 import asyncio
 import json
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
@@ -41,12 +43,22 @@ NANOSECONDS = 1_000_000_000
 class ConsumerFollower:
     """Follows one stream on one connection."""
 
-    def __init__(self, connection: Connection, api: JetStreamApi, config: Config, tell: Tell) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        config: Config,
+        tell: Tell,
+        wanted: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter."""
         self._connection = connection
         self._api = api
         self._stream: str = config["name"]
         self._inactive_threshold = _inactive_threshold(config)
         self._tell = tell
+        self._wants = wanted
+        self._has_bodies = wanted.get("headers_only") is False
         self._last = 0
         self._delivered = 0
         self._wanted = 0
@@ -136,6 +148,7 @@ class ConsumerFollower:
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": self._inactive_threshold,
+            **self._wants,
         }
 
     def _pull(self) -> None:
@@ -147,7 +160,7 @@ class ConsumerFollower:
         self._wanted += self._pull_size
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
 
-    def _received(self, subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+    def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         self._heard = True
         if not reply.startswith(b"$JS.ACK."):
             self._status(block)
@@ -159,7 +172,8 @@ class ConsumerFollower:
             return
         self._delivered, self._last = in_order, sequence
         self._wanted -= 1
-        self._batch.append(StoredMessage(subject.decode("utf-8", "surrogateescape"), sequence, stored_at, block, None))
+        name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
+        self._batch.append(StoredMessage(name, sequence, stored_at, block, kept))
         if pending == 0 and not self._caught_up:
             self._catch_up()
 

@@ -1,5 +1,7 @@
 """What has to be remembered between two lives of the sidecar: which streams are flagged, and how far fires are settled.
 
+And what several sidecars tell each other: who lives, and who holds what.
+
 One key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject counts,
 and it is read from the stream's leader.
 The flag is also written into the stream's own metadata, where a user sees it and where it survives the loss of the
@@ -8,17 +10,24 @@ bucket; the bucket survives a tool that rewrites the stream's configuration with
 The rule: anybody in the account may write here, so that a value not of our making counts as absent, and is told.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from nats_scheduler.engine.inputs import Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi, raise_refusal
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError
-from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.jetstream.follow import ConsumerFollower
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 
 BUCKET_IN_USE = 10058
 """Somebody created the bucket at the same moment, with other settings."""
+
+WRONG_LAST_SEQUENCE = 10071
+"""Somebody wrote the key since its revision was seen."""
 
 MAX_VALUE_BYTES = 64 * 1024
 
@@ -62,6 +71,49 @@ class Registry:
         if value is None:
             self.broken(key, f"no JSON object: {message.body[:80]!r}")
         return value
+
+    async def swap(self, key: str, value: Any, revision: int) -> int | None:
+        """Write a value in place of the one with this revision (0: of none); None where another one is there by now."""
+        headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
+        subject = f"{self._subject}.{key}"
+        reply = await self._connection.request(subject, json.dumps(value).encode(), with_headers(b"", headers))
+        answer = read_object(reply.body) or {}
+        if inner(answer.get("error")).get("err_code") == WRONG_LAST_SEQUENCE:
+            return None
+        raise_refusal(answer, f"swap {key}")
+        return integer(answer.get("seq"))
+
+    def tell(self, key: str, value: Any) -> bool:
+        """Write a value without waiting whether it is stored; False where it is too large."""
+        return self._connection.tell(f"{self._subject}.{key}", json.dumps(value).encode())
+
+    def mark_deleted(self, key: str) -> None:
+        """Let whoever follows know that a key has no value any more, without waiting whether it is stored."""
+        block = with_headers(b"", [(b"KV-Operation", b"DEL")])
+        self._connection.write(frame(f"{self._subject}.{key}", "", block, b""))
+
+    async def forget(self, key: str) -> None:
+        """Remove whatever is stored under a key."""
+        await self._api.call(f"STREAM.PURGE.{self._stream}", {"filter": f"{self._subject}.{key}"})
+
+    async def revised(self, key: str) -> tuple[Object | None, int]:
+        """Return the last value and its revision, 0 where there is none."""
+        message = await self._last(key)
+        return (None, 0) if message is None else (read_object(message.body or b""), message.sequence)
+
+    async def follow(self, keys: Sequence[str], told: Callable[[str, Object | None, StoredMessage], None]) -> None:
+        """Tell what is stored under keys that match, and then what is written, in order; ends as followers do.
+
+        What is no JSON object, a deleted key among them, is told as None.
+        """
+        prefix = f"{self._subject}."
+
+        def tell(given: Input) -> None:
+            for message in given.messages if isinstance(given, MessagesRead) else ():
+                told(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
+
+        wanted = {"headers_only": False, "filter_subjects": [f"{prefix}{key}" for key in keys]}
+        await ConsumerFollower(self._connection, self._api, {"name": self._stream}, tell, wanted).follow(0)
 
     async def written_at(self, key: str) -> int | None:
         """Return when the last value was written (ns since the Unix epoch), None where there is none."""

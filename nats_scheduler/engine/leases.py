@@ -1,0 +1,164 @@
+"""Who holds which shards: the policy by which instances divide their work. Pure.
+
+Every instance tells now and then that it lives and which streams it serves; one record for each stream names the
+holder of each shard, and is only changed by whoever saw its last version.
+
+The rules:
+
+- The wanted holder of a shard is drawn by rendezvous hashing among the living instances that serve the stream, so that
+  all who see the same instances want the same, and one that comes or goes moves only its own shards.
+- A holder hands a shard over by naming the wanted one in the record; what the dead and the absent held is claimed by
+  the wanted one. So nobody who lives loses a shard against his will.
+- Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
+  himself judges nobody.
+- What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
+  Correctness does not rest on it, and availability wins.
+
+Cost: one hash for each instance and stream when membership changes.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.schedule.instants import MILLISECOND
+
+LEASE_DURATION = 1750 * MILLISECOND
+"""So long (ns) after an instance was last heard its shards are claimed by others: *Live* promises 3 s in all."""
+
+NOBODY = ""
+
+Holders = tuple[str, ...]
+"""The holder of each shard of a stream."""
+
+UNHELD: Holders = (NOBODY,) * SHARDS
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the record of a stream says, and its revision: 0 where there is none."""
+
+    holders: Holders = UNHELD
+    revision: int = 0
+
+
+@dataclass(slots=True)
+class _Other:
+    heard_at: int
+    stored_at: int
+    serves: frozenset[str] | None
+    is_news: bool = True
+    """Heard once only, which may have been a while ago: it was stored before we listened."""
+
+
+@dataclass(slots=True)
+class Leases:
+    """The leases of one instance, `me`; streams are named by keys that mean the same to all instances."""
+
+    me: str
+    serves: frozenset[str] = frozenset()
+    """The streams that we serve."""
+    is_leaving: bool = False
+    """Whether we give up everything."""
+    _others: dict[str, _Other] = field(default_factory=dict)
+    _records: dict[str, Record] = field(default_factory=dict)
+    _heard_myself_at: int | None = None
+    _has_heard_myself: bool = False
+
+    # -- what is heard -------------------------------------------------------------------------------------------
+
+    def listening_anew(self) -> None:
+        """Trust no revision any more: the records are told again from the beginning, and may be gone."""
+        self._heard_myself_at = None
+        self._records = {key: Record(record.holders) for key, record in self._records.items()}
+
+    def heard(self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int) -> None:
+        """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams."""
+        if instance == self.me:
+            self._heard_myself(now, stored_at)
+            return
+        known = self._others.get(instance)
+        told = None if serves is None else frozenset(serves)
+        self._others[instance] = _Other(now, stored_at, told, is_news=known is None)
+
+    def left(self, instance: str) -> None:
+        """Note that an instance gave up everything."""
+        self._others.pop(instance, None)
+
+    def recorded(self, key: str, record: Record) -> None:
+        """Note what the record of a stream says; what is older than what is known changes nothing."""
+        if record.revision > self._records.get(key, Record()).revision:
+            self._records[key] = record
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def is_heard(self, now: int) -> bool:
+        """Tell whether we hear ourselves, and so would hear others."""
+        return self._heard_myself_at is not None and now - self._heard_myself_at < LEASE_DURATION
+
+    def bury(self, now: int) -> list[str]:
+        """Forget the dead, and return their names."""
+        if not self.is_heard(now):
+            return []
+        dead = [name for name, other in self._others.items() if now - other.heard_at >= LEASE_DURATION]
+        for name in dead:
+            del self._others[name]
+        return dead
+
+    def living(self, key: str) -> list[str]:
+        """Return the living instances that serve a stream."""
+        others = [name for name, other in self._others.items() if other.serves is None or key in other.serves]
+        return others if self.is_leaving or key not in self.serves else [*others, self.me]
+
+    @property
+    def count(self) -> int:
+        """How many instances live, we among them."""
+        return len(self._others) + 1
+
+    def held(self, key: str) -> frozenset[int]:
+        """Return the shards of a stream that we hold."""
+        return frozenset(shard for shard, holder in enumerate(self.record(key).holders) if holder == self.me)
+
+    def record(self, key: str) -> Record:
+        """Return the last record of a stream that was seen."""
+        return self._records.get(key, Record())
+
+    def change(self, key: str) -> Holders | None:
+        """Return what the record of a stream should say instead; None where we have nothing to change.
+
+        It is to be written in place of the revision that is known, and told by `recorded` when it is.
+        """
+        if self._heard_myself_at is None:
+            return None  # there may be a record that was not told yet
+        holders = self.record(key).holders
+        living = self.living(key)
+        changed = tuple(
+            wanted if self._may_change(holder, wanted, living) else holder
+            for holder, wanted in zip(holders, wanted_holders(key, living), strict=True)
+        )
+        return None if changed == holders else changed
+
+    def _may_change(self, holder: str, wanted: str, living: list[str]) -> bool:
+        return holder == self.me or (wanted == self.me and holder not in living)
+
+    def _heard_myself(self, now: int, stored_at: int) -> None:
+        """Begin to judge; of those who were heard only in what was stored before us, we need not wait for the dead."""
+        self._heard_myself_at = now
+        if not self._has_heard_myself:
+            self._has_heard_myself = True
+            for name, other in list(self._others.items()):
+                if other.is_news and stored_at - other.stored_at >= LEASE_DURATION:
+                    del self._others[name]
+
+
+def wanted_holders(key: str, living: Iterable[str]) -> Holders:
+    """Return who should hold each shard of a stream."""
+    draws: Mapping[str, bytes] = {name: _draws(name, key) for name in living}
+    if not draws:
+        return UNHELD
+    return tuple(max(draws, key=lambda name: (draws[name][at : at + 4], name)) for at in range(0, 4 * SHARDS, 4))
+
+
+def _draws(name: str, key: str) -> bytes:
+    return hashlib.shake_128(f"{name} {key}".encode("utf-8", "surrogateescape")).digest(4 * SHARDS)

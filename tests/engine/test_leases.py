@@ -1,0 +1,240 @@
+"""Leases: from any order of events every shard comes to have one holder, and all hold their part.
+
+The instances of the random histories hear each other through a model of a key-value bucket, each at its own pace.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nats_scheduler.engine.leases import LEASE_DURATION, NOBODY, Holders, Leases, Record, wanted_holders
+from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.schedule.instants import MILLISECOND
+
+KEY = "emulated.ORDERS"
+BEAT = 500 * MILLISECOND
+
+
+def instance(name: str, *others: str, now: int = 0) -> Leases:
+    """Make an instance that serves the stream and hears itself and others."""
+    leases = Leases(name, frozenset({KEY}))
+    for one in (*others, name):
+        leases.heard(one, {KEY}, now, now)
+    return leases
+
+
+def write(leases: Leases, revision: int) -> Holders:
+    """Carry out the change that an instance wants."""
+    holders = leases.change(KEY)
+    assert holders is not None
+    leases.recorded(KEY, Record(holders, revision))
+    return holders
+
+
+def test_one_that_is_alone_takes_everything_at_once() -> None:
+    alone = instance("a")
+    write(alone, 1)
+    assert alone.held(KEY) == ALL_SHARDS
+    assert alone.change(KEY) is None
+
+
+def test_nothing_is_claimed_before_the_record_can_be_known() -> None:
+    deaf = Leases("a", frozenset({KEY}))
+    assert deaf.change(KEY) is None
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_work_is_divided_about_evenly(count: int) -> None:
+    for seed in range(50):
+        rng = random.Random(seed)
+        names = [rng.randbytes(6).hex() for _ in range(count)]
+        counts = Counter(wanted_holders(KEY, names))
+        assert set(counts) == set(names), seed
+        assert max(counts.values()) <= 3 * SHARDS / count, seed
+
+
+def test_one_that_joins_moves_only_what_it_gets() -> None:
+    before, after = wanted_holders(KEY, ["a", "b", "c"]), wanted_holders(KEY, ["c", "d", "a", "b"])
+    assert {new for old, new in zip(before, after, strict=True) if old != new} == {"d"}
+
+
+def test_a_holder_hands_over_and_is_not_robbed() -> None:
+    a = instance("a")
+    b = instance("b", "a")
+    b.recorded(KEY, Record(write(a, 1), 1))
+    assert b.change(KEY) is None
+    a.heard("b", {KEY}, 0, 0)
+    handed = write(a, 2)
+    b.recorded(KEY, Record(handed, 2))
+    assert b.held(KEY) == ALL_SHARDS - a.held(KEY) != frozenset()
+    assert (a.change(KEY), b.change(KEY)) == (None, None)
+
+
+def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> None:
+    a = instance("a", "b")
+    a.recorded(KEY, Record(("b",) * SHARDS, 5))
+    a.heard("a", {KEY}, LEASE_DURATION - 1, 0)
+    assert a.bury(LEASE_DURATION - 1) == []
+    assert a.change(KEY) is None
+    assert a.bury(LEASE_DURATION) == ["b"]
+    assert write(a, 6) == ("a",) * SHARDS
+
+
+def test_one_who_does_not_hear_himself_judges_nobody() -> None:
+    a = instance("a", "b")
+    assert a.bury(10 * LEASE_DURATION) == []
+    a.listening_anew()
+    assert a.bury(10 * LEASE_DURATION) == []
+
+
+def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
+    """A sidecar that crashed and was started again takes over from itself at once."""
+    a = Leases("a", frozenset({KEY}))
+    a.heard("crashed", {KEY}, 7, 0)
+    a.heard("alive", {KEY}, 7, LEASE_DURATION)
+    a.heard("a", {KEY}, 8, LEASE_DURATION + BEAT)
+    assert a.living(KEY) == ["alive", "a"]
+
+
+def test_one_who_leaves_hands_everything_over_and_is_given_nothing() -> None:
+    a = instance("a", "b")
+    a.recorded(KEY, Record(("a",) * SHARDS, 1))
+    a.is_leaving = True
+    assert write(a, 2) == ("b",) * SHARDS
+
+
+def test_the_last_one_who_leaves_leaves_nothing_to_wait_for() -> None:
+    a = instance("a")
+    a.recorded(KEY, Record(("a",) * SHARDS, 1))
+    a.is_leaving = True
+    assert write(a, 2) == (NOBODY,) * SHARDS
+
+
+def test_an_instance_that_does_not_serve_the_stream_is_absent() -> None:
+    a = instance("a")
+    a.heard("b", {"emulated.OTHER"}, 0, 0)
+    a.recorded(KEY, Record(("b",) * SHARDS, 1))
+    assert write(a, 2) == ("a",) * SHARDS
+
+
+def test_one_that_serves_more_than_it_can_name_serves_all() -> None:
+    a = instance("a")
+    a.heard("b", None, 0, 0)
+    assert a.living(KEY) == ["b", "a"]
+
+
+def test_what_is_held_is_held_until_a_record_names_another() -> None:
+    a = instance("a")
+    write(a, 1)
+    a.listening_anew()
+    a.bury(100 * LEASE_DURATION)
+    assert a.held(KEY) == ALL_SHARDS
+    a.recorded(KEY, Record(("b",) * SHARDS, 2))
+    assert a.held(KEY) == frozenset()
+
+
+def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
+    a = instance("a", "b")
+    holders = wanted_holders(KEY, ["a", "b"])
+    a.recorded(KEY, Record(holders, 9))
+    a.listening_anew()
+    assert (a.record(KEY).revision, a.record(KEY).holders) == (0, holders)
+    a.recorded(KEY, Record(holders, 1))
+    assert a.record(KEY).revision == 1
+
+
+# -- random histories ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Bucket:
+    """The record and the heartbeats, and what each instance has yet to hear of them."""
+
+    record: Record = field(default_factory=Record)
+    unheard: dict[str, list[tuple[str, Record | None]]] = field(default_factory=dict)
+
+    def tell(self, name: str, record: Record | None = None) -> None:
+        """Store a heartbeat of an instance, or the record."""
+        for queue in self.unheard.values():
+            queue.append((name, record))
+
+
+@dataclass
+class Fleet:
+    """Instances that come, go, die and fall asleep."""
+
+    bucket: Bucket = field(default_factory=Bucket)
+    alive: dict[str, Leases] = field(default_factory=dict)
+    asleep: set[str] = field(default_factory=set)
+    now: int = 0
+    names: int = 0
+
+    def join(self) -> None:
+        self.names += 1
+        name = f"i{self.names}"
+        self.alive[name] = Leases(name, frozenset({KEY}))
+        self.bucket.unheard[name] = [("", self.bucket.record)]
+
+    def kill(self, name: str) -> None:
+        del self.alive[name], self.bucket.unheard[name]
+        self.asleep.discard(name)
+
+    def hear(self, name: str, most: int) -> None:
+        queue, leases = self.bucket.unheard[name], self.alive[name]
+        for told, record in queue[:most]:
+            if record is not None:
+                leases.recorded(KEY, record)
+            else:
+                leases.heard(told, {KEY}, self.now, self.now)
+        del queue[:most]
+
+    def act(self, name: str) -> None:
+        leases = self.alive[name]
+        leases.bury(self.now)
+        holders = leases.change(KEY)
+        if holders is not None and leases.record(KEY).revision == self.bucket.record.revision:
+            self.bucket.record = Record(holders, self.bucket.record.revision + 1)
+            self.bucket.tell(name, self.bucket.record)
+            leases.recorded(KEY, self.bucket.record)
+
+    def beat(self, rng: random.Random, *, whole: bool) -> None:
+        """Let half a second pass: those who are awake tell that they live, hear something, and act."""
+        self.now += BEAT
+        awake = [name for name in self.alive if name not in self.asleep]
+        rng.shuffle(awake)
+        for name in awake:
+            self.bucket.tell(name)
+        for name in awake:
+            self.hear(name, 1_000_000 if whole else rng.randrange(8))
+            self.act(name)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_from_any_history_every_shard_comes_to_have_one_wanted_holder(seed: int) -> None:
+    rng, fleet = random.Random(seed), Fleet()
+    for _ in range(rng.randrange(1, 40)):
+        names = list(fleet.alive)
+        what = rng.choice(["join", "beat", "beat", "beat", "kill", "sleep", "wake"])
+        if what == "join" and len(names) < 6:
+            fleet.join()
+        elif what == "kill" and names:
+            fleet.kill(rng.choice(names))
+        elif what == "sleep" and names:
+            fleet.asleep.add(rng.choice(names))
+        elif what == "wake":
+            fleet.asleep.clear()
+        else:
+            fleet.beat(rng, whole=rng.random() < 0.5)
+    fleet.asleep.clear()
+    fleet.join()
+    for _ in range(12):
+        fleet.beat(rng, whole=True)
+    wanted = wanted_holders(KEY, fleet.alive)
+    assert fleet.bucket.record.holders == wanted
+    held = [leases.held(KEY) for leases in fleet.alive.values()]
+    assert sorted(shard for shards in held for shard in shards) == list(range(SHARDS))
