@@ -17,10 +17,11 @@ import click
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json, print_table, rejection_document
 from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule, Standing, take_snapshot
-from nats_scheduler.runtime.stream_service import read_checkpoint, removes_expired
+from nats_scheduler.runtime.stream_service import removes_expired
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, round_to_second
 from nats_scheduler.schedule.patterns import Cron
@@ -80,13 +81,13 @@ async def _read(session: Session, stream: str | None) -> Listing:
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     for one in served:
-        checkpoint = await read_checkpoint(session.registry, one.state, one.mode, clock.now())
+        checkpoints = await read_checkpoint(session.registry, one.state, one.mode, clock.now())
         read = await take_snapshot(
             session.connection,
             session.api,
             one.state,
             one.mode,
-            checkpoint,
+            checkpoints,
             clock.now,
             restrictions=session.settings.restrictions_on(one.state.name),
             removes_expired=removes_expired(one.state, session.server),

@@ -119,7 +119,7 @@ class Handover:
         self,
         rules: StreamRules,
         api_level: int,
-        checkpoint: CheckpointLoaded | None,
+        checkpoints: Sequence[CheckpointLoaded],
         *,
         expired_by_us: bool = False,
     ) -> None:
@@ -130,8 +130,7 @@ class Handover:
         self._both: set[int] = set()
         # The limits concern fires, and there are none.
         self._engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=False), removes_expired=expired_by_us)
-        if checkpoint is not None:
-            self._engine.step(0, (checkpoint,))
+        self._engine.step(0, checkpoints)
 
     def take(self, messages: Sequence[StoredMessage], now: int) -> None:
         """Read messages, those of one subject in the order in which they were stored."""

@@ -73,14 +73,17 @@ class Leases:
         self._heard_myself_at = None
         self._records = {key: Record(record.holders) for key, record in self._records.items()}
 
-    def heard(self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int) -> None:
-        """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams."""
+    def heard(self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int) -> bool:
+        """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams.
+
+        Returns whether that changes who is wanted where.
+        """
         if instance == self.me:
-            self._heard_myself(now, stored_at)
-            return
+            return self._heard_myself(now, stored_at)
         known = self._others.get(instance)
         told = None if serves is None else frozenset(serves)
         self._others[instance] = _Other(now, stored_at, told, is_news=known is None)
+        return known is None or known.serves != told
 
     def left(self, instance: str) -> None:
         """Note that an instance gave up everything."""
@@ -142,14 +145,15 @@ class Leases:
     def _may_change(self, holder: str, wanted: str, living: list[str]) -> bool:
         return holder == self.me or (wanted == self.me and holder not in living)
 
-    def _heard_myself(self, now: int, stored_at: int) -> None:
+    def _heard_myself(self, now: int, stored_at: int) -> bool:
         """Begin to judge; of those who were heard only in what was stored before us, we need not wait for the dead."""
-        self._heard_myself_at = now
+        is_news, self._heard_myself_at = self._heard_myself_at is None, now
         if not self._has_heard_myself:
             self._has_heard_myself = True
             for name, other in list(self._others.items()):
                 if other.is_news and stored_at - other.stored_at >= LEASE_DURATION:
                     del self._others[name]
+        return is_news
 
 
 def wanted_holders(key: str, living: Iterable[str]) -> Holders:

@@ -32,7 +32,9 @@ MAX_OUTSTANDING_PINGS = 2
 class Dialer:
     """Connects to one of several servers."""
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, inbox_name: str = "") -> None:
+        """Connect as the settings say; the inboxes begin with `inbox_name`, behind the settings' prefix."""
+        self._inbox_name = inbox_name
         self._settings = settings
         self._discovered: list[str] = []
         if any(is_websocket(server) for server in settings.servers):
@@ -70,7 +72,7 @@ class Dialer:
             await client.close()
             raise ConnectError(_reason(errors[-1] if errors else error, client)) from error
         self._discovered = _discovered(client, server)
-        return Connection(client, self._settings.inbox_prefix, uuid.uuid4().hex)
+        return Connection(client, self._settings.inbox_prefix, f"{self._inbox_name}{uuid.uuid4().hex}")
 
     def _options(self, server: str) -> dict[str, Any]:
         settings = self._settings

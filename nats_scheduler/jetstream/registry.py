@@ -48,15 +48,17 @@ class Registry:
         """The stream that holds the bucket."""
         return self._stream
 
-    async def open(self, replicas: int = 1) -> None:
-        """Create the bucket where it does not exist."""
+    async def open(self, replicas: int = 1) -> bool:
+        """Create the bucket where it does not exist, and return whether that was so."""
         if await self._api.stream(self._stream) is not None:
-            return
+            return False
         try:
             await self._api.create_stream(self._config(replicas))
         except ApiError as error:
             if error.code != BUCKET_IN_USE:
                 raise
+            return False
+        return True
 
     async def put(self, key: str, value: Any) -> None:
         """Write a value; it is stored when this returns."""

@@ -11,11 +11,14 @@ What the server is bound to refuse is passed over: it names another stream than 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.foreign_json import REMOVAL, STREAM_CONFIG, Object, has_types, read_object
+from nats_scheduler.jetstream.foreign_json import REMOVAL, STREAM_CONFIG, Object, has_types, integer, read_object
+
+SIDECAR_INBOX = "nats-scheduler-sidecar-"
+"""How the inboxes of sidecars begin: what another one writes into a stream's configuration is no user's wish."""
 
 LONGEST_STREAM_NAME = 255
 """Bytes: the server refuses longer names."""
@@ -31,6 +34,8 @@ class ConfigRequested:
     stream: str
     config: Config
     creates: bool
+    by_sidecar: bool = False
+    """Another sidecar asked: it adopts a stream, or repeats what somebody asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class MessageRemovalRequested:
     stream: str
     filter: str | None = None
     sequence: int | None = None
+    below: int | None = None
+    """A purge removes only what lies below this sequence; None: no such limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,8 @@ class RequestWatch:
             if len(stream) > LONGEST_STREAM_NAME:
                 return  # the server refuses such a request itself
             request = read(stream.decode("utf-8", "replace"), wanted)
+            if isinstance(request, ConfigRequested) and f".{SIDECAR_INBOX}".encode() in reply:
+                request = replace(request, by_sidecar=True)
             if request is not None:
                 self._seen(request)
 
@@ -112,10 +121,11 @@ def _config_requested(stream: str, body: Object | None, *, creates: bool) -> Req
 def _purge_requested(stream: str, body: Object | None) -> Request | None:
     # A server of 2.11 purges all of the stream where the body is no JSON: what cannot be read is feared
     # (`test_a_purge_that_cannot_be_read_may_have_purged_everything`).
-    wanted = _lowered(body or {}).get("filter")
+    asked = _lowered(body or {})
+    wanted, below = asked.get("filter"), integer(asked.get("seq"))
     # A filter that is longer than any subject is not worth a comparison: everything is looked at again.
     is_known = isinstance(wanted, str) and 0 < len(wanted) <= LONGEST_SUBJECT
-    return MessageRemovalRequested(stream, filter=wanted if is_known else None)
+    return MessageRemovalRequested(stream, filter=wanted if is_known else None, below=below or None)
 
 
 def _lowered(body: Object) -> Object:

@@ -3,7 +3,7 @@
 One registry a process, labelled by stream; nothing is labelled by subject, because subjects have no bound.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
@@ -24,6 +24,17 @@ class Metrics:
         self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")
         self.expired = self._counter("messages_expired", "Messages removed because their TTL ran out, on 2.10.")
         self.expiries_failed = self._counter("expiries_failed", "Removals of expired messages that failed.")
+        self.shards = Gauge(
+            "nats_scheduler_shards_held",
+            "Shards of a stream, of 64, that this instance fires for.",
+            ["stream"],
+            registry=self.registry,
+        )
+        self.instances = Gauge(
+            "nats_scheduler_instances_alive",
+            "Instances that serve the account, this one among them.",
+            registry=self.registry,
+        )
         self.lateness = Histogram(
             "nats_scheduler_fire_lateness_seconds",
             "Time from a fire's due time to its storage, by the server's clock.",

@@ -109,6 +109,23 @@ class Reporter:
         self._warn("stream_refused", "", {"stream": stream, **told})
         self._advise("stream_refused", stream, **_told(rejection))
 
+    # -- several instances ---------------------------------------------------------------------------------------
+
+    def instances(self, count: int) -> None:
+        """Tell how many instances live, we among them."""
+        self._metrics.instances.set(count)
+        self._log.info("instances_alive", count=count)
+
+    def instance_lost(self, name: str, count: int) -> None:
+        """Tell that an instance was not heard of for so long that its shards are taken over."""
+        self._metrics.instances.set(count)
+        self._warn("instance_lost", "", {"instance": name, "left": count})
+
+    def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
+        """Tell which part of a stream we fire for from now on."""
+        self._metrics.shards.labels(stream).set(held)
+        self._log.info("shards_held", stream=stream, held=held, gained=gained, lost=lost)
+
     # -- schedules and fires -------------------------------------------------------------------------------------
 
     def _ready(self, stream: str, event: StreamReady) -> None:

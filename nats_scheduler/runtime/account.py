@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from weakref import WeakValueDictionary
 
+from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
@@ -28,6 +29,7 @@ from nats_scheduler.jetstream.watch import (
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.server_clock import ServerClock
@@ -71,6 +73,7 @@ class Account:
         clock: ServerClock,
         reporter: Reporter,
         services: dict[str, StreamService],
+        leases: Leases,
         serving: asyncio.Event,
     ) -> None:
         self._connection = connection
@@ -84,6 +87,7 @@ class Account:
         )
         self.registry = Registry(connection, self._api, settings.registry_bucket)
         self.registry.broken = lambda key, reason: reporter.problem("registry_value_unreadable", key=key, reason=reason)
+        self.instances = Instances(leases, self.registry, self._api, clock, services, reporter, self._remember_all)
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -115,6 +119,7 @@ class Account:
     async def serve(self) -> None:
         """Serve until cancelled, or until the connection is lost."""
         async with asyncio.TaskGroup() as self._tasks:
+            dividing = self._begin(self.instances.take_part())
             for request in self._seen_early:
                 self._seen(request)
             clock = self._begin(self._keep_the_time())
@@ -127,7 +132,7 @@ class Account:
                 clock.cancel()
                 self._watch.end()
                 self._creations.end()
-                for task in self._running.values():
+                for task in (dividing, *self._running.values()):
                     task.cancel()
 
     async def _keep_the_time(self) -> None:
@@ -243,6 +248,7 @@ class Account:
     def _new_service(self, state: StreamState, mode: Mode) -> StreamService:
         service = StreamService(state, mode, self._server, self._settings, self._clock, self._reporter.report)
         self._services[state.name] = service
+        self.instances.stir()
         self._reporter.stream_served(state.name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
         return service
 
@@ -291,6 +297,13 @@ class Account:
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
+    async def _remember_all(self) -> None:
+        """Write into a new bucket what the old one held of the streams served."""
+        for service in list(self._services.values()):
+            service.forget_progress()
+            if service.mode is Mode.EMULATED:
+                await self.flagged.remember(service.state)
+
     # -- what others ask for -------------------------------------------------------------------------------------
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -310,9 +323,11 @@ class Account:
         elif isinstance(request, MessageRemovalRequested):
             service = self._services.get(request.stream)
             if service is not None:
-                service.doubt(request.filter, request.sequence)
+                service.doubt(request.filter, request.sequence, request.below)
         elif isinstance(request, StreamRestored):
             self._begin(self._look_at(request.stream))
+        elif isinstance(request, ConfigRequested) and request.by_sidecar:
+            self._begin(self._look_again(request.stream))
         elif isinstance(request, ConfigRequested):
             if self._followed >= MAX_FOLLOWED:
                 self._reporter.problem("request_passed_over", stream=request.stream, reason=TOO_MANY)

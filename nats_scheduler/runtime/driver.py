@@ -30,14 +30,16 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 LONGEST_SLEEP_SECONDS = 0.5
 """The wall clock is looked at this often at least, so that a step of it is noticed."""
 
-STOOD_STILL = 5 * SECOND
-"""A step that comes so much (ns) after it was due comes from a process that did not run. Well inside the shortest
-useful duplicate window: until it is over, a repeated fire is dropped by the server."""
+STOOD_STILL = 1_500 * MILLISECOND
+"""A step that comes so much (ns) after it was due comes from a process that did not run: others may have taken over.
+
+Well inside the shortest useful duplicate window: until that is over, a repeated fire is dropped by the server.
+"""
 
 NO_CONTACT = "there is no contact with the stream"
 

@@ -35,9 +35,9 @@ from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState, che
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot import read_stored
-from nats_scheduler.runtime.stream_service import read_checkpoint
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.native import REPEATING_LEVEL
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -96,11 +96,11 @@ class Graduation:
     async def look(self, registry: Registry, restrictions: Restrictions) -> None:
         """Read everything and find what would go wrong; nothing is written."""
         await self._set_clock()
-        checkpoint = await read_checkpoint(registry, self._state, Mode.EMULATED, self._now())
+        checkpoints = await read_checkpoint(registry, self._state, Mode.EMULATED, self._now())
         self._handover = Handover(
             replace(self._state.rules, restrictions=restrictions),
             self._server.api_level,
-            checkpoint,
+            checkpoints,
             expired_by_us=METADATA_TTL_FLAG in (self._state.config.get("metadata") or {}),
         )
         handover = self._handover

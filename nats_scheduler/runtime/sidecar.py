@@ -6,12 +6,15 @@ cannot mend.
 
 import asyncio
 import random
+import secrets
 from typing import Any
 
+from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, ConnectError, JetStreamError
 from nats_scheduler.jetstream.streams import NotGraduatedError, StreamRefusedError
+from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
@@ -38,6 +41,7 @@ class Sidecar:
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
         """The connection of the moment."""
+        self._leases = Leases(secrets.token_hex(6))
         self._stopping = asyncio.Event()
         self._files: list[dict[str, Any]] = []
 
@@ -47,7 +51,7 @@ class Sidecar:
 
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
-        dialer = Dialer(self._settings.connection)
+        dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
         folder = self._settings.streams_folder
         self._files = read_streams_folder(folder) if folder is not None else []
         clean = True
@@ -75,7 +79,9 @@ class Sidecar:
         return None
 
     async def _serve(self, connection: Connection) -> bool:
-        account = Account(connection, self._settings, self._clock, self._reporter, self.services, self.serving)
+        account = Account(
+            connection, self._settings, self._clock, self._reporter, self.services, self._leases, self.serving
+        )
         self._reporter.advise = connection.tell
         self.connection = connection
         try:
@@ -121,8 +127,12 @@ class Sidecar:
 
     async def _drain(self, account: Account) -> bool:
         timeout = self._settings.drain_timeout / SECOND
-        drains = [service.drain(account.registry, timeout) for service in self.services.values()]
-        return all(await asyncio.gather(*drains))
+        services = list(self.services.values())
+        drains = [asyncio.create_task(service.drain(timeout)) for service in services]
+        await account.instances.leave()
+        finished = await asyncio.gather(*drains)
+        await asyncio.gather(*(service.write_checkpoint(account.registry) for service in services))
+        return all(finished)
 
     async def _unless_stopping(self, seconds: float) -> None:
         try:

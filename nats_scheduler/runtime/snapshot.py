@@ -106,7 +106,7 @@ async def take_snapshot(
     api: JetStreamApi,
     state: StreamState,
     mode: Mode,
-    checkpoint: CheckpointLoaded | None,
+    checkpoints: Sequence[CheckpointLoaded],
     now: Callable[[], int],
     *,
     restrictions: Restrictions = UNRESTRICTED,
@@ -122,8 +122,7 @@ async def take_snapshot(
     rules = state.rules
     allowed = replace(rules, restrictions=restrictions)
     ours = _Reader(allowed, dialects_of(mode), FiredBy.SIDECAR, removes_expired=removes_expired)
-    if checkpoint is not None:
-        ours.engine.step(now(), (checkpoint,))
+    ours.engine.step(now(), checkpoints)
     readers = [ours]
     if mode in (Mode.NATIVE, Mode.DORMANT):
         readers.append(_ServersReader(rules, (ADR51,), FiredBy.SERVER if mode is Mode.NATIVE else FiredBy.NOBODY))

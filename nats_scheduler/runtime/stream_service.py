@@ -6,13 +6,12 @@ engine.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested
+from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -21,19 +20,15 @@ from nats_scheduler.jetstream.contact import StreamContact, reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
-from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.invalid import LONGEST_SHOWN
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 CHECKPOINT_SECONDS = 1.0
 """How often progress is written down, where there is any. Well inside the shortest useful duplicate window."""
-
-
-NOT_CREDIBLE = DAY
-"""No other host's clock is so far (ns) ahead of ours that it settled what is due then."""
 
 
 SILENCE = SECOND
@@ -79,6 +74,12 @@ class StreamService:
             reads_all=reads_all(state.config),
         )
         self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
+        self.driver.tell(ShardsHeld(frozenset()))
+        self.shards: frozenset[int] = frozenset()
+        """The shards that we fire for."""
+        self.given_up: frozenset[int] = frozenset()
+        """Shards that others hold since we began to drain: theirs is the checkpoint."""
+        self._keeper: tuple[Registry, CheckpointKeeper] | None = None
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
         """Tell whether the engine may go on: nothing that it relies on has changed."""
@@ -100,10 +101,6 @@ class StreamService:
         help.
         """
         driver = self.driver
-        if driver.engine.last_read == 0:
-            checkpoint = await read_checkpoint(registry, self.state, self.mode, self._clock.now())
-            if checkpoint is not None:
-                driver.tell(checkpoint)
         try:
             async with asyncio.TaskGroup() as tasks:
                 contact = self._contact(connection, api, tasks)
@@ -124,15 +121,27 @@ class StreamService:
         if failure is not None:
             raise failure
 
-    def doubt(self, subject_filter: str | None, sequence: int | None) -> None:
-        """Look again at what somebody asked to remove, before it fires."""
-        self.driver.tell(RemovalRequested(subject_filter, sequence))
+    async def hold(self, shards: frozenset[int], registry: Registry, api: JetStreamApi) -> None:
+        """Fire for these shards from now on; where some are new, read first how far their last holder was."""
+        if shards - self.shards:
+            info = await api.stream(self.state.name)
+            if info is None:
+                return
+            for checkpoint in await read_checkpoint(
+                registry, StreamState.from_info(info), self.mode, self._clock.now()
+            ):
+                self.driver.tell(replace(checkpoint, shards=checkpoint.shards & shards - self.shards))
+        self.shards = shards
+        self.forget_progress()
+        self.driver.tell(ShardsHeld(shards))
 
-    async def drain(self, registry: Registry, within_seconds: float) -> bool:
-        """Finish what is in flight and write down how far we are; False when it did not finish within the time."""
-        finished = await self.driver.drain(within_seconds)
-        await self._write_checkpoint(registry)
-        return finished
+    def doubt(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
+        """Look again at what somebody asked to remove, before it fires."""
+        self.driver.tell(RemovalRequested(subject_filter, sequence, below))
+
+    async def drain(self, within_seconds: float) -> bool:
+        """Finish what is in flight; False when it did not finish within the time."""
+        return await self.driver.drain(within_seconds)
 
     def _contact(self, connection: Connection, api: JetStreamApi, tasks: asyncio.TaskGroup) -> StreamContact:
         buried = self._removes_expired and not reads_all(self.state.config)
@@ -150,28 +159,34 @@ class StreamService:
 
     # -- checkpoint ----------------------------------------------------------------------------------------------
 
+    def forget_progress(self) -> None:
+        """Write the next checkpoint even where nothing happened since the last one."""
+        self._written = None
+
     async def _keep_checkpoint(self, registry: Registry) -> None:
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
-            await self._write_checkpoint(registry)
+            await self.write_checkpoint(registry)
 
-    async def _write_checkpoint(self, registry: Registry) -> None:
+    async def write_checkpoint(self, registry: Registry) -> None:
+        """Write down how far we are, where that is news."""
         engine = self.driver.engine
         progress = (engine.last_read, engine.fires_stored)
-        if progress == self._written or not engine.is_live:
+        shards = self.shards - self.given_up
+        if progress == self._written or not engine.is_live or not shards:
             return
         settled = engine.checkpoint(self._clock.now())
-        value = {
-            "created": self.state.created,
-            "through": settled.through,
-            "sequence": settled.sequence,
-            "unsettled": sorted(settled.unsettled),
-        }
         try:
-            await registry.put(_checkpoint_key(self.state, self.mode), value)
-            self._written = progress
+            if await self._keeper_in(registry).write(replace(settled, shards=settled.shards & shards)):
+                self._written = progress
         except JetStreamError:
             return  # the next one says the same and more
+
+    def _keeper_in(self, registry: Registry) -> CheckpointKeeper:
+        if self._keeper is None or self._keeper[0] is not registry:
+            key = checkpoint_key(self.state, self.mode)
+            self._keeper = registry, CheckpointKeeper(registry, self.state.created, key)
+        return self._keeper[1]
 
 
 def _is_silent(state: StreamState) -> bool:
@@ -182,46 +197,6 @@ def _is_silent(state: StreamState) -> bool:
 def removes_expired(state: StreamState, server: Capabilities) -> bool:
     """Tell whether it falls to us to remove what has expired: the stream asks for it, and the server does not do it."""
     return state.rules.allow_msg_ttl and not server.has_message_ttl
-
-
-async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode, now: int) -> CheckpointLoaded | None:
-    """Return how far an earlier holder settled the fires of this very stream; None where nobody wrote it down.
-
-    What was written while we emulated holds for every mode, since both spellings were served then.
-    What is no checkpoint, or one of a far future, counts as none: to believe it would be to lose fires.
-    """
-    found = [await _checkpoint_in(registry, state, written_in, now) for written_in in {mode, Mode.EMULATED}]
-    return max((one for one in found if one is not None), key=lambda one: one.through, default=None)
-
-
-async def _checkpoint_in(registry: Registry, state: StreamState, mode: Mode, now: int) -> CheckpointLoaded | None:
-    key = _checkpoint_key(state, mode)
-    known = await registry.get(key)
-    if known is None or known.get("created") != state.created:
-        return None
-    checkpoint = _checkpoint_of(known, now)
-    if checkpoint is None:
-        registry.broken(key, f"no checkpoint: {str(known)[:LONGEST_SHOWN]}")
-        return None
-    return checkpoint if checkpoint.sequence <= state.last_sequence else None
-
-
-def _checkpoint_of(value: Mapping[str, Any], now: int) -> CheckpointLoaded | None:
-    """Read a checkpoint, None where it is none that one of us can have written by `now`."""
-    unsettled = value.get("unsettled", [])
-    if not isinstance(unsettled, list):
-        return None
-    numbers: list[Any] = [value.get("through"), value.get("sequence"), *unsettled]
-    if any(type(number) is not int for number in numbers):
-        return None
-    through, sequence = numbers[:2]
-    if sequence < 0 or through > now + NOT_CREDIBLE:
-        return None
-    return CheckpointLoaded(through, sequence, frozenset(unsettled))
-
-
-def _checkpoint_key(state: StreamState, mode: Mode) -> str:
-    return f"checkpoint.{state.name}.{mode}"
 
 
 async def _followed(contact: StreamContact, after: int) -> JetStreamError | None:

@@ -19,9 +19,9 @@ from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState, is_in_force
 from nats_scheduler.jetstream.watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_service import read_checkpoint
 from nats_scheduler.schedule.instants import DAY
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
@@ -245,6 +245,11 @@ class TestTheRegistry:
             {"unsettled": {}},
             {"unsettled": [[1]]},
             {"unsettled": ["1"]},
+            {"entries": 7},
+            {"entries": [7]},
+            {"entries": [{"through": 5, "sequence": 5, "shards": "all"}]},
+            {"entries": [{"through": 5, "sequence": 5, "shards": ["1"]}]},
+            {"entries": [{"through": now + 2 * DAY, "sequence": 5, "shards": [1]}]},
         ]
         async with account_on((await shared_server(V2_11)).url) as account:
             registry, told = await self.opened(account.connection, account, stream_name)
@@ -252,12 +257,11 @@ class TestTheRegistry:
             for fault in broken:
                 told.clear()
                 await registry.put(key, {**self.GOOD, **fault})
-                assert await read_checkpoint(registry, self.STATE, Mode.EMULATED, now) is None, fault
+                assert not await read_checkpoint(registry, self.STATE, Mode.EMULATED, now), fault
                 assert told == [key], fault
             told.clear()
             await registry.put(key, self.GOOD)
-            checkpoint = await read_checkpoint(registry, self.STATE, Mode.EMULATED, now)
-            assert checkpoint is not None
+            (checkpoint,) = await read_checkpoint(registry, self.STATE, Mode.EMULATED, now)
             assert (checkpoint.through, checkpoint.sequence, told) == (5, 50, [])
 
 

@@ -48,7 +48,7 @@ class Looked:
     async def look(
         self,
         mode: Mode = Mode.EMULATED,
-        checkpoint: CheckpointLoaded | None = None,
+        checkpoints: Sequence[CheckpointLoaded] = (),
         now: Callable[[], int] = CLOCK.now,
         *,
         removes_expired: bool = False,
@@ -56,7 +56,7 @@ class Looked:
         """Take a snapshot."""
         connection, api = self.account.connection, self.account.api
         state = await self.state()
-        return await take_snapshot(connection, api, state, mode, checkpoint, now, removes_expired=removes_expired)
+        return await take_snapshot(connection, api, state, mode, checkpoints, now, removes_expired=removes_expired)
 
     def brief(self, snapshot: Snapshot) -> list[tuple[str, Standing]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
@@ -141,7 +141,7 @@ async def test_what_has_fired_or_is_cancelled_is_listed_until_it_is_removed(look
 async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) -> None:
     settled = await looked.schedule("settled", LONG_PAST)
     await looked.schedule("open", LONG_PAST)
-    snapshot = await looked.look(checkpoint=CheckpointLoaded(through=CLOCK.now(), sequence=settled))
+    snapshot = await looked.look(checkpoints=[CheckpointLoaded(through=CLOCK.now(), sequence=settled)])
     assert looked.brief(snapshot) == [("open", Standing.OVERDUE), ("settled", Standing.FIRED)]
 
 
@@ -155,7 +155,7 @@ async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
     state = await looked.state()
     await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
     with pytest.raises(JetStreamError):
-        await take_snapshot(looked.account.connection, looked.account.api, state, Mode.EMULATED, None, CLOCK.now)
+        await take_snapshot(looked.account.connection, looked.account.api, state, Mode.EMULATED, (), CLOCK.now)
 
 
 async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(

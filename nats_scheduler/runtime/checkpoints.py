@@ -1,0 +1,134 @@
+"""How far the fires of a stream are settled, as its holders write it down for each other in the registry.
+
+One value for each stream and mode, with an entry for each holder: its shards, and how far they are settled.
+It is merged by compare-and-set, so that nobody writes for the shards of another.
+
+The rule: what is no checkpoint, is of another stream, or of a far future counts as none; to believe it would be to lose
+fires.
+A value without entries, as earlier versions wrote it, speaks for all shards.
+Cost: one request to write while nobody else writes, two more each time that somebody did.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.instants import DAY
+from nats_scheduler.schedule.invalid import LONGEST_SHOWN
+
+NOT_CREDIBLE = DAY
+"""No other host's clock is so far (ns) ahead of ours that it settled what is due then."""
+
+MOST_NUMBERS = 4_000
+"""Exceptions that all entries together may name: the registry takes 64 KiB."""
+
+ATTEMPTS = 8
+"""Times that a write is tried while others write; the next one says the same and more."""
+
+Entry = dict[str, Any]
+
+
+class CheckpointKeeper:
+    """Writes the checkpoints of one instance for one stream."""
+
+    def __init__(self, registry: Registry, created: str, key: str) -> None:
+        self._registry = registry
+        self._created = created
+        self._key = key
+        self._revision = 0
+        self._entries: list[Entry] = []
+
+    async def write(self, settled: CheckpointLoaded) -> bool:
+        """Write how far some shards are settled; False where others wrote all the time. Raises `JetStreamError`."""
+        for _ in range(ATTEMPTS):
+            entries = _merged(self._entries, settled)
+            value = {"created": self._created, "entries": entries}
+            revision = await self._registry.swap(self._key, value, self._revision)
+            if revision is not None:
+                self._revision, self._entries = revision, entries
+                return True
+            known, self._revision = await self._registry.revised(self._key)
+            self._entries = _entries_of(known, self._created) or []
+        return False
+
+
+async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode, now: int) -> Sequence[CheckpointLoaded]:
+    """Return how far earlier holders settled the fires of this very stream; nothing where nobody wrote it down.
+
+    What was written while we emulated holds for every mode, since both spellings were served then.
+    Of several that speak for one shard the last in the sequence reaches furthest.
+    """
+    found: list[CheckpointLoaded] = []
+    for written_in in {mode, Mode.EMULATED}:
+        found += await _read_entries(registry, state, written_in, now)
+    return sorted(found, key=lambda checkpoint: checkpoint.through)
+
+
+async def _read_entries(registry: Registry, state: StreamState, mode: Mode, now: int) -> list[CheckpointLoaded]:
+    key = checkpoint_key(state, mode)
+    value = await registry.get(key)
+    entries = _entries_of(value, state.created)
+    if entries is None:
+        return []
+    checkpoints = [checkpoint for entry in entries if (checkpoint := _checkpoint_of(entry, now)) is not None]
+    if len(checkpoints) < len(entries):
+        registry.broken(key, f"no checkpoint: {str(value)[:LONGEST_SHOWN]}")
+    return [checkpoint for checkpoint in checkpoints if checkpoint.sequence <= state.last_sequence]
+
+
+def checkpoint_key(state: StreamState, mode: Mode) -> str:
+    """Return the key under which the checkpoint of a stream is kept."""
+    return f"checkpoint.{state.name}.{mode}"
+
+
+def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | None:
+    if value is None or value.get("created") != created:
+        return None
+    entries = value.get("entries", [value])
+    return entries if isinstance(entries, list) else [{}]
+
+
+def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
+    ours = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
+    merged = [{**ours, "shards": sorted(settled.shards)}]
+    for entry in entries:
+        left = (_shards_of(entry) or frozenset()) - settled.shards
+        if left:
+            merged.append({**entry, "shards": sorted(left)})
+    most = MOST_NUMBERS // len(merged)
+    for entry in merged:
+        entry["unsettled"] = _numbers(entry.get("unsettled", []))[:most]
+    return merged
+
+
+def _checkpoint_of(entry: object, now: int) -> CheckpointLoaded | None:
+    """Read an entry, None where it is none that one of us can have written by `now`."""
+    if not isinstance(entry, dict) or (shards := _shards_of(entry)) is None:
+        return None
+    unsettled = entry.get("unsettled", [])
+    if not isinstance(unsettled, list):
+        return None
+    numbers: list[Any] = [entry.get("through"), entry.get("sequence"), *unsettled]
+    if any(type(number) is not int for number in numbers):
+        return None
+    through, sequence = numbers[:2]
+    if sequence < 0 or through > now + NOT_CREDIBLE:
+        return None
+    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards)
+
+
+def _shards_of(entry: object) -> frozenset[int] | None:
+    if not isinstance(entry, dict):
+        return None
+    if "shards" not in entry:
+        return ALL_SHARDS
+    shards = entry["shards"]
+    return frozenset(shards) if isinstance(shards, list) and _numbers(shards) == shards else None
+
+
+def _numbers(values: object) -> list[int]:
+    return [value for value in values if type(value) is int] if isinstance(values, list) else []

@@ -1,0 +1,225 @@
+"""This instance among the others of its account: tell that we live, hear who else does, hold our part of each stream.
+
+The policy is `engine.leases`; here is what it costs to carry it out, through the bucket of the registry:
+`instance.<id>` is written twice a second and says what the instance serves, `lease.<mode>.<stream>` names the holder of
+each shard and is changed by compare-and-set.
+
+The rule: nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
+meanwhile everybody goes on with what he holds.
+Cost: two small messages a second for each instance, and each instance hears all of them.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from nats_scheduler.engine.leases import Holders, Leases, Record
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.instants import MILLISECOND
+
+HEARTBEAT = 500 * MILLISECOND
+"""How often (ns) we tell that we live."""
+
+LOOK_SECONDS = 0.25
+"""How often it is looked at who died, where nothing is heard that says more."""
+
+DEAF_SECONDS = 2.0
+"""Where we do not even hear ourselves for this long, we listen anew."""
+
+LEAVE_ATTEMPTS = 8
+"""Times that a record is tried to be handed over at the end, while others change it."""
+
+MOST_NAMED_BYTES = 32 * 1024
+"""Of streams that are served; who serves more says that he serves all."""
+
+INSTANCE = "instance."
+LEASE = "lease."
+
+
+class Instances:
+    """This instance among the others, on one connection."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        registry: Registry,
+        api: JetStreamApi,
+        clock: Clock,
+        services: dict[str, StreamService],
+        reporter: Reporter,
+        restore: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take part; `restore` writes into a bucket that was made anew what it has to hold."""
+        self._leases = leases
+        self._registry = registry
+        self._api = api
+        self._clock = clock
+        self._services = services
+        self._reporter = reporter
+        self._restore = restore
+        self._stirred = asyncio.Event()
+        self._told_at: int | None = None
+
+    def stir(self) -> None:
+        """Look at once at what is to be divided: a stream is served that was not."""
+        self._stirred.set()
+
+    async def take_part(self) -> None:
+        """Listen and act until cancelled, or until the connection is lost."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_listening())
+            tasks.create_task(self._keep_dividing())
+
+    async def leave(self) -> None:
+        """Hand over everything that we hold, and say that we are gone."""
+        self._leases.is_leaving = True
+        try:
+            await asyncio.gather(*(self._hand_over(key) for key in self._keys()))
+        except JetStreamError as error:
+            self._reporter.problem("shards_not_handed_over", reason=str(error))
+        self._registry.mark_deleted(f"{INSTANCE}{self._leases.me}")
+        for key, service in self._keys().items():
+            holders = self._leases.record(key).holders
+            service.given_up = frozenset(n for n, holder in enumerate(holders) if holder not in ("", self._leases.me))
+
+    # -- to hear -------------------------------------------------------------------------------------------------
+
+    async def _keep_listening(self) -> None:
+        while True:
+            self._leases.listening_anew()
+            self._told_at = None
+            self.stir()
+            reason = await self._listen()
+            if reason is None:
+                return
+            try:
+                if await self._registry.open():
+                    self._reporter.problem("registry_made_anew", reason="the bucket of the registry was deleted")
+                    await self._restore()
+            except JetStreamError as error:
+                reason = str(error)
+            self._reporter.problem("instances_not_heard", reason=reason)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _listen(self) -> str | None:
+        """Hear what is written in the bucket for as long as we hear ourselves.
+
+        Returns why that ended, None where the connection did.
+        """
+        following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._heard))
+        try:
+            while not following.done():
+                await asyncio.wait((following,), timeout=DEAF_SECONDS)
+                if not self._leases.is_heard(self._clock.monotonic()):
+                    break
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+        if following.cancelled():
+            return f"nothing of our own was heard for {DEAF_SECONDS} s"
+        error = following.exception()
+        if error is not None and not isinstance(error, JetStreamError):
+            raise error
+        return None if isinstance(error, ConnectionLostError) else str(error)
+
+    def _heard(self, key: str, value: Object | None, message: StoredMessage) -> None:
+        if key.startswith(LEASE):
+            self._leases.recorded(key.removeprefix(LEASE), Record(_holders_of(value), message.sequence))
+            self.stir()
+            return
+        name, before = key.removeprefix(INSTANCE), self._leases.count
+        if value is None:
+            self._leases.left(name)
+        else:
+            serves = value.get("serves")
+            named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
+            if self._leases.heard(name, named, self._clock.monotonic(), message.stored_at):
+                self.stir()
+                before *= name != self._leases.me
+        if self._leases.count != before:
+            self._reporter.instances(self._leases.count)
+            self.stir()
+
+    # -- to act --------------------------------------------------------------------------------------------------
+
+    async def _keep_dividing(self) -> None:
+        while True:
+            self._stirred.clear()
+            self._tell_that_we_live()
+            for name in self._leases.bury(self._clock.monotonic()):
+                self._reporter.instance_lost(name, self._leases.count)
+                await self._quietly(self._registry.forget(f"{INSTANCE}{name}"))
+            await asyncio.gather(*(self._quietly(self._divide(key, one)) for key, one in self._keys().items()))
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._stirred.wait()
+            except TimeoutError:
+                continue
+
+    def _tell_that_we_live(self) -> None:
+        if self._leases.is_leaving:
+            return
+        serves, now = frozenset(self._keys()), self._clock.monotonic()
+        if self._told_at is not None and now - self._told_at < HEARTBEAT and serves == self._leases.serves:
+            return
+        self._leases.serves, self._told_at = serves, now
+        named = sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
+        self._registry.tell(f"{INSTANCE}{self._leases.me}", {"serves": named})
+
+    async def _divide(self, key: str, service: StreamService) -> None:
+        holders = self._leases.change(key)
+        if holders is not None and not self._leases.is_leaving:
+            await self._record(key, holders)
+        held, before = self._leases.held(key), service.shards
+        if held != before and not self._leases.is_leaving:
+            await service.hold(held, self._registry, self._api)
+            self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
+
+    async def _record(self, key: str, holders: Holders) -> bool:
+        revision = await self._registry.swap(f"{LEASE}{key}", _record_of(holders), self._leases.record(key).revision)
+        if revision is not None:
+            self._leases.recorded(key, Record(holders, revision))
+        return revision is not None
+
+    async def _hand_over(self, key: str) -> None:
+        for _ in range(LEAVE_ATTEMPTS):
+            holders = self._leases.change(key)
+            if holders is None or await self._record(key, holders):
+                return
+            value, revision = await self._registry.revised(f"{LEASE}{key}")
+            self._leases.recorded(key, Record(_holders_of(value), revision))
+
+    async def _quietly(self, work: Awaitable[None]) -> None:
+        """Do what is tried again anyway."""
+        try:
+            await work
+        except ConnectionLostError:
+            return
+        except JetStreamError as error:
+            self._reporter.problem("shards_not_divided", reason=str(error))
+
+    def _keys(self) -> dict[str, StreamService]:
+        return {f"{service.mode}.{name}": service for name, service in self._services.items()}
+
+
+def _record_of(holders: Holders) -> Object:
+    return {"holders": {name: [n for n, one in enumerate(holders) if one == name] for name in set(holders) - {""}}}
+
+
+def _holders_of(value: Object | None) -> Holders:
+    """Read a record; what is not of our making is nobody's."""
+    holders = [""] * SHARDS
+    named = (value or {}).get("holders")
+    for name, shards in named.items() if isinstance(named, dict) else ():
+        for shard in shards if isinstance(shards, list) else ():
+            if type(shard) is int and 0 <= shard < SHARDS:
+                holders[shard] = name
+    return tuple(holders)

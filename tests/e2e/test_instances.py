@@ -1,0 +1,229 @@
+"""Several sidecars on one account, as real processes: they divide the work, and take over from each other.
+
+Every test ends with the same account: each fire that came due is stored, and none twice.
+"""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.engine.events import FireStored
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.flagged import FlaggedStream
+from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.servers import EMULATED_VERSIONS, V2_11
+from tests.harness.waiting import eventually
+
+SCHEDULES = 60
+RESUME_SECONDS = 3
+"""*Live* promises it; what waits for it waits longer, on a busy machine."""
+
+STREAM = "SHARED"
+BUCKET = "KV_nats_scheduler"
+RECORD = f"$KV.nats_scheduler.lease.emulated.{STREAM}"
+
+
+@dataclass
+class Fleet:
+    """Sidecars of one account, and the record by which they divide its stream."""
+
+    account: Account
+    url: str
+    folder: Path
+    sidecars: list[ChildProcess] = field(default_factory=list)
+
+    @property
+    def stream(self) -> FlaggedStream:
+        return FlaggedStream(self.account, STREAM)
+
+    async def add(self) -> ChildProcess:
+        """Start one more sidecar and wait until the work is divided among all."""
+        name, log = f"sidecar-{len(self.sidecars)}", ("--log-format", "json")
+        self.sidecars.append(sidecar("run", "--server", self.url, *log, folder=self.folder, name=name))
+        running = sum(one.exit_code is None for one in self.sidecars)
+        await self.divided(running)
+        return self.sidecars[-1]
+
+    async def divided(self, count: int) -> None:
+        """Wait until so many instances hold the shards of the stream, and all of them."""
+
+        async def is_divided() -> bool:
+            parts = await self.parts()
+            return len(parts) == count and sum(parts.values()) == SHARDS
+
+        await eventually(is_divided, within_seconds=20, describe=f"{count} instances hold {STREAM}")
+
+    async def parts(self) -> dict[str, int]:
+        """Return how many shards each instance holds."""
+        if await self.account.api.stream(BUCKET) is None:
+            return {}
+        message = await self.account.api.message(BUCKET, last_by_subj=RECORD)
+        return {} if message is None else parts_of(message)
+
+    async def fires_since(self, instant: int) -> dict[str, list[StoredMessage]]:
+        """Return what was generated since, by schedule."""
+        found: dict[str, list[StoredMessage]] = {}
+        for message in await self.stream.messages("out"):
+            if message.stored_at >= instant:
+                found.setdefault((header_value(message.block, b"Nats-Scheduler") or b"").decode(), []).append(message)
+        return found
+
+    async def all_fire(self, since: int) -> None:
+        """Wait until every schedule has fired since an instant."""
+
+        async def complete() -> bool:
+            return len(await self.fires_since(since)) == SCHEDULES
+
+        await eventually(complete, within_seconds=RESUME_SECONDS + 17, describe="every schedule fires again")
+
+    async def expect_no_fire_twice(self) -> None:
+        """Show that no identity is stored twice."""
+        ids = Counter(header_value(m.block, b"Nats-Msg-Id") for m in await self.stream.messages("out"))
+        assert [one for one, count in ids.items() if count > 1] == []
+
+
+def parts_of(record: StoredMessage) -> dict[str, int]:
+    """Return how many shards each instance holds, by the record."""
+    text = (record.body or b"").decode()
+    return {name: len(shards.split(",")) for name, shards in re.findall(r'"(\w{12})": \[([\d, ]+)\]', text)}
+
+
+@pytest.fixture(params=EMULATED_VERSIONS)
+async def fleet(request: pytest.FixtureRequest, start_server: StartServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Serve one stream by three sidecars, with schedules that fire each second."""
+    server = await start_server(request.param)
+    async with account_on(server.url) as account:
+        await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        one = Fleet(account, server.url, tmp_path)
+        try:
+            for _ in range(3):
+                await one.add()
+            for number in range(SCHEDULES):
+                await one.stream.schedule(f"s.{number}", "@every 1s")
+            yield one
+        finally:
+            for process in one.sidecars:
+                process.kill()
+
+
+def kill(process: ChildProcess) -> None:
+    """End a holder as a crash does."""
+    process.kill()
+
+
+def freeze(process: ChildProcess) -> None:
+    """Let a holder stand still, with its connection open."""
+    process.pause()
+
+
+async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fleet: Fleet) -> None:
+    await fleet.all_fire(CLOCK.now())
+    assert min((await fleet.parts()).values()) >= 5
+
+    died, frozen, leaves = fleet.sidecars
+    await lose(fleet, kill, died, left=2)
+    await fleet.add()
+    await lose(fleet, freeze, frozen, left=2)
+    frozen.resume()
+    await fleet.divided(3)
+    assert await leaves.terminate() == 0
+    since = CLOCK.now()
+    await fleet.divided(2)
+    await fleet.all_fire(since)
+    await fleet.expect_no_fire_twice()
+    await expect_no_gap(fleet)
+
+
+async def lose(fleet: Fleet, how: Callable[[ChildProcess], None], process: ChildProcess, *, left: int) -> None:
+    """Lose an instance, and see its schedules fire elsewhere."""
+    how(process)
+    since = CLOCK.now()
+    await fleet.divided(left)
+    await fleet.all_fire(since)
+
+
+async def expect_no_gap(fleet: Fleet) -> None:
+    """Show that no schedule stood still for longer than a takeover takes, on a busy machine."""
+    for schedule, messages in (await fleet.fires_since(0)).items():
+        instants = [message.stored_at for message in messages]
+        gaps = [after - before for before, after in itertools.pairwise(instants)]
+        assert max(gaps) < 20 * SECOND, schedule
+
+
+async def test_a_herd_shared_by_three_fires_once_each_while_one_is_killed(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        fleet = Fleet(account, server.url, tmp_path)
+        try:
+            for _ in range(3):
+                await fleet.add()
+            due = format_rfc3339(CLOCK.now() + 4 * SECOND)
+            for number in range(1_000):
+                await fleet.stream.schedule(f"s.{number}", f"@at {due}", str(number).encode())
+            await fleet.stream.wait_for("out", 1)
+            fleet.sidecars[0].kill()
+
+            async def all_purged() -> bool:
+                info = await account.api.call(f"STREAM.INFO.{STREAM}", {"subjects_filter": f"{STREAM}.s.*"})
+                return not info["state"].get("subjects")
+
+            await eventually(all_purged, within_seconds=30, describe="every schedule has fired and is purged")
+            bodies = sorted(int(message.body or b"-1") for message in await fleet.stream.messages("out"))
+            assert bodies == list(range(1_000))
+        finally:
+            for process in fleet.sidecars:
+                process.kill()
+
+
+async def test_the_bucket_is_made_anew_and_nothing_is_lost(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
+        stream = FlaggedStream(account, STREAM)
+        await account.create(STREAM)
+        await one.ready(STREAM)
+        await other.ready(STREAM)
+        fleet = Fleet(account, server.url, Path())
+        await fleet.divided(2)
+        await account.api.call("STREAM.DELETE.KV_nats_scheduler")
+        for number in range(SCHEDULES):
+            await stream.schedule(f"s.{number}", f"@at {in_seconds(0.5)}", str(number).encode())
+        fired = await stream.wait_for("out", SCHEDULES)
+        assert sorted(int(message.body or b"-1") for message in fired) == list(range(SCHEDULES))
+        await fleet.divided(2)
+        assert await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.stream.{STREAM}")
+        assert one.of(STREAM, FireStored)
+        assert other.of(STREAM, FireStored)
+
+
+async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
+    """What one sidecar writes into a configuration is nobody's wish to the other, who never repeats it."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
+        for round_ in range(10):
+            name = f"{STREAM}{round_}"
+            created = await account.create(name)
+            for limit in (1_000, 2_000, 3_000):
+                asked = {**created["config"], "max_msgs": limit, "allow_msg_schedules": True}
+                await account.api.call(f"STREAM.UPDATE.{name}", asked)
+            await one.ready(name)
+            await other.ready(name)
+
+            async def is_as_asked(name: str = name) -> bool:
+                config = (await account.api.stream(name))["config"]
+                return config["max_msgs"] == 3_000 and "nats-scheduler.allow_msg_schedules" in config["metadata"]
+
+            await eventually(is_as_asked, within_seconds=10, describe=f"{name} is as it was last asked for")
