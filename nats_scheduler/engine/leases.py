@@ -134,13 +134,14 @@ class Leases:
         """
         if self._heard_myself_at is None:
             return None  # there may be a record that was not told yet
-        holders = self.record(key).holders
+        record, holders = self.record(key), self.record(key).holders
         living = self.living(key)
         changed = tuple(
             wanted if self._may_change(holder, wanted, living) else holder
             for holder, wanted in zip(holders, wanted_holders(key, living), strict=True)
         )
-        return None if changed == holders else changed
+        is_lost = record.revision == 0 and changed != UNHELD
+        return changed if changed != holders or is_lost else None
 
     def _may_change(self, holder: str, wanted: str, living: list[str]) -> bool:
         return holder == self.me or (wanted == self.me and holder not in living)

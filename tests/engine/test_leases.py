@@ -141,10 +141,13 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     a = instance("a", "b")
     holders = wanted_holders(KEY, ["a", "b"])
     a.recorded(KEY, Record(holders, 9))
+    assert a.change(KEY) is None
     a.listening_anew()
-    assert (a.record(KEY).revision, a.record(KEY).holders) == (0, holders)
-    a.recorded(KEY, Record(holders, 1))
-    assert a.record(KEY).revision == 1
+    assert a.change(KEY) is None, "it may be told yet"
+    a.heard("a", {KEY}, 1, 1)
+    assert a.record(KEY).revision == 0
+    assert write(a, 1) == holders
+    assert a.change(KEY) is None
 
 
 # -- random histories ----------------------------------------------------------------------------------------------
