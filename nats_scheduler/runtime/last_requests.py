@@ -9,7 +9,7 @@ The rules: the last request that was seen of a stream is to be in force; where i
 under way when it came, it is asked for again.
 A flag that is still waited for counts as put when the next request is in force: the flag cannot be switched off.
 What was settled is forgotten: the names of streams, and what was asked for, may be a stranger's.
-Limit: two sidecars take each other's updates for requests like any other.
+What another sidecar asks for is not noted here: it is nobody's wish, but a hint to look.
 """
 
 from collections.abc import Callable

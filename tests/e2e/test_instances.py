@@ -136,6 +136,7 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fl
     await fleet.add()
     await lose(fleet, freeze, frozen, left=2)
     frozen.resume()
+    await frozen.wait_for_line("contact_lost.*stood still")
     await fleet.divided(3)
     assert await leaves.terminate() == 0
     since = CLOCK.now()
