@@ -10,6 +10,7 @@ bucket; the bucket survives a tool that rewrites the stream's configuration with
 The rule: anybody in the account may write here, so that a value not of our making counts as absent, and is told.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from nats_scheduler.engine.inputs import Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.contact import NO_PLACE_FOR_A_CONSUMER
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
@@ -25,6 +27,9 @@ from nats_scheduler.message.stored import StoredMessage
 
 BUCKET_IN_USE = 10058
 """Somebody created the bucket at the same moment, with other settings."""
+
+LOOK_UP_SECONDS = 0.25
+"""How often the keys are looked up where they cannot be followed."""
 
 WRONG_LAST_SEQUENCE = 10071
 """Somebody wrote the key since its revision was seen."""
@@ -115,7 +120,27 @@ class Registry:
                 told(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
 
         wanted = {"headers_only": False, "filter_subjects": [f"{prefix}{key}" for key in keys]}
-        await ConsumerFollower(self._connection, self._api, {"name": self._stream}, tell, wanted).follow(0)
+        try:
+            await ConsumerFollower(self._connection, self._api, {"name": self._stream}, tell, wanted).follow(0)
+        except ApiError as error:
+            if error.code != NO_PLACE_FOR_A_CONSUMER:
+                raise
+        await self._look_up(keys, tell)
+
+    async def _look_up(self, keys: Sequence[str], tell: Callable[[Input], None]) -> None:
+        """Follow by asking again and again, where the account has no place for a consumer."""
+        last = 0
+        while True:
+            found: list[StoredMessage] = []
+            for key in keys:
+                async for subject in self._api.subjects(self._stream, f"{self._subject}.{key}"):
+                    message = await self._api.message(self._stream, last_by_subj=subject)
+                    if message is not None and message.sequence > last:
+                        found.append(message)
+            found.sort(key=lambda message: message.sequence)
+            last = found[-1].sequence if found else last
+            tell(MessagesRead(found))
+            await asyncio.sleep(LOOK_UP_SECONDS)
 
     async def written_at(self, key: str) -> int | None:
         """Return when the last value was written (ns since the Unix epoch), None where there is none."""

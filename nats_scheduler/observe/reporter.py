@@ -101,6 +101,7 @@ class Reporter:
 
     def stream_not_served(self, stream: str, reason: str) -> None:
         """Tell that a stream is served no longer."""
+        self._metrics.shards.labels(stream).set(0)
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
     def stream_refused(self, stream: str, rejection: Rejection) -> None:

@@ -92,6 +92,7 @@ class Account:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._followed = 0
+        self._hinted: set[str] = set()
         self._refused: dict[str, Rejection] = {}
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
@@ -192,6 +193,7 @@ class Account:
 
     async def _look_again(self, name: str) -> None:
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        self._hinted.discard(name)
         await self._look_at(name)
 
     async def _reconcile(self, name: str, state: StreamState | None, asked: Config) -> None:
@@ -327,7 +329,9 @@ class Account:
         elif isinstance(request, StreamRestored):
             self._begin(self._look_at(request.stream))
         elif isinstance(request, ConfigRequested) and request.by_sidecar:
-            self._begin(self._look_again(request.stream))
+            if request.stream not in self._hinted and len(self._hinted) < MAX_FOLLOWED:
+                self._hinted.add(request.stream)
+                self._begin(self._look_again(request.stream))
         elif isinstance(request, ConfigRequested):
             if self._followed >= MAX_FOLLOWED:
                 self._reporter.problem("request_passed_over", stream=request.stream, reason=TOO_MANY)

@@ -179,8 +179,9 @@ class Instances:
         if holders is not None and not self._leases.is_leaving:
             await self._record(key, holders)
         held, before = self._leases.held(key), service.shards
-        if held != before and not self._leases.is_leaving:
-            await service.hold(held, self._registry, self._api)
+        if held == before or self._leases.is_leaving:
+            return
+        if await service.hold(held, self._registry, self._api):
             self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
 
     async def _record(self, key: str, holders: Holders) -> bool:

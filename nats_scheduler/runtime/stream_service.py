@@ -121,12 +121,15 @@ class StreamService:
         if failure is not None:
             raise failure
 
-    async def hold(self, shards: frozenset[int], registry: Registry, api: JetStreamApi) -> None:
-        """Fire for these shards from now on; where some are new, read first how far their last holder was."""
+    async def hold(self, shards: frozenset[int], registry: Registry, api: JetStreamApi) -> bool:
+        """Fire for these shards from now on; where some are new, read first how far their last holder was.
+
+        Returns False, and changes nothing, where the stream is gone.
+        """
         if shards - self.shards:
             info = await api.stream(self.state.name)
             if info is None:
-                return
+                return False
             for checkpoint in await read_checkpoint(
                 registry, StreamState.from_info(info), self.mode, self._clock.now()
             ):
@@ -134,6 +137,7 @@ class StreamService:
         self.shards = shards
         self.forget_progress()
         self.driver.tell(ShardsHeld(shards))
+        return True
 
     def doubt(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
         """Look again at what somebody asked to remove, before it fires."""
