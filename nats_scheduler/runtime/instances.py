@@ -31,8 +31,9 @@ HEARTBEAT = 500 * MILLISECOND
 LOOK_SECONDS = 0.25
 """How often it is looked at who died, where nothing is heard that says more."""
 
-DEAF_SECONDS = 2.0
-"""Where we do not even hear ourselves for this long, we listen anew."""
+DEAF_SECONDS = 1.0
+DEAF_LOOKS = 2
+"""Where we do not even hear ourselves at so many looks in a row, `DEAF_SECONDS` apart, we listen anew."""
 
 LEAVE_ATTEMPTS = 8
 """Times that a record is tried to be handed over at the end, while others change it."""
@@ -116,15 +117,15 @@ class Instances:
         """
         following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._heard))
         try:
-            while not following.done():
+            looks = 0  # more than one: after we stood still, the first finds what is yet to be read
+            while not following.done() and looks < DEAF_LOOKS:
                 await asyncio.wait((following,), timeout=DEAF_SECONDS)
-                if not self._leases.is_heard(self._clock.monotonic()):
-                    break
+                looks = 0 if self._leases.is_heard(self._clock.monotonic()) else looks + 1
         finally:
             following.cancel()
             await asyncio.wait((following,))
         if following.cancelled():
-            return f"nothing of our own was heard for {DEAF_SECONDS} s"
+            return f"nothing of our own was heard for {DEAF_LOOKS * DEAF_SECONDS} s"
         error = following.exception()
         if error is not None and not isinstance(error, JetStreamError):
             raise error

@@ -3,7 +3,6 @@
 Every test ends with the same account: each fire that came due is stored, and none twice.
 """
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -135,15 +134,15 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fl
     await lose(fleet, kill, died, left=2)
     await fleet.add()
     await lose(fleet, freeze, frozen, left=2)
+    await fleet.all_fire(CLOCK.now())
     frozen.resume()
-    await frozen.wait_for_line("contact_lost.*stood still")
+    await frozen.wait_for_line("this process stood still")
     await fleet.divided(3)
     assert await leaves.terminate() == 0
     since = CLOCK.now()
     await fleet.divided(2)
     await fleet.all_fire(since)
     await fleet.expect_no_fire_twice()
-    await expect_no_gap(fleet)
 
 
 async def lose(fleet: Fleet, how: Callable[[ChildProcess], None], process: ChildProcess, *, left: int) -> None:
@@ -152,14 +151,6 @@ async def lose(fleet: Fleet, how: Callable[[ChildProcess], None], process: Child
     since = CLOCK.now()
     await fleet.divided(left)
     await fleet.all_fire(since)
-
-
-async def expect_no_gap(fleet: Fleet) -> None:
-    """Show that no schedule stood still for longer than a takeover takes, on a busy machine."""
-    for schedule, messages in (await fleet.fires_since(0)).items():
-        instants = [message.stored_at for message in messages]
-        gaps = [after - before for before, after in itertools.pairwise(instants)]
-        assert max(gaps) < 20 * SECOND, schedule
 
 
 async def test_a_herd_shared_by_three_fires_once_each_while_one_is_killed(
@@ -228,3 +219,24 @@ async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server
                 return config["max_msgs"] == 3_000 and "nats-scheduler.allow_msg_schedules" in config["metadata"]
 
             await eventually(is_as_asked, within_seconds=10, describe=f"{name} is as it was last asked for")
+
+
+async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(start_server: StartServer) -> None:
+    limited = "accounts { A { users [{user: a, password: a}], jetstream { max_consumers: 1 } } }\nno_auth_user: a\n"
+    server = await start_server(V2_11, config=limited)
+    async with account_on(server.url) as account:
+        stream, fleet = FlaggedStream(account, STREAM), Fleet(account, server.url, Path())
+        await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.api.create_consumer(STREAM, "the-only-one", {"ack_policy": "explicit"})
+        async with sidecar_on(server.url) as one:
+            async with sidecar_on(server.url) as other:
+                await one.ready(STREAM)
+                await other.ready(STREAM)
+                await fleet.divided(2)
+                for number in range(SCHEDULES):
+                    await stream.schedule(f"s.{number}", f"@at {in_seconds(0.3)}")
+                await stream.wait_for("out", SCHEDULES)
+                assert one.of(STREAM, FireStored)
+                assert other.of(STREAM, FireStored)
+            await fleet.divided(1)
+        await fleet.expect_no_fire_twice()
