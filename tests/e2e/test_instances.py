@@ -202,7 +202,7 @@ async def test_the_bucket_is_made_anew_and_nothing_is_lost(start_server: StartSe
 
 
 async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
-    """What one sidecar writes into a configuration is nobody's wish to the other, who never repeats it."""
+    """What was asked for last is in force, whoever else writes the configuration meanwhile."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
         for round_ in range(10):

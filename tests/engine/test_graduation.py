@@ -28,7 +28,8 @@ def read(
 ) -> Handover:
     """Let a stream with these messages be read."""
     rules = StreamRules("S", ("s.>", "t.>"), allow_msg_ttl=expired_by_us)
-    handover = Handover(rules, level, checkpoint, expired_by_us=expired_by_us)
+    checkpoints = [checkpoint] if checkpoint is not None else []
+    handover = Handover(rules, level, checkpoints, expired_by_us=expired_by_us)
     handover.take(messages, NOW)
     return handover
 
