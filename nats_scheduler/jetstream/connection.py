@@ -12,10 +12,12 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
     NoAnswerError,
     NoJetStreamError,
+    NotPermittedError,
     UnreadableAnswerError,
     UnsendableError,
 )
@@ -82,10 +84,11 @@ class Connection:
     def __init__(self, client: WireClient, inbox_prefix: str, unique: str) -> None:
         self._client = client
         self._inbox = f"{inbox_prefix}.{unique}"
-        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._waiting: dict[bytes, tuple[str, asyncio.Future[Reply]]] = {}
         self._number = 0
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._sid = client.add_sink(f"{self._inbox}.r.*", self._answered)
+        client.when_denied.append(self._denied)
         client.reading.add_done_callback(lambda _task: self.end("the connection's reader stopped"))
 
     @property
@@ -126,6 +129,12 @@ class Connection:
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
 
+    def when_denied(self, listener: Callable[[Denial], None]) -> Callable[[], None]:
+        """Call `listener` with each thing that our user turns out not to be permitted; returns what ends that."""
+        listeners = self._client.when_denied
+        listeners.append(listener)
+        return lambda: listeners.remove(listener) if listener in listeners else None
+
     def write(self, frames: bytes) -> None:
         """Send whole frames."""
         self._client.write(frames)
@@ -156,8 +165,9 @@ class Connection:
         A question, which changes nothing however often it is asked, is asked again every `ASK_AGAIN_SECONDS` while no
         answer comes: a group of servers without a leader drops what it is asked, without a word.
 
-        Raises `NoJetStreamError` when nobody listens, `NoAnswerError` past `deadline` (seconds), and
-        `ConnectionLostError` when the connection ends first: in the last two cases the outcome is unknown.
+        Raises `NoJetStreamError` when nobody listens and `NotPermittedError` without the permission; nothing was done.
+        `NoAnswerError` past `deadline` (seconds) and `ConnectionLostError` when the connection ends first: the outcome
+        is unknown.
         `UnsendableError` where the server would end the connection over the request.
         """
         if self.is_lost:
@@ -169,7 +179,7 @@ class Connection:
         _check_length(f"HPUB {subject} {self._inbox}.r.{self._number} {size} {size}")
         token = b"%d" % self._number
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = answer
+        self._waiting[token] = subject, answer
         message = frame(subject, f"{self._inbox}.r.{self._number}", block, body)
         self.write(message)
         again = self._ask_again_later(token, message) if is_question else None
@@ -215,7 +225,7 @@ class Connection:
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        for answer in self._waiting.values():
+        for _subject, answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLostError(reason))
         self._waiting.clear()
@@ -228,6 +238,15 @@ class Connection:
         self.end("closed by us")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        answer = self._waiting.get(subject[subject.rfind(b".") + 1 :])
+        _asked, answer = self._waiting.get(subject[subject.rfind(b".") + 1 :], ("", None))
         if answer is not None and not answer.done():
             answer.set_result(Reply(block, body))
+
+    def _denied(self, denial: Denial) -> None:
+        """Tell the oldest request on a subject that it was denied: the server denies in the order of asking."""
+        if not denial.publishes:
+            return
+        for asked, answer in self._waiting.values():
+            if asked == denial.subject and not answer.done():
+                answer.set_exception(NotPermittedError(asked))
+                return

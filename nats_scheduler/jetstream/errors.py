@@ -32,6 +32,13 @@ class NoJetStreamError(JetStreamError):
     """Nobody listens where JetStream should: it is off, or off for this account. The operator acts."""
 
 
+class NotPermittedError(JetStreamError):
+    """Our user may not publish this request, which therefore did nothing. The operator acts."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject}: our user lacks the permission to publish there")
+
+
 class ApiError(JetStreamError):
     """The server refused a request, with its own code.
 

@@ -5,16 +5,20 @@ The window is bounded because the server drops messages without a word when more
 stream; what does not fit waits here, in order.
 Acknowledgements come to one inbox, the last token of which is the fire's number, so that one subscription serves all.
 
+A fire that our user may not publish is not acknowledged at all: the server's `-ERR` names the target, and as it denies
+in the order of sending, the oldest fire in flight to that target is meant.
+
 Cost: one frame, one dictionary entry and one small JSON a fire; all frames of a batch leave in one write.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Outcome, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
+from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
 
 SWEEP_SECONDS = 0.25
@@ -22,6 +26,9 @@ SWEEP_SECONDS = 0.25
 
 MAX_BATCH_BYTES = 512 * 1024
 """Frames are joined up to this size before they are given to the socket."""
+
+NOT_PERMITTED = 403
+"""Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
 
 Concluded = Callable[[PublishConcluded], None]
 
@@ -43,7 +50,9 @@ class Publisher:
         self._number = 0
         self._inbox = connection.inbox(f"a.{stream}")
         self._sid = connection.subscribe(f"{self._inbox}.*", self._acknowledged)
-        self._stop_listening = connection.after_chunk(self._fill)
+        self._stop_listening = connection.after_chunk(self._chunk_ended)
+        self._denials: Counter[str] = Counter()
+        self._stop_hearing = connection.when_denied(self._denied)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._ended = False
 
@@ -63,6 +72,7 @@ class Publisher:
         self._ended = True
         self._sweeper.cancel()
         self._stop_listening()
+        self._stop_hearing()
         self._connection.unsubscribe(self._sid)
         flying, self._flying = self._flying, {}
         waiting, self._waiting = self._waiting, deque()
@@ -91,6 +101,25 @@ class Publisher:
         flying = self._flying.pop(subject[subject.rfind(b".") + 1 :], None)
         if flying is not None:
             self._concluded(PublishConcluded(flying[0], outcome_of(block, body)))
+
+    def _denied(self, denial: Denial) -> None:
+        if denial.publishes and self._flying:
+            self._denials[denial.subject] += 1
+
+    def _chunk_ended(self) -> None:
+        if self._denials:
+            self._conclude_denied()
+        self._fill()
+
+    def _conclude_denied(self) -> None:
+        """Conclude the oldest fires to each denied target, in one pass for all that came together."""
+        denials, self._denials = self._denials, Counter()
+        for token, (fire, _deadline) in list(self._flying.items()):
+            if denials[fire.target] > 0:
+                denials[fire.target] -= 1
+                del self._flying[token]
+                outcome = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
+                self._concluded(PublishConcluded(fire, outcome))
 
     def _sweep(self) -> None:
         now = self._loop.time()

@@ -20,6 +20,7 @@ from typing import Any
 import nats.aio.client
 from nats.errors import ProtocolError
 
+from nats_scheduler.jetstream.denied import Denial, read_denial
 from nats_scheduler.jetstream.errors import ConnectError
 
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
@@ -120,10 +121,17 @@ class FrameParser:
         elif operation == b"INFO":
             await self._client._process_info(json.loads(line[4:]))
         elif operation == b"-ERR":
-            match = _ERR.match(line)
-            await self._client._process_err(match[1].decode(errors="replace").lower() if match else "")
+            await self._error(line)
         elif operation[:3] != b"+OK":
             raise ProtocolError(f"unknown protocol line {line[:80]!r}")
+
+    async def _error(self, line: bytes) -> None:
+        denial = read_denial(line)
+        if denial is not None:
+            self._client.denied(denial)
+            return
+        match = _ERR.match(line)
+        await self._client._process_err(match[1].decode(errors="replace").lower() if match else "")
 
 
 class WireClient(nats.aio.client.Client):
@@ -135,6 +143,7 @@ class WireClient(nats.aio.client.Client):
         self._next_sid = 0
         self.sinks: dict[int, Sink] = {}
         self.after_chunk: list[Callable[[], None]] = []
+        self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
         self.must_encrypt = False
         """Refuse to log in on a socket that is not TLS, so that no secret leaves in clear."""
@@ -143,6 +152,11 @@ class WireClient(nats.aio.client.Client):
         """Tell the listeners that everything that was read at once has been delivered."""
         for listener in self.after_chunk:
             listener()
+
+    def denied(self, denial: Denial) -> None:
+        """Tell the listeners what our user may not do."""
+        for listener in list(self.when_denied):
+            listener(denial)
 
     def add_sink(self, subject: str, sink: Sink) -> int:
         """Subscribe `sink` to a subject and return the subscription's number."""

@@ -15,7 +15,7 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.creations import CreationHold
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
@@ -188,7 +188,7 @@ class Account:
         except JetStreamError as error:
             code = error.code if isinstance(error, ApiError) else None
             self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=code)
-            return code is not None
+            return code is not None or isinstance(error, NotPermittedError)
         return True
 
     async def _look_again(self, name: str) -> None:
@@ -310,7 +310,9 @@ class Account:
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._tasks is not None, "nothing is begun before `serve`"
-        return self._tasks.create_task(self._survive(work))
+        task = self._tasks.create_task(self._survive(work))
+        task.add_done_callback(lambda _task: work.close())  # a task that is cancelled at once never awaits it
+        return task
 
     async def _survive(self, work: Coroutine[None, None, None]) -> None:
         """Tell of an error of our own making, so that it ends this piece of work and not the whole account."""

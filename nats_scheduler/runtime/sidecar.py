@@ -11,10 +11,12 @@ from typing import Any
 
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, ConnectError, JetStreamError
 from nats_scheduler.jetstream.streams import NotGraduatedError, StreamRefusedError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
+from nats_scheduler.message.rejection import LONGEST_KEPT
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
@@ -26,6 +28,10 @@ from nats_scheduler.settings.stream_files import read_streams_folder
 
 RECONNECT_SECONDS = (0.05, 0.1, 0.25, 0.5)
 """Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""
+
+
+MOST_DENIALS_TOLD = 256
+"""What our user may not do is told once for each subject, as far as so many can be remembered."""
 
 
 class Sidecar:
@@ -44,6 +50,8 @@ class Sidecar:
         self._leases = Leases(secrets.token_hex(6))
         self._stopping = asyncio.Event()
         self._files: list[dict[str, Any]] = []
+        self._denials: set[Denial] = set()
+        self._not_served = ""
 
     def stop(self) -> None:
         """Begin to end: nothing new is begun, what is in flight is finished, then `run` returns."""
@@ -84,19 +92,31 @@ class Sidecar:
         )
         self._reporter.advise = connection.tell
         self.connection = connection
+        connection.when_denied(self._denied)
         try:
             server = await account.prepare()
+            self._not_served = ""
             self._reporter.connected(connection.server.name, server.version)
             await self._apply_files(account)
             return await self._until_over(connection, account)
         except JetStreamError as error:
-            self._reporter.problem("not_served", reason=str(error))
+            if str(error) != self._not_served:
+                self._not_served = str(error)
+                self._reporter.problem("not_served", reason=self._not_served)
             await self._unless_stopping(RECONNECT_SECONDS[-1])
             return True
         finally:
             self.serving.clear()
             self.connection = None
             await connection.close()
+
+    def _denied(self, denial: Denial) -> None:
+        if denial in self._denials:
+            return
+        if len(self._denials) < MOST_DENIALS_TOLD:
+            self._denials.add(denial)
+        may_not = "publish" if denial.publishes else "subscribe"
+        self._reporter.problem("permission_missing", may_not=may_not, subject=denial.subject[:LONGEST_KEPT])
 
     async def _apply_files(self, account: Account) -> None:
         """Create or update the streams of the settings' folder, each once in the life of this process."""
@@ -116,6 +136,7 @@ class Sidecar:
         try:
             await asyncio.wait((serving, stopping, connection.lost), return_when=asyncio.FIRST_COMPLETED)
             if connection.is_lost:
+                self._denials.clear()
                 self._reporter.problem("connection_lost", reason=connection.lost.result())
                 return not self._stopping.is_set()
             if self._stopping.is_set():

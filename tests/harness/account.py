@@ -96,6 +96,19 @@ async def account_on(url: str, **settings: Any) -> AsyncIterator[Account]:
         await connection.close()
 
 
+class OpenReporter(Reporter):
+    """A reporter that also keeps the problems it tells of."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__(metrics)
+        self.problems: list[tuple[str, dict[str, Any]]] = []
+
+    def problem(self, action: str, **fields: Any) -> None:
+        """Keep it, and tell of it."""
+        self.problems.append((action, fields))
+        super().problem(action, **fields)
+
+
 @dataclass
 class Running:
     """A sidecar in this process."""
@@ -103,10 +116,25 @@ class Running:
     sidecar: Sidecar
     metrics: Metrics
     events: list[tuple[str, Event]] = field(default_factory=list)
+    problems: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    was_clean: bool = False
+    """Whether it left nothing in flight, once it has ended."""
 
     def of(self, stream: str, kind: type[Any]) -> list[Any]:
         """Return the events of one kind about one stream."""
         return [event for name, event in self.events if name == stream and isinstance(event, kind)]
+
+    def told(self, action: str) -> list[dict[str, Any]]:
+        """Return what was told of one kind of problem."""
+        return [fields for kind, fields in self.problems if kind == action]
+
+    async def told_of(self, action: str, **wanted: Any) -> dict[str, Any]:
+        """Wait until a problem was told with these fields, and return all of its fields."""
+        return await eventually(
+            lambda: next((told for told in self.told(action) if wanted.items() <= told.items()), None),
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"{action} {wanted} among {self.problems}",
+        )
 
     async def ready(self, stream: str, times: int = 1) -> None:
         """Wait until a stream is served."""
@@ -115,6 +143,13 @@ class Running:
             within_seconds=WAIT_SECONDS,
             describe=f"the sidecar serves {stream}",
         )
+
+
+@asynccontextmanager
+async def started_sidecar(connection: ConnectionSettings, **settings: Any) -> AsyncIterator[Running]:
+    """Start a sidecar, which may never come to serve; it is drained at the end."""
+    async with _started(SidecarSettings(connection=connection, **settings), CLOCK) as running:
+        yield running
 
 
 @asynccontextmanager
@@ -127,16 +162,23 @@ async def sidecar_on(url: str, **settings: Any) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def sidecar_with(chosen: SidecarSettings, clock: Clock = CLOCK) -> AsyncIterator[Running]:
-    """Run a sidecar with these settings, on a machine with this clock."""
-    metrics = Metrics()
-    reporter = Reporter(metrics)
-    running = Running(Sidecar(chosen, clock, reporter), metrics)
-    reporter.listen(lambda stream, event: running.events.append((stream, event)))
-    task = asyncio.create_task(running.sidecar.run())
-    try:
+    """Run a sidecar with these settings, on a machine with this clock; it must end clean."""
+    async with _started(chosen, clock) as running:
         async with asyncio.timeout(WAIT_SECONDS):
             await running.sidecar.serving.wait()
         yield running
+    assert running.was_clean, "the sidecar left something in flight"
+
+
+@asynccontextmanager
+async def _started(chosen: SidecarSettings, clock: Clock) -> AsyncIterator[Running]:
+    metrics = Metrics()
+    reporter = OpenReporter(metrics)
+    running = Running(Sidecar(chosen, clock, reporter), metrics, problems=reporter.problems)
+    reporter.listen(lambda stream, event: running.events.append((stream, event)))
+    task = asyncio.create_task(running.sidecar.run())
+    try:
+        yield running
     finally:
         running.sidecar.stop()
-        assert await task, "the sidecar left something in flight"
+        running.was_clean = await task

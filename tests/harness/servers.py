@@ -7,6 +7,8 @@ the test is skipped with pip's reason: a laptop on a train still runs all other 
 """
 
 import fcntl
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -64,3 +66,11 @@ async def running_server(
     server = EmbeddedServer(server_binary(version), store_dir, config=config, name=name, tls_first=tls_first)
     async with server:
         yield server
+
+
+def reload_config(server: EmbeddedServer, config: str) -> None:
+    """Give a running server another configuration; what it was started with on its command line has to stand there."""
+    kept = f'server_name: "{server.name}"\njetstream {{ store_dir: "{server.store_dir}" }}\n'
+    (server.store_dir / "nats-server.conf").write_text(kept + config, "utf-8")
+    assert server.pid is not None, "the server runs"
+    os.kill(server.pid, signal.SIGHUP)

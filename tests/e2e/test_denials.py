@@ -1,0 +1,63 @@
+"""A fire that our user may not publish is told as what it is, blocks nobody, and goes out once it may."""
+
+import pytest
+
+from nats_scheduler.engine.events import FireRefused, FireUnsettled
+from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.jetstream.publish import NOT_PERMITTED
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of
+from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
+from tests.harness.waiting import eventually
+
+COUNT = 100
+
+
+def limited_to(version: str, targets: str) -> list[Permission]:
+    """Return the list of a version with other targets."""
+    mode = version.rpartition(".")[0]
+    kept = [each for each in permissions_of(mode) if (each.act, each.subject) != ("publish", "orders.>")]
+    return [*kept, Permission("publish", targets, ())]
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_denied_fires_are_refused_block_nobody_and_go_out_once_they_may(
+    start_server: StartServer, version: str
+) -> None:
+    server = await start_server(version, config=accounts([limited_to(version, "orders.out")]))
+    limited = url_of(server.url, "sidecar-0")
+    async with account_on(url_of(server.url, "admin-0")) as account, sidecar_on(limited) as running:
+        await account.create("ORDERS", subjects=["orders.>"], storage="file")
+        await running.ready("ORDERS")
+        at = f"@at {format_rfc3339(CLOCK.now() + 2 * SECOND)}"
+        for number in range(COUNT):
+            for target in (f"orders.denied.{number}", "orders.out"):
+                headers = {"Nats-Schedule": at, "Nats-Schedule-Target": target}
+                await account.publish(f"orders.s.{target}.{number}", headers)
+        assert len(await account.wait_for("ORDERS", "orders.out", COUNT)) == COUNT
+        await eventually(
+            lambda: len(running.of("ORDERS", FireRefused)) == COUNT,
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"{COUNT} fires are refused: {running.events[-1]}",
+        )
+        refused: list[FireRefused] = running.of("ORDERS", FireRefused)
+        assert {event.fire.target for event in refused} == {f"orders.denied.{number}" for number in range(COUNT)}
+        assert {event.code for event in refused} == {NOT_PERMITTED}
+        assert running.of("ORDERS", FireUnsettled) == []
+        await running.told_of("permission_missing", may_not="publish", subject="orders.denied.7")
+        assert await account.messages("ORDERS", "orders.denied.*") == []
+
+        reload_config(server, accounts([limited_to(version, "orders.>")]))
+        fired = await account.wait_for("ORDERS", "orders.denied.*", COUNT)
+    assert len({message.subject for message in fired}) == len(fired) == COUNT
+
+
+async def test_a_denied_request_fails_at_once_and_a_connection_goes_on(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=accounts([limited_to(V2_11, "orders.>")]))
+    async with account_on(url_of(server.url, "sidecar-0")) as account:
+        with pytest.raises(NotPermittedError, match=r"STREAM\.DELETE\.ORDERS"):
+            await account.api.call("STREAM.DELETE.ORDERS")
+        assert await account.api.info()

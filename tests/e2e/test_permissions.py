@@ -1,0 +1,167 @@
+"""The list of permissions in `docs/operating/security.md` is sufficient, and each entry of it is necessary.
+
+Servers are started with one account for each case: one whose sidecar has the whole list, and one for each entry whose
+sidecar lacks it.
+All sidecars of a mode run at the same time and live the same life.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, started_sidecar
+from tests.harness.permissions import MODES, OPTIONAL, Permission, accounts, permissions_of, url_of
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
+ASKED_ONLY_IN_NEED = "$JS.API.CONSUMER.INFO.*.*"
+"""What is asked only where the consumer stays silent, as it does without the next one."""
+AT_THE_END = "$JS.API.CONSUMER.DELETE.*.*"
+"""What is asked only when the sidecar ends."""
+NEXT = "$JS.API.CONSUMER.MSG.NEXT.*.*"
+STREAMS: dict[str, dict[str, Any]] = {
+    "ORDERS": {"subjects": ["orders.>"], "allow_msg_ttl": True, "allow_rollup_hdrs": True},
+    "JOBS": {"subjects": ["jobs.>"], "retention": "workqueue"},
+}
+
+
+@dataclass
+class Life:
+    """One account's life: its owner, and the sidecar of a user with few permissions."""
+
+    mode: str
+    account: Account
+    running: Running
+
+    @property
+    def prefix(self) -> str:
+        return "X-" if self.mode == "portable" else ""
+
+    def headers(self, pattern: str, target: str, **more: str) -> dict[str, str]:
+        """Return the headers of a schedule in the spelling of the mode."""
+        named = {"": pattern, "-Target": target, **{f"-{name}": value for name, value in more.items()}}
+        return {f"{self.prefix}Nats-Schedule{name}": value for name, value in named.items()}
+
+    async def create_streams(self) -> None:
+        for name, config in STREAMS.items():
+            await self.account.create(name, allow_msg_schedules=self.mode != "portable", **config)
+
+    async def publish_schedules(self) -> None:
+        """Store schedules of all kinds, on streams of both kinds."""
+        soon = f"@at {in_seconds(0.5)}"
+        await self.account.publish("orders.sample", body=b"sampled")
+        await self.account.publish("orders.at", self.headers(soon, "orders.out"))
+        await self.account.publish("orders.at-\udcff", self.headers(soon, "orders.not-utf-8"))
+        if self.mode != "native":
+            await self.account.publish("orders.invalid", {f"{self.prefix}Nats-Schedule": "@every soon"})
+        await self.account.publish("orders.every", self.headers("@every 1s", "orders.tock", Source="orders.sample"))
+        await self.account.publish("orders.ttl", self.headers(soon, "orders.short", TTL="1s"))
+        await self.account.publish("orders.rollup", self.headers(soon, "orders.one", Rollup="sub"))
+        await self.account.publish("jobs.at", self.headers(soon, "jobs.out"))
+
+    async def expect_everything(self) -> None:
+        """Wait for what all these schedules are to bring about."""
+        for stream, subject in (("ORDERS", "out"), ("ORDERS", "not-utf-8"), ("ORDERS", "one"), ("JOBS", "out")):
+            assert len(await self.account.wait_for(stream, f"{stream.lower()}.{subject}")) == 1
+        sampled = await self.account.wait_for("ORDERS", "orders.tock", 2)
+        assert {message.body for message in sampled} == {b"sampled"}
+        gone = {"orders.at", "orders.at-\udcff", "orders.short", "jobs.at"}
+        await eventually(
+            lambda: self._are_gone(gone), within_seconds=WAIT_SECONDS, describe="what is done or expired is removed"
+        )
+
+    async def _are_gone(self, subjects: set[str]) -> bool:
+        kept = [message.subject for stream in STREAMS for message in await self.account.messages(stream, ">")]
+        return subjects.isdisjoint(kept)
+
+    async def live(self) -> None:
+        """Do what the owner of the account does, as soon as the sidecar serves or has told what it lacks."""
+        running = self.running
+        await eventually(
+            lambda: running.sidecar.serving.is_set() or running.told("permission_missing"),
+            within_seconds=WAIT_SECONDS,
+            describe="it serves, or says why not",
+        )
+        await self.create_streams()
+        await self.publish_schedules()
+
+    def is_denied(self, permission: Permission) -> bool:
+        """Tell whether the sidecar has told that it lacks a permission."""
+        told = self.running.told("permission_missing")
+        return any(each["may_not"] == permission.act and matches(each["subject"], permission.subject) for each in told)
+
+
+def matches(subject: str, pattern: str) -> bool:
+    """Tell whether a denied subject, which may be a filter itself, is what a permission would have allowed."""
+    wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        return given[: len(wanted) - 1] == wanted[:-1]
+    return len(wanted) == len(given) and all(w in ("*", g) for w, g in zip(wanted, given, strict=True))
+
+
+@asynccontextmanager
+async def life_of(url: str, number: int, mode: str) -> AsyncIterator[Life]:
+    """Run the sidecar of one account beside the account's owner."""
+    settings: dict[str, Any] = {"portable_streams": tuple(STREAMS)} if mode == "portable" else {}
+    limited = ConnectionSettings(servers=(url_of(url, f"sidecar-{number}"),))
+    async with account_on(url_of(url, f"admin-{number}")) as account, started_sidecar(limited, **settings) as running:
+        yield Life(mode, account, running)
+
+
+def without(permission: Permission, mode: str) -> list[Permission]:
+    """Return the list of a mode without an entry, and without the one that keeps it from being needed."""
+    taken = {permission.subject, NEXT} if permission.subject == ASKED_ONLY_IN_NEED else {permission.subject}
+    return [each for each in permissions_of(mode) if each.act != permission.act or each.subject not in taken]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> None:
+    server = await start_server(VERSIONS[mode], config=accounts([permissions_of(mode)]))
+    async with life_of(server.url, 0, mode) as life:
+        running = life.running
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running.sidecar.serving.wait()
+        await life.create_streams()
+        for name in STREAMS:
+            await running.ready(name)
+        await life.publish_schedules()
+        await life.expect_everything()
+        assert running.sidecar.connection is not None
+        running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
+        for name in STREAMS:
+            await running.ready(name, times=2)
+        await life.account.publish("orders.again", life.headers(f"@at {in_seconds(0.3)}", "orders.back"))
+        await life.account.wait_for("ORDERS", "orders.back")
+    assert running.was_clean
+    assert running.told("permission_missing") == []
+    assert "Violation" not in server.log.read_text("utf-8")
+
+
+async def lacks(url: str, number: int, mode: str, permission: Permission) -> str:
+    """Live without a permission; returns what was wrong with that, "" where all is as it should be."""
+    try:
+        async with life_of(url, number, mode) as life:
+            await life.live()
+            if permission.needed_in(mode) == OPTIONAL:
+                await life.expect_everything()
+            if permission.subject != AT_THE_END:
+                await eventually(lambda: life.is_denied(permission), within_seconds=WAIT_SECONDS)
+    except AssertionError as error:
+        return f"without {permission}: {error}, told {life.running.problems}"
+    return "" if life.is_denied(permission) else f"{permission} was not asked for"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_each_entry_is_necessary_and_told_where_it_lacks(start_server: StartServer, mode: str) -> None:
+    """And the optional ones are optional."""
+    entries = permissions_of(mode)
+    server = await start_server(VERSIONS[mode], config=accounts([without(entry, mode) for entry in entries]))
+    lives = (lacks(server.url, number, mode, entry) for number, entry in enumerate(entries))
+    assert [wrong for wrong in await asyncio.gather(*lives) if wrong] == []

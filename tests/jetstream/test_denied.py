@@ -1,0 +1,41 @@
+"""A denial names its subject, however strange it is; any other error is none."""
+
+import pytest
+
+from nats_scheduler.jetstream.denied import Denial, read_denial
+
+
+@pytest.mark.parametrize(
+    ("written", "subject"),
+    [
+        (b"orders.out", "orders.out"),
+        ("größe.ф".encode(), "größe.ф"),
+        (rb"a'b.\"c\".\\", 'a\'b."c".\\'),
+        (rb"not.utf-8.\xff\xc3", "not.utf-8.\udcff\udcc3"),
+        (rb"blank.\u00a0.\U000e0001.\x01.\a", "blank.\u00a0.\U000e0001.\x01.\a"),
+    ],
+)
+@pytest.mark.parametrize(("said", "publishes"), [(b"Publish", True), (b"Subscription", False)])
+def test_a_denial_names_what_is_denied(written: bytes, subject: str, said: bytes, publishes: bool) -> None:
+    line = b"-ERR 'Permissions Violation for %b to \"%b\"'" % (said, written)
+    assert read_denial(line) == Denial(publishes, subject)
+
+
+def test_a_queue_or_a_number_behind_the_subject_does_not_matter() -> None:
+    for more in (b' using queue "q"', b' (sid "7")', b", too many tokens"):
+        line = b"-ERR 'Permissions Violation for Subscription to \"a.*\"%b'" % more
+        assert read_denial(line) == Denial(False, "a.*")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"-ERR 'Authorization Violation'",
+        b"-ERR 'Permissions Violation for Publish with Reply of \"x\"'",
+        b"-ERR 'Permissions Violation for Publish to \"never ends",
+        b"-ERR 'Permissions Violation for Publish to \"\\",
+        b"-ERR",
+    ],
+)
+def test_what_cannot_be_read_is_none(line: bytes) -> None:
+    assert read_denial(line) is None
