@@ -51,6 +51,7 @@ class FrameParser:
 
     async def parse(self, data: bytes = b"") -> None:
         """Take the bytes just read; raise `ProtocolError` where they are not the NATS protocol."""
+        self._client.heard()
         self._pieces.append(data)
         self._held += len(data)
         if not self._is_worth_a_look(data):
@@ -147,6 +148,10 @@ class WireClient(nats.aio.client.Client):
         self._outgoing: list[bytes] = []
         self.must_encrypt = False
         """Refuse to log in on a socket that is not TLS, so that no secret leaves in clear."""
+
+    def heard(self) -> None:
+        """Take any bytes for a sign of life: an answer to our ping may stand behind megabytes on a thin line."""
+        self._pings_outstanding = 0
 
     def chunk_ended(self) -> None:
         """Tell the listeners that everything that was read at once has been delivered."""

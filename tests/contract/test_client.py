@@ -94,7 +94,7 @@ class TestThePrivateParts:
     def test_the_methods_that_we_call_or_replace_exist(self, name: str) -> None:
         assert callable(getattr(nats.aio.client.Client, name))
 
-    @pytest.mark.parametrize("name", ["_ps", "_transport", "_reading_task", "_server_info"])
+    @pytest.mark.parametrize("name", ["_ps", "_transport", "_reading_task", "_server_info", "_pings_outstanding"])
     def test_the_attributes_that_we_use_exist(self, name: str) -> None:
         assert name in vars(nats.aio.client.Client())
 
@@ -177,6 +177,9 @@ class TestTheEndOfAConnection:
         await eventually(lambda: heard, within_seconds=NOTICED_SECONDS)
         assert not connection.is_lost
         await connection.close()
+
+    def test_silence_is_noticed_early_enough_for_live(self) -> None:
+        assert PING_INTERVAL_SECONDS * (MAX_OUTSTANDING_PINGS + 1) <= 2
 
 
 class TestSecrets:
