@@ -77,7 +77,7 @@ class SidecarSettings(BaseModel):
         ),
     )
     ack_timeout: Annotated[int, DurationRange(100 * MILLISECOND, MINUTE)] = Field(
-        default=5 * SECOND,
+        default=2 * SECOND,
         description=(
             "Longest wait for the server to acknowledge a fire before it is sent again under the same "
             "identity: a duration, 100ms to 1m."

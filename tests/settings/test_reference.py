@@ -51,7 +51,7 @@ def test_the_schema_has_durations_as_text_and_forbids_unknown_keys() -> None:
     schema = settings_schema()
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["ConnectionSettings"]["additionalProperties"] is False
-    assert schema["properties"]["ack_timeout"]["default"] == "5s"
+    assert schema["properties"]["ack_timeout"]["default"] == "2s"
     assert json.loads(json.dumps(schema)) == schema
 
 
