@@ -208,6 +208,15 @@ async def test_a_server_killed_in_the_middle_of_a_herd_has_each_once_when_it_is_
             await expect_each_once(account, "S")
 
 
+async def is_refused(running: Running, stream: str, code: int) -> None:
+    """Wait until a fire of a stream is told to be refused with this code."""
+    await eventually(
+        lambda: code in {event.code for event in running.of(stream, FireRefused)},
+        within_seconds=WAIT_SECONDS,
+        describe=lambda: f"{code} on {stream}: {running.events}",
+    )
+
+
 def kill(server: EmbeddedServer) -> None:
     assert server.pid is not None
     os.kill(server.pid, signal.SIGKILL)
@@ -237,10 +246,6 @@ async def test_what_the_server_refuses_blocks_nobody(start_server: StartServer, 
             [fired] = await account.wait_for(name, f"{name}.out")
             assert fired.body == b"x" * 500
         for name, code in (("SMALL", MESSAGE_TOO_LARGE), ("FULL", NO_RESOURCES)):
-            await eventually(
-                lambda name=name, code=code: code in {event.code for event in running.of(name, FireRefused)},
-                within_seconds=WAIT_SECONDS,
-                describe=lambda name=name: f"{name}: {running.events}",
-            )
+            await is_refused(running, name, code)
         await account.api.call("STREAM.PURGE.FULL", {"filter": "FULL.fill"})
         assert len(await account.wait_for("FULL", "FULL.out")) == 1

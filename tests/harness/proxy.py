@@ -23,6 +23,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+from tests.harness.waiting import time_reached
+
 HOST = "127.0.0.1"
 CHUNK = 65_536
 PIECES_UNDER_WAY = 256
@@ -74,11 +76,11 @@ class Lane:
 
     async def wait_for_passage(self, arrived: float, size: int) -> None:
         """Wait until a piece that arrived at a time of the loop's clock may pass."""
-        late = arrived + self.delay - asyncio.get_running_loop().time()
-        if late > 0:
-            await asyncio.sleep(late)
+        now = asyncio.get_running_loop().time
+        if self.delay:
+            await time_reached(arrived + self.delay)
         if self.bytes_per_second is not None:
-            await asyncio.sleep(size / self.bytes_per_second)
+            await time_reached(now() + size / self.bytes_per_second)
         await self._is_open.wait()
 
 

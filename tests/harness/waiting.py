@@ -53,3 +53,8 @@ async def eventually(
 async def instant_reached(instant: int, now: Callable[[], int]) -> None:
     """Return when the clock `now` shows `instant` (ns), give or take a millisecond: for acts that have to meet."""
     await asyncio.sleep(max(instant - now(), 0) / 1e9)
+
+
+async def time_reached(time: float) -> None:
+    """Return when the loop's clock shows `time` (seconds): for what has to be slow, such as a bad network."""
+    await asyncio.sleep(max(time - asyncio.get_running_loop().time(), 0))
