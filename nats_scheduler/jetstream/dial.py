@@ -7,6 +7,7 @@ Whoever wants to try again calls again: waiting between passes is the runtime's 
 
 import asyncio
 import base64
+import contextlib
 import random
 import ssl
 import uuid
@@ -14,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import nkeys
-from nats.errors import Error as ClientError
 from nats.errors import UnexpectedEOF
 
 from nats_scheduler.jetstream.connection import Connection
@@ -28,6 +28,9 @@ PING_INTERVAL_SECONDS = 0.5
 
 MAX_OUTSTANDING_PINGS = 3
 """A connection that stays silent over so many is dead at the next, after 2 s: *Live* leaves 3 s."""
+
+ABANDON_SECONDS = 0.25
+"""Longest wait for the end of a connection that failed."""
 
 
 class Dialer:
@@ -69,8 +72,8 @@ class Dialer:
         try:
             async with asyncio.timeout(2 * self._settings.connect_timeout_seconds):
                 await client.connect(server, error_cb=remember, **options)
-        except (ClientError, OSError, TimeoutError, ConnectError, nkeys.NkeysError, ValueError) as error:
-            await client.close()
+        except Exception as error:  # what the library raises over files that hold something else is beyond listing
+            await _abandon(client)
             raise ConnectError(_reason(errors[-1] if errors else error, client)) from error
         self._discovered = _discovered(client, server)
         return Connection(client, self._settings.inbox_prefix, f"{self._inbox_name}{uuid.uuid4().hex}")
@@ -112,6 +115,16 @@ class Dialer:
         return context
 
 
+async def _abandon(client: WireClient) -> None:
+    """Let go of a connection that never came to be.
+
+    A socket whose TLS handshake failed is never reported closed, so that waiting for it has to end.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ABANDON_SECONDS):
+            await client.close()
+
+
 def _jwt_callbacks(settings: ConnectionSettings) -> dict[str, Any]:
     assert settings.user_jwt is not None
     token = settings.user_jwt.get_secret_value()
@@ -135,4 +148,6 @@ def _reason(error: Exception, client: WireClient) -> str:
     if isinstance(error, ConnectionResetError | UnexpectedEOF) and client.server_info.get("auth_required"):
         # The server says "authorization violation" and hangs up; which of the two arrives first is a matter of luck.
         return f"{text} at login: the server asks for authorization, and does not accept ours"
+    if isinstance(error, TypeError | IndexError):
+        return f"the file of credentials holds none ({text})"
     return text
