@@ -97,7 +97,7 @@ class Account:
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
         self._creations = CreationHold(connection, self._seen)
-        self._watch = RequestWatch(connection, self._api.prefix, self._creations.take)
+        self._watch = RequestWatch(connection, _watched_prefix(connection, settings), self._creations.take)
         self._seen_early: list[Request] = []
 
     async def prepare(self) -> Capabilities:
@@ -168,8 +168,8 @@ class Account:
             try:
                 done = await self._bring_in_line(name, await self._read(name), {})
             except JetStreamError as error:
-                done = self._connection.is_lost
-                if not done:
+                done = self._connection.is_lost or isinstance(error, NotPermittedError)
+                if not self._connection.is_lost:
                     self._reporter.problem("stream_not_read", stream=name, reason=str(error))
         if not done:
             self._begin(self._look_again(name))
@@ -418,3 +418,12 @@ class Account:
             return await self._read(name)
         except JetStreamError:
             return otherwise
+
+
+def _watched_prefix(connection: Connection, settings: SidecarSettings) -> str:
+    """Return where the requests of others are seen.
+
+    The server turns `$JS.<its own domain>.API` into `$JS.API` as it takes a request, before anybody hears of it.
+    """
+    is_local = settings.connection.js_domain == connection.server.domain != ""
+    return "$JS.API" if is_local else settings.connection.api_prefix

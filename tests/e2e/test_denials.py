@@ -1,5 +1,7 @@
 """A fire that our user may not publish is told as what it is, blocks nobody, and goes out once it may."""
 
+from dataclasses import replace
+
 import pytest
 
 from nats_scheduler.engine.events import FireRefused, FireUnsettled
@@ -61,3 +63,25 @@ async def test_a_denied_request_fails_at_once_and_a_connection_goes_on(start_ser
         with pytest.raises(NotPermittedError, match=r"STREAM\.DELETE\.ORDERS"):
             await account.api.call("STREAM.DELETE.ORDERS")
         assert await account.api.info()
+
+
+async def test_a_user_held_to_single_streams_serves_them_and_tells_once_of_others(
+    start_server: StartServer,
+) -> None:
+    named = {"INFO", "UPDATE", "PURGE", "MSG.GET", "MSG.DELETE"}
+    held: list[Permission] = []
+    for each in permissions_of("2.11"):
+        kind = each.subject.removeprefix("$JS.API.STREAM.").removesuffix(".*")
+        streams = ("ORDERS", "KV_nats_scheduler") if each.act == "publish" and kind in named else ("*",)
+        held += [replace(each, subject=f"{each.subject.removesuffix('.*')}.{name}") for name in streams if name != "*"]
+        held += [each] if streams == ("*",) else []
+    server = await start_server(V2_11, config=accounts([held]))
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        await account.create("OTHER")
+        async with sidecar_on(url_of(server.url, "sidecar-0")) as running:
+            await account.create("ORDERS", subjects=["orders.>"])
+            await running.ready("ORDERS")
+            at = f"@at {format_rfc3339(CLOCK.now() + 5 * SECOND // 2)}"
+            await account.publish("orders.s", {"Nats-Schedule": at, "Nats-Schedule-Target": "orders.out"})
+            await account.wait_for("ORDERS", "orders.out")
+            assert [told["stream"] for told in running.told("stream_not_read")] == ["OTHER"]

@@ -1,0 +1,228 @@
+"""Ways to reach a server: each way in leads to fires, each way that is barred is told in words, without a secret."""
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nkeys
+import pytest
+from structlog.testing import capture_logs
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.certificates import Authority, tls_config
+from tests.harness.cluster import running_cluster
+from tests.harness.jwts import Key, Operator
+from tests.harness.servers import V2_10, V2_11, reload_config
+
+SECRET = "swordfish"  # noqa: S105 - it guards a server on loopback
+AUTHORIZATION = "(?i)authorization"
+
+
+@dataclass
+class Way:
+    """A server's configuration, and the settings that lead, or do not lead, into it."""
+
+    config: str
+    settings: dict[str, Any]
+    scheme: str = "nats"
+    says: str = AUTHORIZATION
+    """What is said where it does not lead in."""
+    tls_first: bool = False
+
+    def to(self, url: str) -> ConnectionSettings:
+        """Return the settings for a server with this URL."""
+        return ConnectionSettings.model_validate(
+            {"servers": (url.replace("nats://", f"{self.scheme}://"),), **self.settings}
+        )
+
+
+def ways_in(folder: Path) -> dict[str, Way]:
+    """Return all ways that lead in."""
+    authority, operator = Authority(folder), Operator()
+    server, client = authority.issue("server"), authority.issue("client", host="sidecar")
+    ca = {"tls_ca": authority.file}
+    mutual = {**ca, "tls_cert": client.cert, "tls_key": client.key}
+    key, user = Key(nkeys.PREFIX_BYTE_USER), operator.user()
+    (folder / "user.nk").write_bytes(key.seed)
+    with_nkey = f"authorization {{ users: [{{ nkey: {key.public} }}] }}\n"
+    return {
+        "user": Way(f"authorization {{ user: u, password: {SECRET} }}\n", {"user": "u", "password": SECRET}),
+        "token": Way(f"authorization {{ token: {SECRET} }}\n", {"token": SECRET}),
+        "nkey": Way(with_nkey, {"nkey": folder / "user.nk"}),
+        "creds": Way(operator.config, {"creds": user.write(folder / "user.creds")}),
+        "jwt": Way(operator.config, {"user_jwt": user.jwt, "user_seed": user.seed}),
+        "tls": Way(tls_config(server), ca, "tls"),
+        "tls that only the ca asks for": Way(tls_config(server), ca),
+        "mutual tls": Way(tls_config(server, clients=authority), mutual, "tls"),
+        "tls first": Way(tls_config(server, first=True), {**ca, "tls_first": True}, "tls", tls_first=True),
+        "tls and nkey": Way(tls_config(server) + with_nkey, {**ca, "nkey": folder / "user.nk"}, "tls"),
+    }
+
+
+def barred_ways(folder: Path) -> dict[str, Way]:
+    """Return ways that do not lead in, with what is said then."""
+    authority, stranger, operator = Authority(folder), Authority(folder, "stranger"), Operator()
+    server, ca = authority.issue("server"), {"tls_ca": authority.file}
+    expired, elsewhere = authority.issue("expired", expired=True), authority.issue("elsewhere", host="example.com")
+    foreign = Operator().user()
+    seed = Key(nkeys.PREFIX_BYTE_USER)
+    (folder / "wrong.nk").write_bytes(seed.seed)
+    password = f"authorization {{ user: u, password: {SECRET} }}\n"
+    with_nkey = f"authorization {{ users: [{{ nkey: {Key(nkeys.PREFIX_BYTE_USER).public} }}] }}\n"
+    return {
+        "wrong password": Way(password, {"user": "u", "password": "hunter2-" + SECRET}),
+        "no password": Way(password, {}),
+        "wrong token": Way(f"authorization {{ token: {SECRET} }}\n", {"token": "hunter2-" + SECRET}),
+        "wrong nkey": Way(with_nkey, {"nkey": folder / "wrong.nk"}),
+        "creds of another operator": Way(operator.config, {"creds": foreign.write(folder / "wrong.creds")}),
+        "jwt of another operator": Way(operator.config, {"user_jwt": foreign.jwt, "user_seed": foreign.seed}),
+        "expired creds": Way(
+            operator.config, {"creds": operator.user(expires=int(time.time()) - 10).write(folder / "expired.creds")}
+        ),
+        "no creds any more": Way(operator.config, {"creds": folder / "gone.creds"}, says="gone.creds"),
+        "creds that are none": Way(operator.config, {"creds": Path(__file__)}, says="holds none"),
+        "unknown authority": Way(tls_config(server), {"tls_ca": stranger.file}, "tls", "(?i)certificate"),
+        "expired certificate": Way(tls_config(expired), ca, "tls", "(?i)certificate.*expired"),
+        "another host's certificate": Way(tls_config(elsewhere), ca, "tls", "(?i)certificate"),
+        "no client certificate": Way(tls_config(server, clients=authority), ca, "tls", "(?i)certificate"),
+        "plain server": Way("", {**ca, "user": "u", "password": SECRET}, "tls", "TLS was asked for"),
+        "plain server, tls first": Way("", {**ca, "tls_first": True}, "tls", "(?i)tls|ssl"),
+    }
+
+
+async def fires(way: Way, url: str) -> None:
+    """Show that a sidecar that goes this way fires."""
+    settings = way.to(url)
+    async with started_sidecar(settings) as running:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running.sidecar.serving.wait()
+        connection = await Dialer(settings).dial()
+        try:
+            await fire_one(Account(connection, JetStreamApi(connection)), running, "S")
+        finally:
+            await connection.close()
+
+
+async def fire_one(account: Account, running: Running, stream: str) -> None:
+    """Create a stream, store a schedule in it, and wait for its fire."""
+    await account.create(stream)
+    await running.ready(stream)
+    at = f"@at {in_seconds(0.1)}"
+    await account.publish(f"{stream}.s", {"Nats-Schedule": at, "Nats-Schedule-Target": f"{stream}.out"})
+    await account.wait_for(stream, f"{stream}.out")
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11])
+async def test_each_way_in_leads_to_fires(start_server: StartServer, tmp_path: Path, version: str) -> None:
+    ways = ways_in(tmp_path)
+    servers = await asyncio.gather(
+        *(start_server(version, config=way.config, tls_first=way.tls_first) for way in ways.values())
+    )
+    with capture_logs() as lines:
+        came = await asyncio.gather(
+            *(fires(way, server.url) for way, server in zip(ways.values(), servers, strict=True)),
+            return_exceptions=True,
+        )
+    assert {name: error for name, error in zip(ways, came, strict=True) if error is not None} == {}
+    assert SECRET not in str(lines)
+
+
+async def is_barred(way: Way, url: str) -> str:
+    """Show that this way does not lead in and is tried on; returns what was said."""
+    async with started_sidecar(way.to(url)) as running:
+        told = await running.told_of("not_connected")
+        assert not running.sidecar.serving.is_set()
+        return str(told["reason"])
+
+
+async def test_each_barred_way_is_told_in_words_without_a_secret(start_server: StartServer, tmp_path: Path) -> None:
+    ways = barred_ways(tmp_path)
+    servers = await asyncio.gather(*(start_server(V2_11, config=way.config) for way in ways.values()))
+    with capture_logs() as lines:
+        said = await asyncio.gather(
+            *(is_barred(way, server.url) for way, server in zip(ways.values(), servers, strict=True)),
+            return_exceptions=True,
+        )
+    wrong = {n: s for (n, way), s in zip(ways.items(), said, strict=True) if not re.search(way.says, str(s))}
+    assert wrong == {}
+    assert SECRET not in str(lines)
+    assert "SUA" not in str(lines)
+
+
+async def test_credentials_that_were_rotated_are_taken_up_when_the_old_ones_expire(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    operator = Operator()
+    server = await start_server(V2_11, config=operator.config)
+    creds = operator.user(expires=int(time.time()) + 3).write(tmp_path / "user.creds")
+    settings = ConnectionSettings(servers=(server.url,), creds=creds)
+    owner = operator.user()
+    async with (
+        started_sidecar(settings) as running,
+        account_on(server.url, user_jwt=owner.jwt, user_seed=owner.seed) as account,
+    ):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running.sidecar.serving.wait()
+        await fire_one(account, running, "A")
+        await running.told_of("not_connected")  # the old ones have expired, and the file is as it was
+        operator.user().write(creds)
+        await running.ready("A", times=2)
+        await fire_one(account, running, "B")
+
+
+async def test_a_user_who_is_shut_out_for_a_while_is_served_again(start_server: StartServer) -> None:
+    config = "accounts {{ A {{ jetstream: enabled, users: [{{ user: u, password: {} }}] }} }}\n".format
+    server = await start_server(V2_11, config=config(SECRET))
+    url = server.url.replace("nats://", f"nats://u:{SECRET}@")
+    async with sidecar_on(url) as running:
+        async with account_on(url) as account:
+            await fire_one(account, running, "A")
+        reload_config(server, config("another"))
+        await running.told_of("not_connected")
+        reload_config(server, config(SECRET))
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running.sidecar.serving.wait()
+        async with account_on(url) as account:
+            await fire_one(account, running, "B")
+    assert SECRET not in str(running.problems)
+
+
+async def test_an_account_without_jetstream_is_told_in_words(start_server: StartServer) -> None:
+    config = "accounts { A { users: [{ user: u, password: p }] }, B { jetstream: enabled } }\n"
+    server = await start_server(V2_11, config=config)
+    settings = ConnectionSettings(servers=(server.url.replace("nats://", "nats://u:p@"),))
+    async with started_sidecar(settings) as running:
+        told = await running.told_of("not_served")
+        assert "JetStream" in told["reason"]
+        assert not running.sidecar.serving.is_set()
+
+
+async def test_a_domain_is_worked_in(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config="jetstream { domain: hub }\n")
+    settings = ConnectionSettings(servers=(server.url,), js_domain="hub")
+    async with started_sidecar(settings) as running, account_on(server.url) as account:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running.sidecar.serving.wait()
+        await fire_one(account, running, "S")
+
+
+async def test_one_url_is_enough_to_survive_the_death_of_its_node(tmp_path: Path) -> None:
+    async with running_cluster(V2_11, tmp_path) as cluster:
+        known, *others = cluster.nodes
+        async with sidecar_on(known.url) as running:
+            async with account_on(others[0].url) as account:
+                await account.create("S", num_replicas=3, storage="file")
+                await running.ready("S")
+            await cluster.kill(known)
+            await running.ready("S", times=2)
+            async with account_on(others[0].url) as account:
+                at = f"@at {in_seconds(0.2)}"
+                await account.publish("S.s", {"Nats-Schedule": at, "Nats-Schedule-Target": "S.out"})
+                assert len(await account.wait_for("S", "S.out")) == 1
