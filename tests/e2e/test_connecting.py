@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
@@ -216,10 +217,12 @@ async def test_a_domain_is_worked_in(start_server: StartServer) -> None:
 async def test_one_url_is_enough_to_survive_the_death_of_its_node(tmp_path: Path) -> None:
     async with running_cluster(V2_11, tmp_path) as cluster:
         known, *others = cluster.nodes
+        async with account_on(others[0].url) as account:
+            await account.create("S", num_replicas=3, storage="file", metadata={METADATA_FLAG: "true"})
+            bucket = {"subjects": ["$KV.nats_scheduler.>"], "max_msgs_per_subject": 1, "allow_msg_schedules": False}
+            await account.create("KV_nats_scheduler", num_replicas=3, storage="file", **bucket)
         async with sidecar_on(known.url) as running:
-            async with account_on(others[0].url) as account:
-                await account.create("S", num_replicas=3, storage="file")
-                await running.ready("S")
+            await running.ready("S")
             await cluster.kill(known)
             await running.ready("S", times=2)
             async with account_on(others[0].url) as account:
