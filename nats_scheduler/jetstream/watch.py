@@ -136,3 +136,11 @@ def _delete_requested(stream: str, body: Object | None) -> Request | None:
     body = _lowered(body or {})
     sequence = body.get("seq")
     return MessageRemovalRequested(stream, sequence=sequence) if sequence and has_types(body, REMOVAL) else None
+
+
+def watched_prefix(api_prefix: str, js_domain: str | None, servers_domain: str) -> str:
+    """Return where the requests of others are seen.
+
+    The server turns `$JS.<its own domain>.API` into `$JS.API` as it takes a request, before anybody hears of it.
+    """
+    return "$JS.API" if js_domain and js_domain == servers_domain else api_prefix

@@ -17,6 +17,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.creations import CreationHold
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
@@ -25,16 +26,16 @@ from nats_scheduler.jetstream.watch import (
     RequestWatch,
     StreamDeletionRequested,
     StreamRestored,
+    watched_prefix,
 )
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
-from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
 from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 RECONCILE_SECONDS = 30.0
@@ -49,15 +50,10 @@ PATIENT_LOOKS = 3
 LOOK_AGAIN_SECONDS = 1.0
 """A stream that could not be read is looked at again after this wait: *Live* leaves 3 s."""
 
-CLOCK_SECONDS = 1.0
-"""The server is asked for its time this often."""
-
-FIRST_LOOKS_AT_THE_CLOCK = 3
-"""So many answers at the start, of which the fastest counts."""
-
 MAX_FOLLOWED = 256
 """Requests of others that are followed at once; whoever floods the API is not answered with a flood of our own."""
 
+STAYS_ON = SCHEDULES_STAY.description
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
 TOO_MANY = f"more than {MAX_FOLLOWED} requests to configure streams at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
@@ -97,7 +93,8 @@ class Account:
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
         self._creations = CreationHold(connection, self._seen)
-        self._watch = RequestWatch(connection, _watched_prefix(connection, settings), self._creations.take)
+        prefix = watched_prefix(self._api.prefix, settings.connection.js_domain, connection.server.domain)
+        self._watch = RequestWatch(connection, prefix, self._creations.take)
         self._seen_early: list[Request] = []
 
     async def prepare(self) -> Capabilities:
@@ -108,8 +105,7 @@ class Account:
         server = self._connection.server
         self._server = capabilities(await self._api.info(), server.version, server.max_payload)
         await self.registry.open()
-        for _ in range(FIRST_LOOKS_AT_THE_CLOCK):
-            await self._look_at_the_clock()
+        await set_clock(self._clock, self._server_time)
         return self._server
 
     @property
@@ -123,7 +119,7 @@ class Account:
             dividing = self._begin(self.instances.take_part())
             for request in self._seen_early:
                 self._seen(request)
-            clock = self._begin(self._keep_the_time())
+            clock = self._begin(keep_time(self._clock, self._server_time))
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
@@ -136,21 +132,9 @@ class Account:
                 for task in (dividing, *self._running.values()):
                     task.cancel()
 
-    async def _keep_the_time(self) -> None:
-        while not self._connection.is_lost:
-            await asyncio.sleep(CLOCK_SECONDS)
-            try:
-                await self._look_at_the_clock()
-            except JetStreamError:
-                continue  # it goes on from what is known
-
-    async def _look_at_the_clock(self) -> None:
-        """Learn the server's time from an answer that tells it."""
-        asked_at = self._clock.monotonic()
-        info = await self._api.stream(self.registry.stream)
-        told = None if info is None else parse_rfc3339(str(info.get("ts", "")))
-        if isinstance(told, int):
-            self._clock.heard(told, asked_at)
+    async def _server_time(self) -> int | None:
+        """Ask for the time of the server that leads the registry; None where it does not tell."""
+        return server_time(await self._api.stream(self.registry.stream))
 
     async def _reconcile_all(self) -> None:
         try:
@@ -203,9 +187,6 @@ class Account:
             return
         if fault := check_flag(asked):
             self._reporter.stream_refused(name, fault)
-        if state.config.get("sealed"):
-            await self._stop(name, "the stream is sealed")
-            return
         wanted = asked.get(FLAG) is True and not self._server.schedules_natively
         facts = Facts(
             server_is_native=self._server.schedules_natively,
@@ -214,8 +195,8 @@ class Account:
             named=name in self._settings.portable_streams,
         )
         mode = mode_of(facts)
-        if mode is None:
-            await self._stop(name, "the stream is not served")
+        if mode is None or state.config.get("sealed"):
+            await self._stop(name, "the stream is sealed" if mode is not None else "the stream is not served")
             return
         if mode is Mode.EMULATED:
             was_lost = not wanted and not state.is_marked
@@ -359,9 +340,7 @@ class Account:
     async def _follow_one_config(self, request: ConfigRequested) -> None:
         name, wanted = request.stream, request.config.get(FLAG)
         if wanted is False and name in self._services and self._services[name].mode is Mode.EMULATED:
-            self._reporter.problem(
-                "flag_stays_on", stream=name, code=10052, reason="message schedules can not be disabled"
-            )
+            self._reporter.problem("flag_stays_on", stream=name, code=SCHEDULES_STAY.code, reason=STAYS_ON)
         if not await self._settle(request):
             if wanted is True and name not in self._services and self._requests.is_waited_for(request):
                 self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
@@ -410,20 +389,10 @@ class Account:
 
     async def _read(self, name: str) -> StreamState | None:
         """Return what the server says of a stream, None where it does not exist; raises `JetStreamError`."""
-        info = await self._api.stream(name)
-        return StreamState.from_info(info) if info is not None else None
+        return None if (info := await self._api.stream(name)) is None else StreamState.from_info(info)
 
     async def _read_if_possible(self, name: str, otherwise: StreamState | None = None) -> StreamState | None:
         try:
             return await self._read(name)
         except JetStreamError:
             return otherwise
-
-
-def _watched_prefix(connection: Connection, settings: SidecarSettings) -> str:
-    """Return where the requests of others are seen.
-
-    The server turns `$JS.<its own domain>.API` into `$JS.API` as it takes a request, before anybody hears of it.
-    """
-    is_local = settings.connection.js_domain == connection.server.domain != ""
-    return "$JS.API" if is_local else settings.connection.api_prefix

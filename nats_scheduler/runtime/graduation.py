@@ -31,6 +31,7 @@ from nats_scheduler.jetstream.contact import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import is_expressible, read_object
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState, check_graduation, graduated
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.restrictions import Restrictions
@@ -40,7 +41,6 @@ from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot import read_stored
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.native import REPEATING_LEVEL
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class Graduation:
         """Learn how far the server's clock is ahead of ours, from an answer that says what time it is."""
         before = self._local_now()
         info = await self._api.stream(self._state.name)
-        told = parse_rfc3339(str((info or {}).get("ts", "")))
+        told = server_time(info)
         if isinstance(told, int):
             self._ahead = told - (before + self._local_now()) // 2
 

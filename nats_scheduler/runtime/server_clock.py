@@ -13,8 +13,18 @@ Limit: in a cluster it is the clock of the node that leads the registry bucket. 
 server does not tell its time, it is the clock of this machine.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MILLISECOND
+
+LOOK_SECONDS = 1.0
+"""The server is asked for its time this often."""
+
+FIRST_LOOKS = 3
+"""So many answers at the start, of which the fastest counts."""
 
 SLOWER_BY = 2_000
 """Between answers a 2,000th of the time is left out: no two clocks drift apart faster."""
@@ -53,3 +63,30 @@ class ServerClock:
 
     def _left_out(self, at: int) -> int:
         return min((at - self._heard_at) // SLOWER_BY, MOST_LEFT_OUT)
+
+
+Ask = Callable[[], Awaitable[int | None]]
+"""Asks the server for its time (ns since the Unix epoch); raises `JetStreamError` without an answer."""
+
+
+async def set_clock(clock: ServerClock, ask: Ask) -> None:
+    """Set a clock at the start; raises as `ask` does."""
+    for _ in range(FIRST_LOOKS):
+        await _look(clock, ask)
+
+
+async def keep_time(clock: ServerClock, ask: Ask) -> None:
+    """Keep a clock with the server's until cancelled; without answers it goes on from what is known."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            await _look(clock, ask)
+        except JetStreamError:
+            continue
+
+
+async def _look(clock: ServerClock, ask: Ask) -> None:
+    asked_at = clock.monotonic()
+    told = await ask()
+    if told is not None:
+        clock.heard(told, asked_at)
