@@ -51,6 +51,8 @@ class ServerInfo(NamedTuple):
     max_payload: int
     """Bytes of headers and body together."""
     domain: str
+    cluster: str
+    """The name of the cluster that it is part of, "" where it stands alone."""
 
 
 def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
@@ -100,6 +102,7 @@ class Connection:
             version=str(info.get("version", "")),
             max_payload=int(info.get("max_payload", 1_048_576)),
             domain=str(info.get("domain", "")),
+            cluster=str(info.get("cluster", "")),
         )
 
     @property

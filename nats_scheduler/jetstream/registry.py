@@ -28,6 +28,12 @@ from nats_scheduler.message.stored import StoredMessage
 BUCKET_IN_USE = 10058
 """Somebody created the bucket at the same moment, with other settings."""
 
+REPLICAS = 3
+"""Copies of the bucket in a cluster."""
+
+NO_PLACE_FOR_REPLICAS = frozenset({10005, 10074})
+"""No three peers have room for it, or the server's cluster is none of JetStream."""
+
 LOOK_UP_SECONDS = 0.25
 """How often the keys are looked up where they cannot be followed."""
 
@@ -53,17 +59,25 @@ class Registry:
         """The stream that holds the bucket."""
         return self._stream
 
-    async def open(self, replicas: int = 1) -> bool:
-        """Create the bucket where it does not exist, and return whether that was so."""
+    async def open(self) -> bool:
+        """Create the bucket where it does not exist, and return whether that was so.
+
+        In a cluster it has three replicas, so that streams are served while a node is away; where the cluster has no
+        place for three, one.
+        """
         if await self._api.stream(self._stream) is not None:
             return False
-        try:
-            await self._api.create_stream(self._config(replicas))
-        except ApiError as error:
-            if error.code != BUCKET_IN_USE:
-                raise
-            return False
-        return True
+        for replicas in (REPLICAS, 1) if self._connection.server.cluster else (1,):
+            try:
+                await self._api.create_stream(self._config(replicas))
+            except ApiError as error:
+                if error.code == BUCKET_IN_USE:
+                    return False
+                if replicas == 1 or error.code not in NO_PLACE_FOR_REPLICAS:
+                    raise
+            else:
+                return True
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def put(self, key: str, value: Any) -> None:
         """Write a value; it is stored when this returns."""

@@ -124,6 +124,8 @@ async def test_a_replicated_stream_fires_on_through_the_faults_of_its_cluster(tm
             async with account_on(cluster.nodes[2].url) as account:
                 await account.create("S", num_replicas=3, storage="file")
                 await running.ready("S")
+                bucket = await account.api.stream("KV_nats_scheduler")
+                assert bucket["config"]["num_replicas"] == 3, "the registry outlives a node"
             await stored_at_once_or_soon(cluster.nodes[2].url, "every", "@every 1s", b"", "ticks")
             async with account_on(cluster.nodes[2].url) as account:
                 await FlaggedStream(account, "S").wait_for("ticks", 2)
