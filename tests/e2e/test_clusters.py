@@ -62,22 +62,6 @@ async def stream_leader(cluster: Cluster) -> EmbeddedServer:
     return await eventually(leader, within_seconds=RESUMES_SECONDS, describe="a leader of the stream")
 
 
-async def stored_at_once_or_soon(url: str, rest: str, pattern: str, body: bytes, target: str = "out") -> None:
-    """Store a schedule; a node that has just heard of the stream may have nobody yet who answers."""
-
-    async def stored() -> bool:
-        try:
-            async with account_on(url) as account:
-                stream = FlaggedStream(account, "S")
-                once = {"Nats-Msg-Id": rest}  # whatever became of an attempt before
-                await stream.publish(rest, {**stream.headers(pattern, target), **once}, body)
-        except JetStreamError:
-            return False
-        return True
-
-    await eventually(stored, within_seconds=RESUMES_SECONDS, describe=f"{rest} is stored")
-
-
 async def its_leader_steps_down(cluster: Cluster, _sidecar: Running) -> None:
     """Move the leadership of the stream."""
     async with account_on(cluster.nodes[0].url) as account:
@@ -126,13 +110,14 @@ async def test_a_replicated_stream_fires_on_through_the_faults_of_its_cluster(tm
                 await running.ready("S")
                 bucket = await account.api.stream("KV_nats_scheduler")
                 assert bucket["config"]["num_replicas"] == 3, "the registry outlives a node"
-            await stored_at_once_or_soon(cluster.nodes[2].url, "every", "@every 1s", b"", "ticks")
-            async with account_on(cluster.nodes[2].url) as account:
-                await FlaggedStream(account, "S").wait_for("ticks", 2)
+                stream = FlaggedStream(account, "S")
+                await stream.schedule_soon("every", "@every 1s", target="ticks")
+                await stream.wait_for("ticks", 2)
             for number, fault in enumerate(FAULTS):
                 await stream_leader(cluster)
-                at = f"@at {in_seconds(1.5)}"
-                await stored_at_once_or_soon(cluster.nodes[2].url, f"at.{number}", at, b"%d" % number)
+                async with account_on(cluster.nodes[2].url) as account:
+                    at = f"@at {in_seconds(1.5)}"
+                    await FlaggedStream(account, "S").schedule_soon(f"at.{number}", at, b"%d" % number)
                 await fault(cluster, running)
                 healed_at = CLOCK.now()
 

@@ -19,6 +19,7 @@ from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
 from tests.harness.certificates import Authority, tls_config
 from tests.harness.cluster import running_cluster
+from tests.harness.flagged import FlaggedStream
 from tests.harness.jwts import Key, Operator
 from tests.harness.servers import V2_10, V2_11, reload_config
 
@@ -219,13 +220,10 @@ async def test_one_url_is_enough_to_survive_the_death_of_its_node(tmp_path: Path
         known, *others = cluster.nodes
         async with account_on(others[0].url) as account:
             await account.create("S", num_replicas=3, storage="file", metadata={METADATA_FLAG: "true"})
-            bucket = {"subjects": ["$KV.nats_scheduler.>"], "max_msgs_per_subject": 1, "allow_msg_schedules": False}
-            await account.create("KV_nats_scheduler", num_replicas=3, storage="file", **bucket)
         async with sidecar_on(known.url) as running:
             await running.ready("S")
             await cluster.kill(known)
             await running.ready("S", times=2)
             async with account_on(others[0].url) as account:
-                at = f"@at {in_seconds(0.2)}"
-                await account.publish("S.s", {"Nats-Schedule": at, "Nats-Schedule-Target": "S.out"})
+                await FlaggedStream(account, "S").schedule_soon("s", f"@at {in_seconds(0.2)}")
                 assert len(await account.wait_for("S", "S.out")) == 1

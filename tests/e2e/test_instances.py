@@ -136,7 +136,7 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fl
     await lose(fleet, freeze, frozen, left=2)
     await fleet.all_fire(CLOCK.now())
     frozen.resume()
-    await frozen.wait_for_line("this process stood still")
+    await frozen.wait_for_line("the process stood still")
     await fleet.divided(3)
     assert await leaves.terminate() == 0
     since = CLOCK.now()

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 from tests.harness.account import WAIT_SECONDS, Account, in_seconds
 from tests.harness.waiting import eventually
+
+ELECTION_SECONDS = 60.0
+"""Longest wait for a stream of a cluster to have a leader, on a busy machine."""
 
 
 class Delivered(NamedTuple):
@@ -53,6 +57,19 @@ class FlaggedStream:
     ) -> int:
         """Store a schedule; further headers are named without `Nats-Schedule-`."""
         return await self.publish(rest, self.headers(pattern, target, more), body)
+
+    async def schedule_soon(self, rest: str, pattern: str, body: bytes = b"body", target: str = "out") -> None:
+        """Store a schedule once, as soon as somebody answers: in a cluster, a stream may have no leader for a while."""
+
+        async def stored() -> bool:
+            try:
+                # Whatever became of an attempt before: the second one is a duplicate.
+                await self.publish(rest, {**self.headers(pattern, target), "Nats-Msg-Id": rest}, body)
+            except JetStreamError:
+                return False
+            return True
+
+        await eventually(stored, within_seconds=ELECTION_SECONDS, describe=f"{rest} is stored")
 
     def headers(self, pattern: str, target: str = "out", more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the headers of a schedule."""

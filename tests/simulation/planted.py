@@ -146,7 +146,7 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
 BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     identity_without_fire_time: ("Complete", 10),
     retry_with_a_new_identity: ("Unique", 5),
-    advance_before_stored: ("Complete", 30),
+    advance_before_stored: ("Complete", 100),
     purge_without_a_sequence: ("Complete", 10),
     checkpoint_that_settles_too_much: ("Complete", 30),
     replacement_ignored: ("Latest", 5),
