@@ -56,7 +56,8 @@ class StreamDriver:
         self._inputs: list[Input] = []
         self._step_is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._expected: tuple[int, int] | None = None
+        self._expected = (0, 0)
+        """When, by the wall clock and the monotonic one (ns), the next step is due at the latest."""
         self._idle = asyncio.Event()
         self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
@@ -72,9 +73,10 @@ class StreamDriver:
     def attach(self, port: StreamPort) -> None:
         """Work through this contact from now on; nothing fires before it has caught up."""
         self._port = port
-        self._expected = None
         if self.outdated.done():
             self.outdated = self._loop.create_future()
+        self._expect_a_step()
+        self._keep_waking()
 
     def detach(self, reason: str) -> None:
         """End the contact. What was in flight through it becomes unknown."""
@@ -132,22 +134,30 @@ class StreamDriver:
         except Exception as error:
             self._fail(error)
             return
-        if self._timer is None and self._port is not None:
-            self._sleep(LONGEST_SLEEP_SECONDS)  # so that it is noticed when the process stands still
+        self._keep_waking()
         if self.engine.is_idle and not self._inputs:
             self._idle.set()
 
     def _beware_of_old_knowledge(self) -> None:
         """End the contact of a process that stood still, by either clock: one of them may have stood still with it."""
-        expected = self._expected
-        if expected is None or self._port is None:
-            return
-        late = max(self._clock.now() - expected[0], self._clock.monotonic() - expected[1])
-        if late > STOOD_STILL:
-            self._expected = None
+        wall, monotonic = self._expected
+        late = max(self._clock.now() - wall, self._clock.monotonic() - monotonic)
+        # From here, not from the end of the step: a process may also be stopped in the middle of one.
+        self._expect_a_step()
+        if self._port is not None and late > STOOD_STILL:
             reason = f"the process stood still, or the clock was set, for {late / SECOND:.1f} s"
             self.detach(reason)
             self.outdated.set_result(reason)
+
+    def _expect_a_step(self) -> None:
+        """Note until when the next step is due, whatever the engine asks for."""
+        longest = int(LONGEST_SLEEP_SECONDS * SECOND)
+        self._expected = (self._clock.now() + longest, self._clock.monotonic() + longest)
+
+    def _keep_waking(self) -> None:
+        """Wake up while there is a contact, so that it is noticed when the process stands still."""
+        if self._timer is None and self._port is not None:
+            self._sleep(LONGEST_SLEEP_SECONDS)
 
     def _carry_out(self, actions: list[Action]) -> None:
         fires: list[Fire] = []
@@ -203,8 +213,6 @@ class StreamDriver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._woken)
-        duration = int(seconds * SECOND)
-        self._expected = (self._clock.now() + duration, self._clock.monotonic() + duration)
 
     def _woken(self) -> None:
         self._timer = None

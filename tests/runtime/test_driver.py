@@ -7,11 +7,11 @@ nothing before it has read what happened meanwhile.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import Action, PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, PurgeConcluded
+from nats_scheduler.engine.inputs import CaughtUp, Input, MessagesRead, PurgeConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
@@ -135,6 +135,32 @@ async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by
     one = await caught_up(clock)
     clock.set(START + STOOD_STILL + SECOND)
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+
+
+async def test_a_process_that_stood_still_in_the_middle_of_a_step_is_noticed() -> None:
+    clock = ManualClock()
+
+    class StoppedEngine(StreamEngine):
+        def step(self, now: int, inputs: Sequence[Input]) -> list[Action]:
+            if inputs == [CaughtUp()]:
+                clock.advance(STOOD_STILL + SECOND)
+            return super().step(now, inputs)
+
+    rules = StreamRules("ORDERS", ("orders.>",))
+    one = StreamDriver(StoppedEngine(rules, (ADR51,), ServerLimits(guard=True)), clock, lambda _event: None)
+    one.attach(SilentStream())
+    one.tell(CaughtUp())
+    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+
+
+async def test_a_process_that_stood_still_before_its_first_step_is_noticed() -> None:
+    clock = ManualClock()
+    one = driver(clock=clock)
+    one.attach(SilentStream())
+    clock.advance(STOOD_STILL + SECOND)
+    one.tell(CaughtUp())
+    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+    assert not one.engine.is_live
 
 
 async def test_what_an_ended_contact_still_says_opens_nothing_and_the_next_one_does() -> None:
