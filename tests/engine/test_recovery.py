@@ -1,5 +1,7 @@
 """Crashes, outages, drains: after each of them what came due is stored once, or made up once."""
 
+import pytest
+
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import FiresMissed, ScheduleAccepted, StreamReady
 from nats_scheduler.engine.fire import Fire
@@ -251,6 +253,19 @@ def test_what_was_drained_fires_with_the_next_holder() -> None:
     assert fire_times(world) == [5]
     world.restart()
     assert fire_times(world) == [5, 10]
+
+
+@pytest.mark.parametrize("pattern", ["@at 2026-01-01T00:00:05Z", "@every 5s"])
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_a_drained_holder_claims_nothing_that_came_due_since(pattern: str, *, looked_at: bool) -> None:
+    message = schedule(pattern)
+    desk = Desk(message)
+    if looked_at:
+        desk.at(4.5)
+        desk.found(message)
+    desk.step(DrainRequested())
+    desk.at(60)
+    assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
 
 
 def test_the_history_is_counted_once_and_not_announced_one_by_one() -> None:
