@@ -23,6 +23,12 @@ SEQUENCE_NOT_FOUND = 10043
 QUESTIONS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
 """What changes nothing when it is asked twice; a consumer that exists with the same configuration is one of them."""
 
+CONSUMER_SECONDS = 2.0
+"""Longest wait for an ephemeral consumer: a cluster may place it on a node that has just died, which never answers.
+
+Another one, under another name, is placed anew.
+"""
+
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
 
@@ -37,14 +43,15 @@ class JetStreamApi:
         self.prefix = prefix
         self._deadline = deadline
 
-    async def call(self, request: str, body: Any = None) -> Any:
+    async def call(self, request: str, body: Any = None, within_seconds: float | None = None) -> Any:
         """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` where it is a refusal.
 
-        Raises as `Connection.request` does where there is no answer.
+        Raises as `Connection.request` does where there is no answer, or none within `within_seconds` if that is less.
         """
         is_question = request.startswith(QUESTIONS)
+        deadline = min(within_seconds or self._deadline, self._deadline)
         answer = await self._connection.request_json(
-            f"{self.prefix}.{request}", body, self._deadline, is_question=is_question
+            f"{self.prefix}.{request}", body, deadline, is_question=is_question
         )
         raise_refusal(answer, request)
         return answer
@@ -125,7 +132,7 @@ class JetStreamApi:
     async def create_consumer(self, stream: str, name: str, config: Config) -> Any:
         """Create an ephemeral consumer under a name of ours and return its information."""
         request = {"stream_name": stream, "config": {"name": name, **config}, "action": "create"}
-        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request)
+        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request, CONSUMER_SECONDS)
 
     async def consumer(self, stream: str, name: str) -> Any:
         """Return a consumer's information."""
@@ -134,7 +141,7 @@ class JetStreamApi:
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer; that it is gone already is not an error."""
         try:
-            await self.call(f"CONSUMER.DELETE.{stream}.{name}")
+            await self.call(f"CONSUMER.DELETE.{stream}.{name}", None, CONSUMER_SECONDS)
         except ApiError as error:
             if error.code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
                 raise

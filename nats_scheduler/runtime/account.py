@@ -120,6 +120,8 @@ class Account:
             for request in self._seen_early:
                 self._seen(request)
             clock = self._begin(keep_time(self._clock, self._server_time))
+            for name in self._services:  # the list takes seconds while any stream of a cluster has no leader
+                self._begin(self._look_at(name))
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
