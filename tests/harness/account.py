@@ -136,11 +136,11 @@ class Running:
             describe=lambda: f"{action} {wanted} among {self.problems}",
         )
 
-    async def ready(self, stream: str, times: int = 1) -> None:
+    async def ready(self, stream: str, times: int = 1, within_seconds: float = WAIT_SECONDS) -> None:
         """Wait until a stream is served."""
         await eventually(
             lambda: len(self.of(stream, StreamReady)) >= times,
-            within_seconds=WAIT_SECONDS,
+            within_seconds=within_seconds,
             describe=f"the sidecar serves {stream}",
         )
 
