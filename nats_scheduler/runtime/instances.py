@@ -12,6 +12,7 @@ Cost: two small messages a second for each instance, and each instance hears all
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import SHARDS
@@ -157,8 +158,8 @@ class Instances:
             self._tell_that_we_live()
             for name in self._leases.bury(self._clock.monotonic()):
                 self._reporter.instance_lost(name, self._leases.count)
-                await self._quietly(self._registry.forget(f"{INSTANCE}{name}"))
-            await asyncio.gather(*(self._quietly(self._divide(key, one)) for key, one in self._keys().items()))
+                await self._quietly(partial(self._registry.forget, f"{INSTANCE}{name}"))
+            await asyncio.gather(*(self._quietly(partial(self._divide, key, one)) for key, one in self._keys().items()))
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._stirred.wait()
@@ -199,10 +200,13 @@ class Instances:
             value, revision = await self._registry.revised(f"{LEASE}{key}")
             self._leases.recorded(key, Record(_holders_of(value), revision))
 
-    async def _quietly(self, work: Awaitable[None]) -> None:
-        """Do what is tried again anyway."""
+    async def _quietly(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what is tried again anyway.
+
+        The work is called only here: a task that is cancelled before its first step would leave a coroutine unawaited.
+        """
         try:
-            await work
+            await work()
         except ConnectionLostError:
             return
         except JetStreamError as error:
