@@ -5,7 +5,7 @@ nothing before it has read what happened meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.assembly import ServerLimits
@@ -141,7 +141,8 @@ async def test_a_process_that_stood_still_in_the_middle_of_a_step_is_noticed() -
     clock = ManualClock()
 
     class StoppedEngine(StreamEngine):
-        def step(self, now: int, inputs: Sequence[Input]) -> list[Action]:
+        def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
+            inputs = list(inputs)
             if inputs == [CaughtUp()]:
                 clock.advance(STOOD_STILL + SECOND)
             return super().step(now, inputs)
