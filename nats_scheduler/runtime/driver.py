@@ -36,7 +36,9 @@ LONGEST_SLEEP_SECONDS = 0.5
 """The wall clock is looked at this often at least, so that a step of it is noticed."""
 
 STOOD_STILL = 1_500 * MILLISECOND
-"""A step that comes so much (ns) after it was due comes from a process that did not run: others may have taken over.
+"""A step so long (ns) after the one before comes from a process that did not run: others may have taken over.
+
+Less than `engine.leases.LEASE_DURATION`, after which they do; a driver in contact steps every `LONGEST_SLEEP_SECONDS`.
 
 Well inside the shortest useful duplicate window: until that is over, a repeated fire is dropped by the server.
 """
@@ -56,8 +58,8 @@ class StreamDriver:
         self._inputs: list[Input] = []
         self._step_is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._expected = (0, 0)
-        """When, by the wall clock and the monotonic one (ns), the next step is due at the latest."""
+        self._last_ran = (0, 0)
+        """When, by the wall clock and the monotonic one (ns), the last step or the contact began."""
         self._idle = asyncio.Event()
         self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
@@ -75,7 +77,7 @@ class StreamDriver:
         self._port = port
         if self.outdated.done():
             self.outdated = self._loop.create_future()
-        self._expect_a_step()
+        self._note_that_we_run()
         self._keep_waking()
 
     def detach(self, reason: str) -> None:
@@ -140,19 +142,17 @@ class StreamDriver:
 
     def _beware_of_old_knowledge(self) -> None:
         """End the contact of a process that stood still, by either clock: one of them may have stood still with it."""
-        wall, monotonic = self._expected
-        late = max(self._clock.now() - wall, self._clock.monotonic() - monotonic)
+        wall, monotonic = self._last_ran
+        gap = max(self._clock.now() - wall, self._clock.monotonic() - monotonic)
         # From here, not from the end of the step: a process may also be stopped in the middle of one.
-        self._expect_a_step()
-        if self._port is not None and late > STOOD_STILL:
-            reason = f"the process stood still, or the clock was set, for {late / SECOND:.1f} s"
+        self._note_that_we_run()
+        if self._port is not None and gap > STOOD_STILL:
+            reason = f"the process stood still, or the clock was set, for {gap / SECOND:.1f} s"
             self.detach(reason)
             self.outdated.set_result(reason)
 
-    def _expect_a_step(self) -> None:
-        """Note until when the next step is due, whatever the engine asks for."""
-        longest = int(LONGEST_SLEEP_SECONDS * SECOND)
-        self._expected = (self._clock.now() + longest, self._clock.monotonic() + longest)
+    def _note_that_we_run(self) -> None:
+        self._last_ran = (self._clock.now(), self._clock.monotonic())
 
     def _keep_waking(self) -> None:
         """Wake up while there is a contact, so that it is noticed when the process stands still."""

@@ -142,7 +142,6 @@ async def test_a_process_that_stood_still_in_the_middle_of_a_step_is_noticed() -
 
     class StoppedEngine(StreamEngine):
         def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
-            inputs = list(inputs)
             if inputs == [CaughtUp()]:
                 clock.advance(STOOD_STILL + SECOND)
             return super().step(now, inputs)
