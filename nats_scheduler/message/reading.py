@@ -73,9 +73,10 @@ def read_message(
     for dialect in dialects:
         fields = schedule_fields(block, dialect)
         if fields.get(dialect.schedule):
-            return _read_as(fields, block, subject, stored_at, rules, dialect)
+            reading = _read_as(fields, block, subject, stored_at, rules, dialect)
+            break
         reading = reading or _read_as(fields, block, subject, stored_at, rules, dialect)
-    return reading
+    return _with_ttl(reading, block, rules)
 
 
 def _read_as(
@@ -86,38 +87,9 @@ def _read_as(
     rules: StreamRules,
     dialect: Dialect,
 ) -> Reading | None:
-    """Read a message in one dialect; the first fault decides, and one of its own TTL may come first or last."""
+    """Read a message in one dialect: first the schedule, then the cancel; the first fault decides."""
     if not fields:
         return None
-    reading = _read_fields(fields, block, subject, stored_at, rules, dialect)
-    if reading is None or not (ttl := _decoded(header_value(block, _TTL) or b"")):
-        return reading
-    return _with_ttl(reading, ttl, rules)
-
-
-def _with_ttl(reading: Reading, ttl: str, rules: StreamRules) -> Reading:
-    """Judge the TTL of the message itself.
-
-    As the server does: one that is valid on a stream without TTLs is the first of all faults, one that is invalid is
-    the last, on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
-    """
-    seconds = read_ttl(ttl)
-    if seconds and not rules.allow_msg_ttl:
-        return Reading(rejection=ttls_disabled(_TTL, ttl, rules))
-    if seconds is None and reading.rejection is None:
-        return Reading(rejection=rejection.STORAGE_TTL_INVALID.rejection(_TTL.decode(), ttl, NO_TTL))
-    return reading
-
-
-def _read_fields(
-    fields: Mapping[bytes, str],
-    block: bytes,
-    subject: str,
-    stored_at: int,
-    rules: StreamRules,
-    dialect: Dialect,
-) -> Reading | None:
-    """Read first the schedule, then the cancel; the first fault decides."""
     definition = definition_of(fields, block, subject, rules, dialect, stored_at)
     if isinstance(definition, Rejection):
         return Reading(rejection=definition)
@@ -127,6 +99,22 @@ def _read_fields(
     if definition is None and cancels is None:
         return None
     return Reading(definition=definition, cancels=cancels)
+
+
+def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Reading | None:
+    """Judge the TTL of a message that means something to the scheduler; its fault may come first or last.
+
+    As the server does: one that is valid on a stream without TTLs is the first of all faults, one that is invalid is
+    the last, on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
+    """
+    if reading is None or not (ttl := _decoded(header_value(block, _TTL) or b"")):
+        return reading
+    seconds = read_ttl(ttl)
+    if seconds and not rules.allow_msg_ttl:
+        return Reading(rejection=ttls_disabled(_TTL, ttl, rules))
+    if seconds is None and reading.rejection is None:
+        return Reading(rejection=rejection.STORAGE_TTL_INVALID.rejection(_TTL.decode(), ttl, NO_TTL))
+    return reading
 
 
 def read_generated(block: bytes) -> Generated | None:
