@@ -45,8 +45,7 @@ class BoundedRequests(Generic[Request]):
             return
         self._waiting.append(request)
         if self._workers < self._limit:
-            self._workers += 1
-            self._tasks.create_task(self._work())
+            self._start_worker()
 
     def end(self, reason: str) -> None:
         """Answer everything that was begun with `reason`; what the server says of it later is not told any more.
@@ -61,6 +60,15 @@ class BoundedRequests(Generic[Request]):
         self._waiting.clear()
         for request in opened:
             self._tell(self._give_up(request, reason))
+
+    def _start_worker(self) -> None:
+        worker = self._work()
+        try:
+            self._tasks.create_task(worker)
+        except RuntimeError:  # the task group is ending, and `end` comes next: it answers what waits
+            worker.close()
+        else:
+            self._workers += 1
 
     async def _work(self) -> None:
         try:

@@ -42,3 +42,25 @@ async def test_requests_whose_tasks_were_cancelled_are_answered_at_the_end() -> 
     server.requests.end("the contact ended")
     server.requests.end("once more")
     assert server.facts == [PurgeConcluded("s", number, "the contact ended") for number in range(10)]
+
+
+async def test_a_request_begun_while_the_tasks_are_ending_is_answered_at_the_end() -> None:
+    server = SilentServer()
+    serving = asyncio.create_task(server.serve())
+    await eventually(lambda: server.asked == 3, within_seconds=1)
+    serving.cancel()
+    await asyncio.wait((serving,))
+    server.requests.begin(PurgeSchedule("s", 10))
+    assert server.facts == []
+    server.requests.end("the contact ended")
+    assert server.facts[-1] == PurgeConcluded("s", 10, "the contact ended")
+    assert len(server.facts) == 11
+
+
+async def test_a_request_begun_when_no_task_may_start_any_more_is_answered_at_the_end() -> None:
+    facts: list[Input] = []
+    async with asyncio.TaskGroup() as tasks:
+        requests = BoundedRequests(facts.append, tasks, ask=SilentServer().ask, give_up=given_up, limit=3)
+    requests.begin(PurgeSchedule("s", 1))
+    requests.end("the contact ended")
+    assert facts == [PurgeConcluded("s", 1, "the contact ended")]
