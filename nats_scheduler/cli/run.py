@@ -14,6 +14,7 @@ from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.garbage import collect_only_what_is_new
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -30,6 +31,7 @@ def command(resolved: ResolvedSettings) -> None:
     """
     settings = resolved.settings
     configure_logging(settings.log_format, settings.log_level)
+    collect_only_what_is_new()
     for warning in resolved.warnings:
         logger().warning("settings_warning", reason=warning)
     try:

@@ -1,0 +1,38 @@
+"""Keep Python's collector from walking over every schedule that is held, again and again.
+
+Reference counts free nearly everything here; the collector is there for cycles alone, which tasks and errors leave.
+Left to itself it looks at all objects each time that their number has grown by a quarter: a second of standstill with
+a million schedules, and a third of the time of a start.
+
+The rule: what has survived a full pass is looked at no more (`gc.freeze`), so that a pass costs what is new and not
+what is held.
+Where little survives nothing is frozen: a cycle that outlives a pass, such as that of a connection, is found by a later
+one.
+
+Cost: three looks at an object in its life, in passes of a few milliseconds.
+Limit: a cycle that was frozen alive stays when it ends; there is at most one pass that freezes for each
+`FREEZE_FROM` objects by which the process grows.
+"""
+
+import gc
+from collections.abc import Mapping
+
+THRESHOLDS = (5_000, 2, 2)
+"""New objects before a pass over the youngest, and passes before the next older ones are looked at as well."""
+
+FREEZE_FROM = 20_000
+"""So many survivors of a full pass are kept out of the next one: what a pass of a millisecond or two looks at."""
+
+OLDEST = 2
+
+
+def collect_only_what_is_new() -> None:
+    """Set up the collector of this process; a second time is harmless."""
+    gc.set_threshold(*THRESHOLDS)
+    if _freeze_survivors not in gc.callbacks:
+        gc.callbacks.append(_freeze_survivors)
+
+
+def _freeze_survivors(phase: str, info: Mapping[str, int]) -> None:
+    if phase == "stop" and info["generation"] == OLDEST and len(gc.get_objects(OLDEST)) >= FREEZE_FROM:
+        gc.freeze()

@@ -1,0 +1,51 @@
+"""The collector looks at what is new, and finds cycles all the same; in a process of its own, since it is global."""
+
+import subprocess
+import sys
+
+import pytest
+
+SET_UP = """
+import gc
+from nats_scheduler.runtime.garbage import FREEZE_FROM, collect_only_what_is_new
+
+class Cycle:
+    alive = 0
+    def __init__(self):
+        self.me = self
+        Cycle.alive += 1
+    def __del__(self):
+        Cycle.alive -= 1
+
+collect_only_what_is_new()
+collect_only_what_is_new()
+"""
+
+WHAT_IS_HELD = """
+held = [[number] for number in range(500_000)]
+assert gc.get_freeze_count() > 400_000, gc.get_freeze_count()
+assert len(gc.get_objects()) < 100_000, len(gc.get_objects())
+"""
+
+CYCLES = """
+for _ in range(200_000):
+    Cycle()
+assert Cycle.alive < 50_000, Cycle.alive
+"""
+
+FEW_SURVIVORS = """
+gc.collect()
+gc.freeze()
+frozen = gc.get_freeze_count()
+few = [Cycle() for _ in range(FREEZE_FROM // 4)]
+gc.collect()
+assert gc.get_freeze_count() == frozen
+few.clear()
+gc.collect()
+assert Cycle.alive == 0, Cycle.alive
+"""
+
+
+@pytest.mark.parametrize("what", [WHAT_IS_HELD, CYCLES, FEW_SURVIVORS])
+def test_what_is_held_is_looked_at_no_more_and_cycles_are_found(what: str) -> None:
+    subprocess.run([sys.executable, "-c", SET_UP + what], check=True)
