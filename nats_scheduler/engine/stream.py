@@ -46,7 +46,8 @@ from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.reading import Generated, read_message
+from nats_scheduler.message.known import MessageReader
+from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -80,6 +81,7 @@ class StreamEngine:
         """
         self._rules = rules
         self._dialects = tuple(dialects)
+        self._reader = MessageReader(rules, dialects)
         self._actions: list[Action] = []
         self._roster = Roster()
         self._firing = Firing(self._roster, limits, self._emit)
@@ -184,7 +186,7 @@ class StreamEngine:
                 self._expiry.take(message)
 
     def _take(self, message: StoredMessage) -> None:
-        reading = read_message(message.block, message.subject, message.stored_at, self._rules, self._dialects)
+        reading = self._reader.read(message)
         if reading is None:
             self._overwritten(message)
             return

@@ -28,7 +28,9 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
 
-_MARK = b"Nats-Schedule"
+MARK = b"Nats-Schedule"
+"""Stands in every message that means something, in either dialect."""
+
 _MSG_ID = b"Nats-Msg-Id"
 _TTL = b"Nats-TTL"
 _IDENTITY = b"nats-scheduler:"
@@ -65,7 +67,7 @@ def read_message(
     which the message carries a schedule decides, and the others are then not looked at.
     """
     # `find`, not `in`: the latter first tries to take its operand for a number, and costs three times as much.
-    if not block or block.find(_MARK) < 0:
+    if not block or block.find(MARK) < 0:
         return None
     if block.find(_IDENTITY) >= 0 and (generated := read_generated(block)):
         return Reading(generated=generated)

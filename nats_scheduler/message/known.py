@@ -1,0 +1,119 @@
+"""Read messages fast whose headers were read before, all but the pattern.
+
+A fleet's schedules come from few programs: their header blocks differ in the value of `Nats-Schedule`, and often not
+even there.
+So what a block says is kept under what stands around that value, and the next message pays for its pattern and for
+what its own subject decides.
+
+The rule: the same readings as `read_message`, which is asked wherever there is any doubt; only definitions are kept.
+That holds because a text that is a pattern contains neither a line end nor the name of a header, so that no search
+finds or misses another header for it; and because pattern, subject and stored time are asked for each message.
+Equal patterns in equal blocks share their definition.
+
+Cost: 3 µs for an `@at` schedule, half of it to read the time; 1.5 µs where the whole block is known.
+Limit: blocks with a value of their own in another header, such as an identity, are never known and cost 0.5 µs more.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import CRLF
+from nats_scheduler.message.reading import MARK, Reading, read_message
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.patterns import parse_pattern
+
+MOST_KEPT = 4_096
+"""Blocks, and surroundings of patterns, that are kept at most; then they are learned anew."""
+
+LONGEST_KEPT = 1_024
+"""Bytes of a block that may be kept: a header may hold 64 KB."""
+
+
+class _Surroundings(NamedTuple):
+    """What a block says beside its pattern; `example` is the definition it was learned from."""
+
+    example: Definition
+    time_zone: str | None
+
+
+class MessageReader:
+    """Reads the messages of one stream."""
+
+    def __init__(self, rules: StreamRules, dialects: Sequence[Dialect]) -> None:
+        self._rules = rules
+        self._dialects = tuple(dialects)
+        self._names = tuple((dialect, CRLF + dialect.schedule + b":") for dialect in self._dialects)
+        self._repeating: dict[bytes, Definition] = {}
+        self._around: dict[bytes, _Surroundings] = {}
+
+    def read(self, message: StoredMessage) -> Reading | None:
+        """Do what `read_message` does."""
+        subject, _sequence, stored_at, block, _body = message
+        if not block or block.find(MARK) < 0:
+            return None
+        is_kept = len(block) <= LONGEST_KEPT
+        definition = (self._repeating.get(block) or self._known(block)) if is_kept else None
+        if definition is not None and _suits(definition, subject, stored_at):
+            return Reading(definition)
+        reading = read_message(block, subject, stored_at, self._rules, self._dialects)
+        if is_kept and reading is not None and reading.definition is not None and reading.cancels is None:
+            self._learn(block, reading.definition)
+        return reading
+
+    def _known(self, block: bytes) -> Definition | None:
+        """Read the pattern of a block of which the rest is known."""
+        _dialect, start, end = self._pattern_in(block)
+        known = self._around.get(block[:start] + block[end:])
+        if known is None:
+            return None
+        (dialect, _pattern, target, source, ttl, rollup), time_zone = known
+        pattern = parse_pattern(_text(block[start:end]), time_zone)
+        if pattern is None or isinstance(pattern, Invalid):
+            return None
+        definition = Definition(dialect, pattern, target, source, ttl, rollup)
+        if pattern.repeats:
+            _make_room(self._repeating)
+            self._repeating[block] = definition
+        return definition
+
+    def _learn(self, block: bytes, definition: Definition) -> None:
+        """Keep what a block says, but where another header may have said when it fires."""
+        dialect, start, end = self._pattern_in(block)
+        if dialect is not definition.dialect or _text(block[start:end]) != definition.pattern.text:
+            return
+        time_zone = schedule_fields(block, definition.dialect).get(definition.dialect.time_zone)
+        _make_room(self._around)
+        self._around[block[:start] + block[end:]] = _Surroundings(definition, time_zone)
+
+    def _pattern_in(self, block: bytes) -> tuple[Dialect | None, int, int]:
+        """Return the first dialect whose `Nats-Schedule` stands in a block, and where its first value is."""
+        for dialect, name in self._names:
+            at = block.find(name)
+            if at >= 0:
+                start = at + len(name)
+                end = block.find(CRLF, start)
+                return dialect, start, len(block) if end < 0 else end
+        return None, 0, 0
+
+
+def _suits(definition: Definition, subject: str, stored_at: int) -> bool:
+    """Tell whether the definition holds on this subject as well, and has a fire behind this stored time."""
+    if subject in (definition.target, definition.source) or not is_literal_subject(subject):
+        return False
+    pattern = definition.pattern
+    return not pattern.repeats or pattern.first_fire(stored_at) is not None
+
+
+def _text(value: bytes) -> str:
+    return value.lstrip(b" ").decode("utf-8", "surrogateescape")
+
+
+def _make_room(kept: dict[bytes, Any]) -> None:
+    if len(kept) >= MOST_KEPT:
+        kept.clear()
