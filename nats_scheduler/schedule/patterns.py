@@ -4,8 +4,9 @@ One rule: a pattern is immutable and knows nothing of now; every question carrie
 the Unix epoch.
 Three kinds fire in three ways: `At` once, `Every` on a grid that starts when the schedule was stored, `Cron` when the
 wall clock matches.
-Equal cron texts in equal zones share one object, since many schedules of a fleet have the same pattern.
-Cost: 2–3 µs to read an `@at`, 1 µs to read a known cron text, a few µs a fire.
+Equal intervals share one object, and so do equal cron texts in equal zones, since many schedules of a fleet have the
+same pattern; what was searched for one of them is the answer for all.
+Cost: 2–3 µs to read an `@at`, 1 µs to read a known text, a few µs for a fire that has to be searched.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nats_scheduler.schedule.cron_search import latest_fire, next_fire
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339
 from nats_scheduler.schedule.zones import Zone, load_zone
 
 __all__ = ["ALIASES", "At", "Cron", "Every", "Invalid", "InvalidPattern", "InvalidTimeZone", "Pattern", "parse_pattern"]
@@ -35,6 +36,8 @@ ALIASES = {
 }
 
 _MOST_TEXTS_KEPT = 16_384
+_MOST_FIRES_KEPT = 2
+"""A herd of equal patterns asks for the next fire and for the one behind it."""
 _LONGEST_TEXT_KEPT = 256
 """Characters; a header may hold 64 KB, and what is kept must stay small."""
 
@@ -62,13 +65,43 @@ class Pattern(Protocol):
         """Print an instant as `Nats-Schedule-Next` does: RFC 3339 with nanoseconds, in the schedule's zone."""
 
 
-@dataclass(frozen=True, slots=True)
 class At:
-    """`@at 2026-11-20T15:04:05Z`: fires once, at once where that is past."""
+    """`@at 2026-11-20T15:04:05Z`: fires once, at once where that is past.
+
+    A value like the others, written out because of its text: where that is what the instant prints as, it is not
+    kept, since a million of them would take 80 MB.
+    """
 
     repeats: ClassVar[bool] = False
-    text: str
+    __slots__ = ("_written", "instant")
     instant: int
+
+    def __init__(self, text: str | None, instant: int) -> None:
+        """Fire at `instant`; `text` is None where it is what the instant prints as."""
+        object.__setattr__(self, "_written", text)
+        object.__setattr__(self, "instant", instant)
+
+    @property
+    def text(self) -> str:
+        """The pattern as it was given."""
+        written: str | None = self._written  # type: ignore[attr-defined]
+        return f"@at {format_rfc3339(self.instant)}" if written is None else written
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: a pattern is immutable."""
+        raise AttributeError(f"a pattern is immutable: cannot set {name}")
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by value."""
+        return isinstance(other, At) and (self.instant, self.text) == (other.instant, other.text)
+
+    def __hash__(self) -> int:
+        """Hash by value."""
+        return hash(self.instant)
+
+    def __repr__(self) -> str:
+        """Show the value."""
+        return f"At(text={self.text!r}, instant={self.instant!r})"
 
     def first_fire(self, stored_at: int) -> int | None:
         """Give the instant, whenever the schedule was stored."""
@@ -129,14 +162,23 @@ class Cron:
     fields: CronFields = field(repr=False, compare=False)
     zone: Zone | None
     """None is UTC."""
+    _found: list[tuple[int, int]] = field(default_factory=list, repr=False, compare=False)
+    """Instants that were asked for and the first match behind each: what lies between has the same answer."""
 
     def first_fire(self, stored_at: int) -> int | None:
         """Give the first match strictly after the second in which the schedule was stored."""
-        return next_fire(self.fields, self.zone, stored_at)
+        return self.next_fire(stored_at, stored_at)
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Give the first match strictly after an instant; None beyond the five-year horizon."""
-        return next_fire(self.fields, self.zone, after)
+        for start, fire in self._found:
+            if start <= after < fire:
+                return fire
+        found = next_fire(self.fields, self.zone, after)
+        if found is not None:
+            self._found.insert(0, (after, found))
+            del self._found[_MOST_FIRES_KEPT:]
+        return found
 
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Give the last match in (after, until]."""
@@ -158,13 +200,14 @@ def parse_pattern(text: str, time_zone: str | None = None) -> Pattern | InvalidP
         return zone
     if text.startswith("@at "):
         return _parse_at(text) if zone is None else _zone_refused(text, "@at")
+    is_kept = len(text) <= _LONGEST_TEXT_KEPT
     if text.startswith("@every "):
-        return _parse_every(text) if zone is None else _zone_refused(text, "@every")
+        if zone is not None:
+            return _zone_refused(text, "@every")
+        return _parse_known_every(text) if is_kept else _parse_every(text)
     if text == "":
         return None
-    if len(text) > _LONGEST_TEXT_KEPT:
-        return _parse_cron(text, zone)
-    return _parse_known_cron(text, zone)
+    return _parse_known_cron(text, zone) if is_kept else _parse_cron(text, zone)
 
 
 def _zone_refused(text: str, kind: str) -> InvalidPattern:
@@ -176,10 +219,13 @@ def _parse_at(text: str) -> At | InvalidPattern | None:
 
     As the server does: Go's zero time is no schedule (`test_the_zero_time_is_no_schedule`).
     """
-    instant = parse_rfc3339(text[4:])
+    time = text[4:]
+    instant = parse_rfc3339(time)
     if isinstance(instant, Invalid):
         return InvalidPattern(text, instant.reason)
-    return None if instant == ZERO_TIME else At(text, instant)
+    if instant == ZERO_TIME:
+        return None
+    return At(None if is_as_printed(time) else text, instant)
 
 
 def _parse_every(text: str) -> Every | InvalidPattern:
@@ -200,6 +246,7 @@ def _parse_cron(text: str, zone: Zone | None) -> Cron | InvalidPattern:
     return Cron(text, fields, zone)
 
 
+_parse_known_every = lru_cache(maxsize=_MOST_TEXTS_KEPT)(_parse_every)
 _parse_known_cron = lru_cache(maxsize=_MOST_TEXTS_KEPT)(_parse_cron)
 
 

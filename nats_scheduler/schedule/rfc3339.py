@@ -58,6 +58,16 @@ def parse_rfc3339(text: str) -> int | Invalid:
     return seconds * SECOND + int(f"{digits[:9]:0<9}")
 
 
+def is_as_printed(text: str) -> bool:
+    """Tell whether a time that `parse_rfc3339` reads is written as `format_rfc3339` prints it in UTC.
+
+    The places tell: an hour of one digit, a comma, an offset, a digit too many or a zero at the end are elsewhere.
+    """
+    if text[-1] != "Z":
+        return False
+    return len(text) == 20 or (text[19:20] == "." and text[-2] != "0" and len(text) <= 30)
+
+
 @lru_cache(maxsize=4096)
 def _days_of(date: str) -> int | None:
     """Count the days from the epoch to a `YYYY-MM-DD`, or give None where that day does not exist."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.schedule.instants import MICROSECOND, SECOND, SECONDS_A_DAY, days_from_civil
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339
 
 BASE = 1_767_323_045 * SECOND
 """2026-01-02T03:04:05Z."""
@@ -121,6 +121,18 @@ INSTANTS = st.integers(
 @given(INSTANTS, st.integers(-24 * 60, 24 * 60))
 def test_a_printed_time_is_read_back_as_the_same_instant(instant: int, offset_minutes: int) -> None:
     assert parse_rfc3339(format_rfc3339(instant, offset_minutes * 60)) == instant
+
+
+_TEXTS = st.from_regex(
+    r"20[0-9]{2}-0[1-9]-[12][0-8]T1?[0-9]:[0-5]9:59([.,][0-9]{1,11})?(Z|\+00:00|-01:30)", fullmatch=True
+)
+
+
+@given(_TEXTS)
+def test_a_text_is_as_printed_where_printing_gives_it_back(text: str) -> None:
+    instant = parse_rfc3339(text)
+    assert isinstance(instant, int)
+    assert is_as_printed(text) == (format_rfc3339(instant) == text)
 
 
 @given(st.datetimes(), st.integers(-23 * 60, 23 * 60))
