@@ -214,8 +214,7 @@ class StreamEngine:
         known = self._rejected_at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
             return
-        crowded = self._crowding(definition) if before is None else None
-        if crowded is not None:
+        if before is None and (crowded := self._crowding(definition)):
             self._reject(crowded, message)
             return
         due = definition.pattern.first_fire(message.stored_at)
@@ -233,8 +232,10 @@ class StreamEngine:
 
     def _crowding(self, definition: Definition) -> Rejection | None:
         """Say that there are as many schedules as the operator allows."""
-        header, pattern = definition.dialect.schedule, definition.pattern.text
-        return self._rules.restrictions.number_fault(header, pattern, len(self._roster))
+        restrictions = self._rules.restrictions
+        if restrictions.max_schedules is None:
+            return None
+        return restrictions.number_fault(definition.dialect.schedule, definition.pattern.text, len(self._roster))
 
     def _supersede(self, after: Held) -> None:
         """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.

@@ -49,7 +49,7 @@ class MessageReader:
         self._rules = rules
         self._dialects = tuple(dialects)
         self._names = tuple((dialect, CRLF + dialect.schedule + b":") for dialect in self._dialects)
-        self._repeating: dict[bytes, Definition] = {}
+        self._whole: dict[bytes, Definition] = {}
         self._around: dict[bytes, _Surroundings] = {}
 
     def read(self, message: StoredMessage) -> Reading | None:
@@ -58,7 +58,7 @@ class MessageReader:
         if not block or block.find(MARK) < 0:
             return None
         is_kept = len(block) <= LONGEST_KEPT
-        definition = (self._repeating.get(block) or self._known(block)) if is_kept else None
+        definition = (self._whole.get(block) or self._known(block)) if is_kept else None
         if definition is not None and _suits(definition, subject, stored_at):
             return Reading(definition)
         reading = read_message(block, subject, stored_at, self._rules, self._dialects)
@@ -77,9 +77,8 @@ class MessageReader:
         if pattern is None or isinstance(pattern, Invalid):
             return None
         definition = Definition(dialect, pattern, target, source, ttl, rollup)
-        if pattern.repeats:
-            _make_room(self._repeating)
-            self._repeating[block] = definition
+        _make_room(self._whole)
+        self._whole[block] = definition
         return definition
 
     def _learn(self, block: bytes, definition: Definition) -> None:

@@ -115,6 +115,6 @@ def test_what_is_kept_is_bounded() -> None:
         own = (b"Nats-Msg-Id", b"%d" % number)
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every %ds" % (number + 1)), target)))
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, own)))
-    assert max(len(reader._around), len(reader._repeating)) <= MOST_KEPT
+    assert max(len(reader._around), len(reader._whole)) <= MOST_KEPT
     assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", b"x" * LONGEST_KEPT))))
-    assert not any(len(block) > LONGEST_KEPT for block in (*reader._around, *reader._repeating))
+    assert not any(len(block) > LONGEST_KEPT for block in (*reader._around, *reader._whole))
