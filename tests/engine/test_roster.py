@@ -2,7 +2,9 @@
 
 from random import Random
 
-from nats_scheduler.engine.roster import MIN_AGENDA_ENTRIES, NO_WAKE, Held, Roster
+import pytest
+
+from nats_scheduler.engine.roster import MIN_AGENDA_ENTRIES, MOVED_AT_ONCE, NO_WAKE, SPAN_BITS, Held, Roster
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
@@ -74,3 +76,58 @@ def test_two_lives_of_one_message_do_not_collide_in_the_agenda() -> None:
         roster.hold(one)
         roster.wake(one, 10)
     assert woken(roster, 10) == [1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_far_and_near_give_the_order_of_one_list(seed: int) -> None:
+    """Wake, rest, drop and replace at random over many spans, and let time go on; a list says what is to come."""
+    random, roster, now = Random(seed), Roster(), random_start(seed)
+    waking: dict[str, tuple[int, int]] = {}
+    sequence = 0
+    for _ in range(3_000):
+        subject = f"s.{random.randrange(40)}"
+        one, act = roster.on(subject), random.random()
+        if one is None or act < 0.1:
+            sequence += 1
+            one = held(sequence, subject)
+            roster.hold(one)
+            waking.pop(subject, None)
+        if act < 0.7:
+            instant = now + random.randrange(-(1 << SPAN_BITS), 1 << random.choice((20, SPAN_BITS, SPAN_BITS + 5)))
+            roster.wake(one, instant)
+            waking[subject] = instant, one.sequence
+        elif act < 0.8:
+            roster.rest(one)
+            waking.pop(subject, None)
+        elif act < 0.9:
+            roster.drop(subject)
+            waking.pop(subject, None)
+        else:
+            now += random.randrange(1 << random.choice((10, SPAN_BITS, SPAN_BITS + 4)))
+            due = sorted(wake for wake in waking.values() if wake[0] <= now)
+            assert woken(roster, now) == [number for _instant, number in due], f"seed {seed}"
+            waking = {subject: wake for subject, wake in waking.items() if wake[0] > now}
+        earliest = min((instant for instant, _sequence in waking.values()), default=None)
+        wake = roster.next_wake()
+        assert earliest is None or (wake is not None and wake <= earliest), f"seed {seed}"
+        assert len(roster._agenda) + roster._far <= 2 * len(roster) + MIN_AGENDA_ENTRIES
+
+
+def random_start(seed: int) -> int:
+    """Begin at the epoch or in our days."""
+    return 0 if seed % 2 else 1_790_000_000_000_000_000
+
+
+def test_a_far_herd_is_brought_near_in_pieces_before_its_time() -> None:
+    roster, due = Roster(), 5 << SPAN_BITS
+    for sequence in range(3 * MOVED_AT_ONCE):
+        one = held(sequence)
+        roster.hold(one)
+        roster.wake(one, due)
+    before = due - (1 << SPAN_BITS)
+    assert (roster.pop_woken(before - 1), len(roster._agenda)) == (None, 0)
+    for pieces in (1, 2, 3):
+        assert roster.next_wake() == due
+        assert roster.pop_woken(before) is None
+        assert len(roster._agenda) == pieces * MOVED_AT_ONCE
+    assert woken(roster, due) == list(range(3 * MOVED_AT_ONCE))
