@@ -105,7 +105,8 @@ class Roster:
 
     def hold(self, held: Held) -> None:
         """Hold a schedule in place of whatever was held on its subject."""
-        self.drop(held.subject)
+        if held.subject in self._held:
+            self.drop(held.subject)
         self._held[held.subject] = held
 
     def drop(self, subject: str) -> Held | None:

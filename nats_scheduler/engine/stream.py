@@ -186,7 +186,10 @@ class StreamEngine:
                 self._expiry.take(message)
 
     def _take(self, message: StoredMessage) -> None:
-        reading = self._reader.read(message)
+        if (definition := self._reader.known(message)) is not None:
+            self._accept(definition, message, None if self._expiry is None else self._expiry.take(message))
+            return
+        reading = self._reader.read_anew(message)
         if reading is None:
             self._overwritten(message)
             return
@@ -232,8 +235,7 @@ class StreamEngine:
 
     def _crowding(self, definition: Definition) -> Rejection | None:
         """Say that there are as many schedules as the operator allows."""
-        restrictions = self._rules.restrictions
-        if restrictions.max_schedules is None:
+        if (restrictions := self._rules.restrictions).max_schedules is None:
             return None
         return restrictions.number_fault(definition.dialect.schedule, definition.pattern.text, len(self._roster))
 

@@ -54,15 +54,22 @@ class MessageReader:
 
     def read(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does."""
+        definition = self.known(message)
+        return self.read_anew(message) if definition is None else Reading(definition)
+
+    def known(self, message: StoredMessage) -> Definition | None:
+        """Return the definition that is all of a message's reading, where that is known; None where nothing is."""
         subject, _sequence, stored_at, block, _body = message
-        if not block or block.find(MARK) < 0:
+        if len(block) > LONGEST_KEPT or block.find(MARK) < 0:
             return None
-        is_kept = len(block) <= LONGEST_KEPT
-        definition = (self._whole.get(block) or self._known(block)) if is_kept else None
-        if definition is not None and _suits(definition, subject, stored_at):
-            return Reading(definition)
+        definition = self._whole.get(block) or self._known(block)
+        return definition if definition is not None and _suits(definition, subject, stored_at) else None
+
+    def read_anew(self, message: StoredMessage) -> Reading | None:
+        """Do what `read_message` does, and keep what the block says."""
+        subject, _sequence, stored_at, block, _body = message
         reading = read_message(block, subject, stored_at, self._rules, self._dialects)
-        if is_kept and reading is not None and reading.definition is not None and reading.cancels is None:
+        if reading is not None and reading.definition is not None and reading.cancels is None:
             self._learn(block, reading.definition)
         return reading
 
@@ -84,7 +91,11 @@ class MessageReader:
     def _learn(self, block: bytes, definition: Definition) -> None:
         """Keep what a block says, but where another header may have said when it fires."""
         dialect, start, end = self._pattern_in(block)
-        if dialect is not definition.dialect or _text(block[start:end]) != definition.pattern.text:
+        if (
+            len(block) > LONGEST_KEPT
+            or dialect is not definition.dialect
+            or _text(block[start:end]) != definition.pattern.text
+        ):
             return
         time_zone = schedule_fields(block, definition.dialect).get(definition.dialect.time_zone)
         _make_room(self._around)

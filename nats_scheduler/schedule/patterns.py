@@ -73,23 +73,22 @@ class At:
     """
 
     repeats: ClassVar[bool] = False
-    __slots__ = ("_written", "instant")
-    instant: int
+    __slots__ = ("_instant", "_written")
 
     def __init__(self, text: str | None, instant: int) -> None:
         """Fire at `instant`; `text` is None where it is what the instant prints as."""
-        object.__setattr__(self, "_written", text)
-        object.__setattr__(self, "instant", instant)
+        self._written = text
+        self._instant = instant
 
     @property
     def text(self) -> str:
         """The pattern as it was given."""
-        written: str | None = self._written  # type: ignore[attr-defined]
-        return f"@at {format_rfc3339(self.instant)}" if written is None else written
+        return f"@at {format_rfc3339(self._instant)}" if self._written is None else self._written
 
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a pattern is immutable."""
-        raise AttributeError(f"a pattern is immutable: cannot set {name}")
+    @property
+    def instant(self) -> int:
+        """When it fires (ns)."""
+        return self._instant
 
     def __eq__(self, other: object) -> bool:
         """Compare by value."""
@@ -105,7 +104,7 @@ class At:
 
     def first_fire(self, stored_at: int) -> int | None:
         """Give the instant, whenever the schedule was stored."""
-        return self.instant
+        return self._instant
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Give None: one fire is all."""
