@@ -10,6 +10,7 @@ Requests share one inbox; each has its own last token and a deadline.
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.denied import Denial
@@ -29,6 +30,9 @@ REQUEST_DEADLINE_SECONDS = 5.0
 
 ASK_AGAIN_SECONDS = 0.5
 """A question without an answer is asked again this often: *Live* leaves 3 s."""
+
+SWEEP_SECONDS = 0.1
+"""How often the requests that wait are looked over: one timer for all of them, since herds of thousands come."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
 
@@ -80,16 +84,32 @@ def _check_length(line: str) -> None:
         )
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A request that waits for its answer, until `deadline` by the loop's clock."""
+
+    subject: str
+    answer: asyncio.Future[Reply]
+    deadline: float
+    seconds: float
+    question: bytes = b""
+    """The frame that is sent again while no answer comes; empty for what is asked once."""
+    ask_again_at: float = 0.0
+
+
 class Connection:
     """A live connection; `lost` resolves to the reason when it is not one any more."""
 
     def __init__(self, client: WireClient, inbox_prefix: str, unique: str) -> None:
         self._client = client
         self._inbox = f"{inbox_prefix}.{unique}"
-        self._waiting: dict[bytes, tuple[str, asyncio.Future[Reply]]] = {}
+        self._requests = f"{self._inbox}.r."
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
         self._number = 0
-        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._sid = client.add_sink(f"{self._inbox}.r.*", self._answered)
+        self.lost: asyncio.Future[str] = self._loop.create_future()
+        self._sid = client.add_sink(f"{self._requests}*", self._answered)
         client.when_denied.append(self._denied)
         client.reading.add_done_callback(lambda _task: self.end("the connection's reader stopped"))
 
@@ -100,7 +120,7 @@ class Connection:
         return ServerInfo(
             name=str(info.get("server_name", "")),
             version=str(info.get("version", "")),
-            max_payload=int(info.get("max_payload", 1_048_576)),
+            max_payload=self._client.max_payload,
             domain=str(info.get("domain", "")),
             cluster=str(info.get("cluster", "")),
         )
@@ -145,7 +165,7 @@ class Connection:
     def tell(self, subject: str, body: bytes) -> bool:
         """Publish without an answer; returns False, and sends nothing, where the server would hang up over it."""
         message = frame(subject, "", b"", body)
-        if len(body) > self.server.max_payload or message.index(b"\r\n") > MAX_CONTROL_LINE_BYTES:
+        if len(body) > self._client.max_payload or message.index(b"\r\n") > MAX_CONTROL_LINE_BYTES:
             return False
         self.write(message)
         return True
@@ -176,38 +196,43 @@ class Connection:
         if self.is_lost:
             raise ConnectionLostError(f"{subject}: {self.lost.result()}")
         size = len(block) + len(body)
-        if size > self.server.max_payload:
-            raise UnsendableError(f"{subject}: {size} bytes are more than the server's {self.server.max_payload}")
+        if size > self._client.max_payload:
+            raise UnsendableError(f"{subject}: {size} bytes are more than the server's {self._client.max_payload}")
         self._number += 1
-        _check_length(f"HPUB {subject} {self._inbox}.r.{self._number} {size} {size}")
+        reply_to = f"{self._requests}{self._number}"
+        _check_length(f"HPUB {subject} {reply_to} {size} {size}")
+        message = frame(subject, reply_to, block, body)
+        now = self._loop.time()
+        waiting = _Waiting(subject, self._loop.create_future(), now + deadline, deadline)
+        if is_question:
+            waiting.question, waiting.ask_again_at = message, now + ASK_AGAIN_SECONDS
         token = b"%d" % self._number
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = subject, answer
-        message = frame(subject, f"{self._inbox}.r.{self._number}", block, body)
+        self._waiting[token] = waiting
         self.write(message)
-        again = self._ask_again_later(token, message) if is_question else None
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         try:
-            async with asyncio.timeout(deadline):
-                reply = await answer
-        except TimeoutError:
-            raise NoAnswerError(f"{subject}: no answer within {deadline} s") from None
+            reply = await waiting.answer
         finally:
             self._waiting.pop(token, None)
-            if again is not None:
-                again.cancel()
         if reply.block.startswith(NO_RESPONDERS):
             raise NoJetStreamError(f"{subject}: nobody answers there; is JetStream enabled for this account?")
         return reply
 
-    def _ask_again_later(self, token: bytes, message: bytes) -> asyncio.TimerHandle:
-        """Send a question again while it waits for its answer, and so on."""
-
-        def again() -> None:
-            if token in self._waiting and not self.is_lost:
-                self.write(message)
-                self._ask_again_later(token, message)
-
-        return asyncio.get_running_loop().call_later(ASK_AGAIN_SECONDS, again)
+    def _sweep(self) -> None:
+        """End what waited past its deadline, and ask questions again, while anything waits."""
+        self._sweeper = None
+        now = self._loop.time()
+        for waiting in self._waiting.values():
+            if waiting.answer.done():
+                continue
+            if waiting.deadline <= now:
+                waiting.answer.set_exception(NoAnswerError(f"{waiting.subject}: no answer within {waiting.seconds} s"))
+            elif waiting.question and waiting.ask_again_at <= now:
+                waiting.ask_again_at = now + ASK_AGAIN_SECONDS
+                self.write(waiting.question)
+        if self._waiting and not self.is_lost:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def request_json(
         self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_question: bool = False
@@ -228,10 +253,12 @@ class Connection:
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        for _subject, answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(ConnectionLostError(reason))
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(ConnectionLostError(reason))
         self._waiting.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
 
     async def close(self) -> None:
         """End it from our side, after the socket took what was written."""
@@ -241,15 +268,15 @@ class Connection:
         self.end("closed by us")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        _asked, answer = self._waiting.get(subject[subject.rfind(b".") + 1 :], ("", None))
-        if answer is not None and not answer.done():
-            answer.set_result(Reply(block, body))
+        waiting = self._waiting.get(subject[subject.rfind(b".") + 1 :])
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(Reply(block, body))
 
     def _denied(self, denial: Denial) -> None:
         """Tell the oldest request on a subject that it was denied: the server denies in the order of asking."""
         if not denial.publishes:
             return
-        for asked, answer in self._waiting.values():
-            if asked == denial.subject and not answer.done():
-                answer.set_exception(NotPermittedError(asked))
+        for waiting in self._waiting.values():
+            if waiting.subject == denial.subject and not waiting.answer.done():
+                waiting.answer.set_exception(NotPermittedError(waiting.subject))
                 return

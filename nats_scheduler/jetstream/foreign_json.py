@@ -7,6 +7,7 @@ Limit: a document that nests deeper than Python's reader goes (about a thousand)
 """
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,13 +15,14 @@ Object = dict[str, Any]
 
 _FITS_IN = 1 << 63
 _SURROGATE = "\\ud"
+_STRAY_BYTE = re.compile("[\udc80-\udcff]")
 
 
 def read_object(document: bytes) -> Object | None:
     """Read an object; None for anything else."""
     try:
         text = document.decode("utf-8", "replace")
-        value = json.loads(text, parse_constant=_refuse)
+        value = _READER.decode(text)
         if _SURROGATE in text.lower():
             value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -34,7 +36,7 @@ def is_expressible(text: str) -> bool:
     JSON only replaces bytes that are not UTF-8, and servers store messages on subjects with a DEL without finding them
     again by subject.
     """
-    return "\x7f" not in text and not any("\udc80" <= character <= "\udcff" for character in text)
+    return "\x7f" not in text and (text.isascii() or not _STRAY_BYTE.search(text))
 
 
 def integer(value: Any, otherwise: int = 0) -> int:
@@ -54,6 +56,9 @@ def has_types(config: Object, types: dict[str, Callable[[Any], bool]]) -> bool:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+_READER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _is_integer(value: Any) -> bool:

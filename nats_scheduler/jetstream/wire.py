@@ -207,6 +207,11 @@ class WireClient(nats.aio.client.Client):
         return dict(self._server_info)
 
     @property
+    def max_payload(self) -> int:
+        """Bytes of headers and body together that the server takes, as it said last."""
+        return int(self._server_info.get("max_payload", 1_048_576))
+
+    @property
     def is_encrypted(self) -> bool:
         """Whether the socket in use is TLS."""
         writer = getattr(self._transport, "_io_writer", None)

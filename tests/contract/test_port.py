@@ -194,7 +194,9 @@ class TestRemoving:
             await side.delete(sequence)
             for number in (sequence, 77):
                 side.contact.remove(RemoveExpired(number, LATER))
-            assert await side.hears(ExpiryConcluded, 2) == [ExpiryConcluded(sequence), ExpiryConcluded(77)]
+            concluded = await side.hears(ExpiryConcluded, 2)
+            assert {fact.sequence for fact in concluded} == {sequence, 77}
+            assert all(fact == ExpiryConcluded(fact.sequence) for fact in concluded)
 
     async def test_what_is_neither_a_schedule_nor_generated_stays_whatever_was_asked(self, open_side: OpenSide) -> None:
         async with open_side(allow_msg_ttl=True) as side:
@@ -202,7 +204,8 @@ class TestRemoving:
             for headers in (AN_HOUR, forged, {"X-Nats-Schedule": "@every 1h"}):
                 sequence = await side.store("s", block_with(headers))
                 side.contact.remove(RemoveExpired(sequence, LATER))
-            assert await side.hears(ExpiryConcluded, 3) == [ExpiryConcluded(number) for number in (1, 2, 3)]
+            concluded = await side.hears(ExpiryConcluded, 3)  # a server may answer one question before another
+            assert sorted(concluded, key=lambda fact: fact.sequence) == [ExpiryConcluded(n) for n in (1, 2, 3)]
             assert len(await side.stored()) == 3
 
     async def test_what_has_not_expired_yet_stays_and_it_is_told_until_when(self, open_side: OpenSide) -> None:
