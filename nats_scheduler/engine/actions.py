@@ -1,13 +1,12 @@
 """What the engine wants done: imperatives. The shell carries them out in order and answers each with an input."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 
 
-@dataclass(frozen=True, slots=True)
-class ReadContent:
+class ReadContent(NamedTuple):
     """Read the last message on the schedule's subject and on `source`; answer `ContentRead` or `ContentUnread`."""
 
     schedule: str
@@ -15,23 +14,20 @@ class ReadContent:
     source: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PublishFire:
+class PublishFire(NamedTuple):
     """Publish, and answer `PublishConcluded` exactly once."""
 
     fire: Fire
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeSchedule:
+class PurgeSchedule(NamedTuple):
     """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`."""
 
     schedule: str
     through: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveExpired:
+class RemoveExpired(NamedTuple):
     """Remove the message with this sequence if its TTL has run out by the instant `by` (ns); answer `ExpiryConcluded`.
 
     The message is looked at first: sequences begin anew in a stream that was deleted and made again.
@@ -41,15 +37,13 @@ class RemoveExpired:
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(NamedTuple):
     """Step again at this instant (ns since the Unix epoch) at the latest. Replaces the one before."""
 
     instant: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """Tell the operator."""
 
     event: Event

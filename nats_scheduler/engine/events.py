@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.rejection import Rejection
@@ -27,8 +28,7 @@ class StreamReady:
     rejected: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleAccepted:
+class ScheduleAccepted(NamedTuple):
     """A schedule is held; `due` is its next fire."""
 
     schedule: str
@@ -45,8 +45,7 @@ class ScheduleRejected:
     rejection: Rejection
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleEnded:
+class ScheduleEnded(NamedTuple):
     """A schedule is not held any more."""
 
     schedule: str
@@ -54,8 +53,7 @@ class ScheduleEnded:
     ending: Ending
 
 
-@dataclass(frozen=True, slots=True)
-class FireStored:
+class FireStored(NamedTuple):
     """A fire was acknowledged."""
 
     fire: Fire
@@ -63,8 +61,7 @@ class FireStored:
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FireSeen:
+class FireSeen(NamedTuple):
     """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns)."""
 
     schedule: str

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Fire:
     """One publish of one schedule for one fire time. Two fires are equal only when they are the same object."""
 

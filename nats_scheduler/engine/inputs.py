@@ -6,14 +6,14 @@ spent on.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """The server acknowledged the fire, or had it already (`duplicate`)."""
 
     sequence: int
@@ -39,8 +39,7 @@ class Unknown:
 Outcome = Stored | Refused | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesRead:
+class MessagesRead(NamedTuple):
     """The follower read these, in stream order. Reading one again is harmless."""
 
     messages: Sequence[StoredMessage]
@@ -92,8 +91,7 @@ class ShardsHeld:
     shards: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class ContentRead:
+class ContentRead(NamedTuple):
     """What lay on the schedule's subject, and on its source where it has one, when it was looked at."""
 
     schedule: str
@@ -111,16 +109,14 @@ class ContentUnread:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PublishConcluded:
+class PublishConcluded(NamedTuple):
     """The one and only answer to a `PublishFire`."""
 
     fire: Fire
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeConcluded:
+class PurgeConcluded(NamedTuple):
     """The one and only answer to a `PurgeSchedule`; `refused` where the server will never do it."""
 
     schedule: str
@@ -143,8 +139,7 @@ class ExpiryConcluded:
     """The server will never do it, for any message of the stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalRequested:
+class RemovalRequested(NamedTuple):
     """Somebody asked the server to remove messages: on `filter` (None: any subject), or the one with `sequence`.
 
     Whether it happened is not known yet: what it may have hit is looked at again before it fires.

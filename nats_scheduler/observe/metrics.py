@@ -5,7 +5,20 @@ One registry a process, labelled by stream; nothing is labelled by subject, beca
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from nats_scheduler.engine.events import Ending
+
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+
+
+class StreamMetrics:
+    """What is counted for each fire of one stream: found once, since to find a sample costs more than to count."""
+
+    def __init__(self, metrics: "Metrics", stream: str) -> None:
+        self.fires = metrics.fires.labels(stream)
+        self.duplicates = metrics.duplicates.labels(stream)
+        self.accepted = metrics.accepted.labels(stream)
+        self.lateness = metrics.lateness.labels(stream)
+        self.ended = {ending: metrics.ended.labels(stream, ending.name.lower()) for ending in Ending}
 
 
 class Metrics:
@@ -42,6 +55,15 @@ class Metrics:
             registry=self.registry,
             buckets=LATENESS_BUCKETS_SECONDS,
         )
+
+        self._streams: dict[str, StreamMetrics] = {}
+
+    def of(self, stream: str) -> StreamMetrics:
+        """Return what is counted for each fire of a stream."""
+        found = self._streams.get(stream)
+        if found is None:
+            found = self._streams[stream] = StreamMetrics(self, stream)
+        return found
 
     def serve(self, port: int) -> None:
         """Serve `/metrics` over HTTP on every interface, from a thread of its own."""

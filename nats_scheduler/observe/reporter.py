@@ -7,6 +7,7 @@ Listeners get every event as it is; `nats-scheduler dev` prints its fires that w
 """
 
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,7 @@ class Reporter:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._log = logger()
+        self._tells_all = bool(self._log.is_enabled_for(logging.DEBUG))
         self._listeners: list[Listener] = []
         self._allowance = Allowance(self._left_out)
         self.advise: Callable[[str, bytes], object] = lambda _subject, _body: None
@@ -133,10 +135,10 @@ class Reporter:
         self._log.info("stream_ready", stream=stream, schedules=event.schedules, rejected=event.rejected)
 
     def _accepted(self, stream: str, event: ScheduleAccepted) -> None:
-        self._metrics.accepted.labels(stream).inc()
-        self._log.debug(
-            "schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=_time(event.due)
-        )
+        self._metrics.of(stream).accepted.inc()
+        if self._tells_all:
+            due = _time(event.due)
+            self._log.debug("schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=due)
 
     def _rejected(self, stream: str, event: ScheduleRejected) -> None:
         told = _told(event.rejection)
@@ -146,17 +148,17 @@ class Reporter:
         self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **told)
 
     def _ended(self, stream: str, event: ScheduleEnded) -> None:
-        self._metrics.ended.labels(stream, event.ending.name.lower()).inc()
-        self._log.debug(
-            "schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=str(event.ending)
-        )
+        self._metrics.of(stream).ended[event.ending].inc()
+        if self._tells_all:
+            reason = str(event.ending)
+            self._log.debug("schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=reason)
 
     def _stored(self, stream: str, event: FireStored) -> None:
-        counter = self._metrics.duplicates if event.duplicate else self._metrics.fires
-        counter.labels(stream).inc()
+        counts = self._metrics.of(stream)
+        (counts.duplicates if event.duplicate else counts.fires).inc()
 
     def _seen(self, stream: str, event: FireSeen) -> None:
-        self._metrics.lateness.labels(stream).observe((event.stored_at - event.fire_time) / SECOND)
+        self._metrics.of(stream).lateness.observe((event.stored_at - event.fire_time) / SECOND)
 
     def _unsettled(self, stream: str, event: FireUnsettled) -> None:
         self._metrics.unsettled.labels(stream).inc()
