@@ -12,6 +12,7 @@ Cost: one frame, one dictionary entry and one small JSON a fire; all frames of a
 """
 
 import asyncio
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
@@ -29,6 +30,11 @@ MAX_BATCH_BYTES = 512 * 1024
 
 NOT_PERMITTED = 403
 """Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
+
+_PLAIN_ACK = re.compile(
+    rb'\{"stream":"[^"\\]*", ?(?:"domain":"[^"\\]*", ?)?"seq": ?([1-9][0-9]{0,17})(,"duplicate": ?true)?\}'
+)
+"""What a server answers unless something is special; a third of the cost of reading it as JSON."""
 
 Concluded = Callable[[PublishConcluded], None]
 
@@ -136,8 +142,16 @@ def outcome_of(block: bytes, body: bytes) -> Outcome:
 
     Nobody listening (503) may mean that the stream has no leader at this moment, so it is unknown and not refused.
     """
+    plain = _PLAIN_ACK.fullmatch(body)
+    if plain is not None:
+        return Stored(int(plain[1]), plain[2] is not None)
     if block.startswith(NO_RESPONDERS):
         return Unknown("no stream listens on the target, or it has no leader")
+    return outcome_in_json(body)
+
+
+def outcome_in_json(body: bytes) -> Outcome:
+    """Return what an acknowledgement says, whatever its form."""
     answer = read_object(body) or {}
     error, sequence = inner(answer.get("error")), integer(answer.get("seq"), -1)
     if error:

@@ -12,6 +12,7 @@ Cost: one call to the engine a turn. Limit: the precision of a wake is that of t
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event
@@ -60,6 +61,13 @@ class StreamDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._last_ran = (0, 0)
         """When, by the wall clock and the monotonic one (ns), the last step or the contact began."""
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            Report: lambda action: self._report(action.event),
+            ReadContent: self._read,
+            PurgeSchedule: self._purge,
+            RemoveExpired: self._remove,
+            WakeAt: self._wake_at,
+        }
         self._idle = asyncio.Event()
         self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
@@ -160,22 +168,12 @@ class StreamDriver:
             self._sleep(LONGEST_SLEEP_SECONDS)
 
     def _carry_out(self, actions: list[Action]) -> None:
-        fires: list[Fire] = []
-        for action in actions:
-            if isinstance(action, PublishFire):
-                fires.append(action.fire)
-            elif isinstance(action, Report):
-                self._report(action.event)
-            elif isinstance(action, ReadContent):
-                self._read(action)
-            elif isinstance(action, PurgeSchedule):
-                self._purge(action)
-            elif isinstance(action, RemoveExpired):
-                self._remove(action)
-            else:
-                self._wake_at(action)
+        fires = [action.fire for action in actions if isinstance(action, PublishFire)]
         if fires:
             self._publish(fires)
+        for action in actions:
+            if not isinstance(action, PublishFire):
+                self._handlers[type(action)](action)
 
     def _publish(self, fires: list[Fire]) -> None:
         if self._port is not None:
