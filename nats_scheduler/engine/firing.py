@@ -282,11 +282,14 @@ class Firing(Removing):
         return flight.reads > 0
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
-        fire_time, next_fire = held.due, self._after(held, held.due)
+        fire, fire_time = flight.fire, held.due
+        if fire is not None and fire.fire_time == fire_time:
+            next_fire = fire.next_fire
+        else:
+            next_fire = self._after(held, fire_time)
         until = min(now, held.expires - 1)
         if next_fire is not None and next_fire <= until:
             fire_time, next_fire = self._make_up(held, next_fire, until)
-        fire = flight.fire
         if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
             fire = self._build(held, flight, fire_time, next_fire)
         self._send(held, flight, fire, now)
@@ -300,12 +303,13 @@ class Firing(Removing):
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
         assert flight.content is not None, "a fire is built only after its content was read"
-        return assembled(held, flight.content, flight.source, fire_time, next_fire, self._limits.guard)
+        fire = assembled(held, flight.content, flight.source, fire_time, next_fire, self._limits.guard)
+        flight.refusal = refusal_of(fire, self._limits)
+        return fire
 
     def _send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        refusal = refusal_of(fire, self._limits)
-        if refusal is not None:
-            self._refused(held, flight, fire, refusal, now)
+        if flight.refusal is not None:
+            self._refused(held, flight, fire, flight.refusal, now)
             return
         flight.stage, flight.fire = Stage.FLYING, fire
         self.under_way += 1

@@ -16,6 +16,7 @@ from enum import Enum
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -48,6 +49,8 @@ class Flight:
     content: StoredMessage | None = None
     source: StoredMessage | None = None
     fire: Fire | None = None
+    refusal: Refused | None = None
+    """Why `fire` is not sent at all, None where it may be."""
     ending: Ending = Ending.FIRED
     """What to say of the schedule once it is removed."""
     reads: int = 0

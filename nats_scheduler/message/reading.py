@@ -124,7 +124,8 @@ def read_generated(block: bytes) -> Generated | None:
 
     Both dialects count, whatever is served now: what fired before an upgrade has fired.
     """
-    identity = parse_identity(_decoded(header_value(block, _MSG_ID) or b""))
+    value = header_value(block, _MSG_ID)
+    identity = None if value is None else parse_identity(_decoded(value))
     if identity is None:
         return None
     for dialect in DIALECTS:
