@@ -283,10 +283,8 @@ class Firing(Removing):
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         fire, fire_time = flight.fire, held.due
-        if fire is not None and fire.fire_time == fire_time:
-            next_fire = fire.next_fire
-        else:
-            next_fire = self._after(held, fire_time)
+        is_built = fire is not None and fire.fire_time == fire_time
+        next_fire = fire.next_fire if fire is not None and is_built else self._after(held, fire_time)
         until = min(now, held.expires - 1)
         if next_fire is not None and next_fire <= until:
             fire_time, next_fire = self._make_up(held, next_fire, until)
@@ -353,3 +351,13 @@ class Firing(Removing):
 def is_stuck(held: Held) -> bool:
     """Tell whether the server refuses the fires of a schedule for the time being."""
     return held.flight is not None and held.flight.reported_code != 0
+
+
+def has_ended(held: Held, now: int) -> bool:
+    """Tell whether a schedule's TTL has run out, and no fire that came due before is still to be sent.
+
+    One that the server refuses is given up then, as where the server itself removes the schedule.
+    """
+    if held.expires > now:
+        return False
+    return held.only_expires if held.flight is None else is_stuck(held)

@@ -21,7 +21,7 @@ from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.firing import Firing, is_stuck
+from nats_scheduler.engine.firing import Firing, has_ended
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -43,6 +43,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.removing import HERD
 from nats_scheduler.engine.roster import NO_EXPIRY, Held, Roster
 from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import header_value
@@ -87,6 +88,8 @@ class StreamEngine:
         self._firing = Firing(self._roster, limits, self._emit)
         self._expiry = Expiry(self._dialects, self._emit, learns_from_fires=not reads_all) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
+        self._reads_all = reads_all
+        self._sightings = Sightings()
         self._superseded: dict[str, int] = {}
         self._holdings = Holdings(self._roster, self._firing)
         self._last_read = 0
@@ -186,10 +189,11 @@ class StreamEngine:
                 self._expiry.take(message)
 
     def _take(self, message: StoredMessage) -> None:
-        if (definition := self._reader.known(message)) is not None:
+        reading = self._sightings.reading_of(message)
+        if reading is None and (definition := self._reader.known(message)) is not None:
             self._accept(definition, message, None if self._expiry is None else self._expiry.take(message))
             return
-        reading = self._reader.read_anew(message)
+        reading = reading or self._reader.read_anew(message)
         if reading is None:
             self._overwritten(message)
             return
@@ -316,6 +320,7 @@ class StreamEngine:
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._firing.is_open = False
+        self._sightings.forget()
 
     def _checkpoint_loaded(self, given: CheckpointLoaded, _now: int) -> None:
         self._holdings.load(given)
@@ -345,8 +350,11 @@ class StreamEngine:
 
     def _publish_concluded(self, given: PublishConcluded, now: int) -> None:
         self._firing.concluded(given, now)
-        if self._expiry is not None and isinstance(given.outcome, Stored):
-            self._expiry.fire_stored(given.fire, given.outcome.sequence, now)
+        outcome = given.outcome
+        if isinstance(outcome, Stored) and outcome.sequence > self._last_read and self._reads_all:
+            self._sightings.expect(given.fire, outcome.sequence)
+        if isinstance(outcome, Stored) and self._expiry is not None:
+            self._expiry.fire_stored(given.fire, outcome.sequence, now)
 
     def _expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         assert self._expiry is not None, "nothing was to be removed"
@@ -367,7 +375,7 @@ class StreamEngine:
             if held is None:
                 self._remove_expired(now)
                 break
-            if _has_ended(held, now):
+            if has_ended(held, now):
                 self._firing.end(held, Ending.EXPIRED)
             else:
                 self._firing.woken(held, now)
@@ -388,13 +396,3 @@ class StreamEngine:
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
-
-
-def _has_ended(held: Held, now: int) -> bool:
-    """Tell whether a schedule's TTL has run out, and no fire that came due before is still to be sent.
-
-    One that the server refuses is given up then, as where the server itself removes the schedule.
-    """
-    if held.expires > now:
-        return False
-    return held.only_expires if held.flight is None else is_stuck(held)

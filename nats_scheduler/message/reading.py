@@ -42,7 +42,6 @@ class Generated(NamedTuple):
     schedule: str
     sequence: int
     fire_time: int
-    dialect: Dialect
 
 
 class Reading(NamedTuple):
@@ -130,7 +129,7 @@ def read_generated(block: bytes) -> Generated | None:
         return None
     for dialect in DIALECTS:
         if _names_scheduler(block, dialect.scheduler, identity[0]):
-            return Generated(*identity, dialect)
+            return Generated(*identity)
     return None
 
 

@@ -140,4 +140,4 @@ def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, nam
     block = generated_block(block_of(("A", "b")), scheduled("@at 2020-01-01T00:00:00Z", dialect), schedule, None)
     block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
     read = read_message(block, "t.o", 0, RULES, DIALECTS)
-    assert read == Reading(generated=Generated(schedule, 7, 5, dialect))
+    assert read == Reading(generated=Generated(schedule, 7, 5))

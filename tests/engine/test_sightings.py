@@ -1,0 +1,66 @@
+"""What lies under an acknowledged sequence is known to be the fire; anything else is read as if by a stranger."""
+
+from nats_scheduler.engine.events import FireSeen, ScheduleAccepted
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Stored
+from nats_scheduler.engine.sightings import MOST, Sightings
+from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
+
+EVERY = schedule("@every 5s")
+
+
+def fired(desk: Desk) -> None:
+    """Have the first fire stored under sequence 2."""
+    desk.concluded(desk.in_flight(EVERY, 5), Stored(2))
+
+
+def test_an_acknowledged_fire_is_seen_without_a_look_at_its_headers() -> None:
+    desk = Desk(EVERY)
+    fired(desk)
+    desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
+    assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.told(FireSeen)] == [("s.one", 7)]
+    desk.read(plain(TARGET, 2))
+    assert desk.told(FireSeen) == []
+
+
+def test_another_message_under_that_sequence_is_what_its_headers_say() -> None:
+    desk = Desk(EVERY)
+    fired(desk)
+    desk.read(schedule("@every 9s", 2, "s.two"))
+    assert desk.told(FireSeen) == []
+    assert [told.schedule for told in desk.told(ScheduleAccepted)] == ["s.two"]
+
+
+def test_another_contact_may_be_with_another_stream() -> None:
+    desk = Desk(EVERY)
+    fired(desk)
+    desk.step(ContactLost("gone"))
+    desk.read(plain(TARGET, 2))
+    desk.step(CaughtUp())
+    assert desk.told(FireSeen) == []
+
+
+def test_a_fire_that_was_read_before_its_acknowledgement_is_seen_once() -> None:
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    desk.read(stored_fire(fire, 2, desk.now))
+    assert len(desk.told(FireSeen)) == 1
+    desk.concluded(fire, Stored(2))
+    desk.read(plain(TARGET, 2))
+    assert desk.told(FireSeen) == []
+
+
+def test_where_messages_may_be_gone_before_they_are_read_none_is_expected() -> None:
+    desk = Desk(EVERY, reads_all=False)
+    fired(desk)
+    desk.read(plain(TARGET, 2))
+    assert desk.told(FireSeen) == []
+
+
+def test_a_follower_that_is_far_behind_reads() -> None:
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    sightings = Sightings()
+    for sequence in range(MOST + 1):
+        sightings.expect(fire, sequence)
+    assert sightings.reading_of(plain(TARGET, MOST)) is None
+    assert sightings.reading_of(plain(TARGET, MOST - 1)) is not None
