@@ -106,6 +106,8 @@ class Firing(Removing):
         flight = held.flight
         if flight is None:
             self._read(held, Flight(Stage.READING))
+        elif flight.stage is Stage.READY and now < held.due:
+            self._make_ready(held, flight)
         elif flight.stage is Stage.READY and self._has_aged(held, now):
             self._look_again((held,))
         elif flight.stage is Stage.READY:
@@ -231,12 +233,12 @@ class Firing(Removing):
             self.end(held, Ending.EXHAUSTED)
         else:
             kept = held.flight.content if held.flight is not None else None
-            soon = next_fire - held.due <= KEEP_CONTENT_FOR
+            pause = next_fire - held.due
             self.settle(held)
             held.due, held.flight = next_fire, None
             is_watched = self._limits.guard and held.definition.source is None and self.is_ours(held)
-            if kept is not None and soon and is_watched:
-                self._make_ready(held, Flight(Stage.READY, content=kept))
+            if kept is not None and pause <= KEEP_CONTENT_FOR and is_watched:
+                self._keep_ready(held, kept, pause)
             else:
                 self.await_due(held)
 
@@ -244,6 +246,12 @@ class Firing(Removing):
 
     def _after(self, held: Held, fire_time: int) -> int | None:
         return held.definition.pattern.next_fire(fire_time, held.stored_at)
+
+    def _keep_ready(self, held: Held, content: StoredMessage, pause: int) -> None:
+        """Keep the content for the next fire, which is built in the middle of the pause: not while a herd fires."""
+        held.flight = Flight(Stage.READY, content=content)
+        self._active[held.sequence] = held
+        self._roster.wake(held, held.due - pause // 2)
 
     def _make_ready(self, held: Held, flight: Flight) -> None:
         """Have the fire built before it is due, so that at its time only bytes are sent."""

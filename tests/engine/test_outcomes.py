@@ -24,7 +24,27 @@ def test_a_stored_fire_moves_the_schedule_on() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 5), Stored(2))
-    assert (due(desk), desk.wake, desk.engine.fires_stored, desk.engine.is_idle) == (10, 10, 1, True)
+    assert (due(desk), desk.engine.fires_stored, desk.engine.is_idle) == (10, 1, True)
+
+
+def test_the_next_fire_is_built_in_the_pause_and_not_while_a_herd_fires() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    held = desk.engine.held.on("s.one")
+    assert held is not None and held.flight is not None
+    assert (held.flight.fire, desk.wake) == (None, 7.5)
+    desk.at(7.5)
+    assert held.flight.fire is not None
+    assert (desk.fires, desk.wake) == ([], 10)
+
+
+def test_a_fire_that_could_not_be_built_in_the_pause_is_sent_all_the_same() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    desk.at(10)
+    assert (desk.fire.fire_time, desk.reads) == (desk.now, [])
 
 
 def test_a_schedule_that_fires_again_soon_is_not_read_again_where_the_guard_watches() -> None:
