@@ -32,7 +32,8 @@ def test_the_next_fire_is_built_in_the_pause_and_not_while_a_herd_fires() -> Non
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 5), Stored(2))
     held = desk.engine.held.on("s.one")
-    assert held is not None and held.flight is not None
+    assert held is not None
+    assert held.flight is not None
     assert (held.flight.fire, desk.wake) == (None, 7.5)
     desk.at(7.5)
     assert held.flight.fire is not None
