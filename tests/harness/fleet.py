@@ -1,0 +1,94 @@
+"""Several sidecars of one account, as real processes, and how they divide one stream among them."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from tests.harness.account import Account
+from tests.harness.flagged import FlaggedStream
+from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.waiting import eventually
+
+SCHEDULES = 60
+RESUME_SECONDS = 3
+"""*Live* promises it; what waits for it waits longer, on a busy machine."""
+
+STREAM = "SHARED"
+BUCKET = "KV_nats_scheduler"
+RECORD = f"$KV.nats_scheduler.lease.emulated.{STREAM}"
+
+
+@dataclass
+class Fleet:
+    """Sidecars of one account, and the record by which they divide its stream."""
+
+    account: Account
+    url: str
+    folder: Path
+    sidecars: list[ChildProcess] = field(default_factory=list)
+
+    @property
+    def stream(self) -> FlaggedStream:
+        return FlaggedStream(self.account, STREAM)
+
+    async def add(self, url: str | None = None) -> ChildProcess:
+        """Start one more sidecar, behind this address if any, and wait until the work is divided among all."""
+        name, log = f"sidecar-{len(self.sidecars)}", ("--log-format", "json")
+        self.sidecars.append(sidecar("run", "--server", url or self.url, *log, folder=self.folder, name=name))
+        running = sum(one.exit_code is None for one in self.sidecars)
+        await self.divided(running)
+        return self.sidecars[-1]
+
+    async def divided(self, count: int) -> None:
+        """Wait until so many instances hold the shards of the stream, and all of them."""
+
+        async def is_divided() -> bool:
+            parts = await self.parts()
+            return len(parts) == count and sum(parts.values()) == SHARDS
+
+        await eventually(is_divided, within_seconds=20, describe=f"{count} instances hold {STREAM}")
+
+    async def parts(self) -> dict[str, int]:
+        """Return how many shards each instance holds."""
+        if await self.account.api.stream(BUCKET) is None:
+            return {}
+        message = await self.account.api.message(BUCKET, last_by_subj=RECORD)
+        return {} if message is None else parts_of(message)
+
+    async def fires_since(self, instant: int) -> dict[str, list[StoredMessage]]:
+        """Return what was generated since, by schedule."""
+        found: dict[str, list[StoredMessage]] = {}
+        for message in await self.stream.messages("out"):
+            if message.stored_at >= instant:
+                found.setdefault((header_value(message.block, b"Nats-Scheduler") or b"").decode(), []).append(message)
+        return found
+
+    async def all_fire(self, since: int) -> None:
+        """Wait until every schedule has fired since an instant."""
+
+        async def complete() -> bool:
+            return len(await self.fires_since(since)) == SCHEDULES
+
+        await eventually(complete, within_seconds=RESUME_SECONDS + 17, describe="every schedule fires again")
+
+    async def longest_silence(self, since: int) -> float:
+        """Return how long (seconds) a schedule stored nothing since an instant, at most."""
+        times = [[since, *(fire.stored_at for fire in fires)] for fires in (await self.fires_since(since)).values()]
+        return max(later - earlier for one in times for earlier, later in pairwise(one)) / SECOND
+
+    async def expect_no_fire_twice(self) -> None:
+        """Show that no identity is stored twice."""
+        ids = Counter(header_value(m.block, b"Nats-Msg-Id") for m in await self.stream.messages("out"))
+        assert [one for one, count in ids.items() if count > 1] == []
+
+
+def parts_of(record: StoredMessage) -> dict[str, int]:
+    """Return how many shards each instance holds, by the record."""
+    text = (record.body or b"").decode()
+    return {name: len(shards.split(",")) for name, shards in re.findall(r'"(\w{12})": \[([\d, ]+)\]', text)}
