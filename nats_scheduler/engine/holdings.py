@@ -8,12 +8,14 @@ The rules:
 - A shard that is lost is let go at once: nothing of it is begun, what is in flight is concluded and not repeated.
 - A shard that is gained goes on where the stream, and the checkpoint of its last holder, say that it is; what is
   overdue fires at once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
-- A checkpoint speaks for the shards that its writer held.
+- A checkpoint speaks for the shards that its writer held. Refused fires that it has no room to name hold it back: they
+  would be lost otherwise.
 
 Cost: one pass over the schedules when shards change hands.
 """
 
 from collections.abc import Iterable
+from heapq import nsmallest
 
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
@@ -21,8 +23,12 @@ from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.roster import Held, Roster
 from nats_scheduler.engine.shards import SHARDS
 
-MAX_UNSETTLED = 1_000
-"""Exceptions that a checkpoint names at most: first the fires that the server refuses, then the rejected schedules."""
+MAX_UNSETTLED_PER_SHARD = 32
+"""Exceptions that a checkpoint names at most for each shard held, so that those of all holders fit into one value.
+
+First the fires that the server refuses, by their times; what was rejected when it was due is settled where the room
+ends.
+"""
 
 NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 
@@ -65,12 +71,14 @@ class Holdings:
 
     def checkpoint(self, now: int, last_read: int, rejected: Iterable[int]) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions."""
-        begun = self._firing.earliest_unsettled()
-        waiting = self._roster.next_wake()
-        through = min([now, *(instant - 1 for instant in (begun, waiting) if instant is not None)])
-        unsettled = [held.sequence for held in self._firing.stuck()]
-        unsettled += rejected
-        return CheckpointLoaded(through, last_read, frozenset(unsettled[:MAX_UNSETTLED]), self._firing.shards)
+        shards = self._firing.shards
+        room = MAX_UNSETTLED_PER_SHARD * len(shards)
+        stuck = nsmallest(room + 1, self._firing.stuck(), key=lambda held: held.due)
+        unnamed = stuck[room].due if len(stuck) > room else None
+        bounds = (self._firing.earliest_unsettled(), self._roster.next_wake(), unnamed)
+        through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
+        unsettled = [*(held.sequence for held in stuck), *rejected][:room]
+        return CheckpointLoaded(through, last_read, frozenset(unsettled), shards)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight

@@ -5,6 +5,8 @@ It is merged by compare-and-set, so that nobody writes for the shards of another
 
 The rule: what is no checkpoint, is of another stream, or of a far future counts as none; to believe it would be to lose
 fires.
+No exception is ever cut off an entry, since what it names would count as settled; where there is no room, what others
+wrote about shards that changed hands goes as a whole: to know nothing repeats work, and loses none.
 A value without entries, as earlier versions wrote it, speaks for all shards.
 Cost: one request to write while nobody else writes, two more each time that somebody did.
 """
@@ -23,8 +25,11 @@ from nats_scheduler.schedule.invalid import LONGEST_SHOWN
 NOT_CREDIBLE = DAY
 """No other host's clock is so far (ns) ahead of ours that it settled what is due then."""
 
-MOST_NUMBERS = 4_000
-"""Exceptions that all entries together may name: the registry takes 64 KiB."""
+MOST_NUMBERS = 3_500
+"""Exceptions that all entries together may name: the registry takes 64 KiB.
+
+More than the holders of all shards name; there may be more for the moment in which shards change hands.
+"""
 
 ATTEMPTS = 8
 """Times that a write is tried while others write; the next one says the same and more."""
@@ -94,14 +99,16 @@ def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | 
 
 def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
     ours = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
-    merged = [{**ours, "shards": sorted(settled.shards)}]
+    others = []
     for entry in entries:
         left = (_shards_of(entry) or frozenset()) - settled.shards
         if left:
-            merged.append({**entry, "shards": sorted(left)})
-    most = MOST_NUMBERS // len(merged)
-    for entry in merged:
-        entry["unsettled"] = _numbers(entry.get("unsettled", []))[:most]
+            others.append({**entry, "shards": sorted(left), "unsettled": _numbers(entry.get("unsettled", []))})
+    merged, room = [{**ours, "shards": sorted(settled.shards)}], MOST_NUMBERS - len(settled.unsettled)
+    for entry in sorted(others, key=lambda entry: len(entry["unsettled"]) / len(entry["shards"])):
+        room -= len(entry["unsettled"])
+        if room >= 0:
+            merged.append(entry)
     return merged
 
 

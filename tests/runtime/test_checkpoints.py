@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
@@ -73,11 +74,35 @@ async def test_what_was_written_of_an_earlier_stream_of_the_name_is_dropped(regi
     assert await read(registry) == {CheckpointLoaded(9, 12, frozenset(), HIGH)}
 
 
-async def test_what_is_rejected_by_the_thousand_does_not_outgrow_the_registry(registry: Registry) -> None:
-    numbers = frozenset(range(10**12, 10**12 + 1_000))
-    for shard in range(16):
-        assert await keeper(registry).write(CheckpointLoaded(5, 10, numbers, frozenset({shard})))
-    assert len(await read(registry)) == 16
+def numbers(shard: int, count: int) -> frozenset[int]:
+    """Return sequences as large as those of a stream that is old."""
+    return frozenset(range((shard + 1) * 10**12, (shard + 1) * 10**12 + count))
+
+
+async def test_all_that_the_holders_of_all_shards_name_is_kept(registry: Registry) -> None:
+    for shard in range(SHARDS):
+        named = numbers(shard, MAX_UNSETTLED_PER_SHARD)
+        assert await keeper(registry).write(CheckpointLoaded(5, 10, named, frozenset({shard})))
+    found = await read(registry)
+    assert sum(len(checkpoint.unsettled) for checkpoint in found) == SHARDS * MAX_UNSETTLED_PER_SHARD
+    assert len(found) == SHARDS
+
+
+async def test_an_exception_that_finds_no_room_is_not_taken_for_settled(registry: Registry) -> None:
+    """Not even one of a holder that is gone, whose shards change hands one by one."""
+    everything = numbers(99, SHARDS * MAX_UNSETTLED_PER_SHARD)
+    assert await keeper(registry).write(CheckpointLoaded(5, 10, everything))
+    for shard in range(SHARDS):
+        named = numbers(shard, MAX_UNSETTLED_PER_SHARD)
+        assert await keeper(registry).write(CheckpointLoaded(6, 10, named, frozenset({shard})))
+        for checkpoint in await read(registry):
+            assert checkpoint.unsettled == (everything if checkpoint.through == 5 else numbers_of(checkpoint))
+
+
+def numbers_of(checkpoint: CheckpointLoaded) -> frozenset[int]:
+    """Return what the holder of a single shard named."""
+    [shard] = checkpoint.shards
+    return numbers(shard, MAX_UNSETTLED_PER_SHARD)
 
 
 async def test_what_was_settled_while_we_emulated_is_settled_in_every_mode(registry: Registry) -> None:
