@@ -16,6 +16,10 @@ class ConnectionLostError(JetStreamError):
     """The connection ended while an answer was awaited: whether the request took effect is unknown."""
 
 
+class ConsumerLostError(JetStreamError):
+    """The consumer through which a bucket was followed is gone; another one may be made."""
+
+
 class NoAnswerError(JetStreamError):
     """No answer within the deadline: whether the request took effect is unknown."""
 

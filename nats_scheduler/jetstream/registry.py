@@ -15,11 +15,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nats_scheduler.engine.inputs import Input, MessagesRead
+from nats_scheduler.engine.inputs import ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import NO_PLACE_FOR_A_CONSUMER
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.message.headers import with_headers
@@ -53,6 +53,8 @@ class Registry:
         self._subject = f"$KV.{bucket}"
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
         """Is told the key of a value that is not of our making, and what is wrong with it."""
+        self.created = ""
+        """When the bucket was made that was there at the last `open`: another one holds nothing of what it held."""
 
     @property
     def stream(self) -> str:
@@ -60,23 +62,28 @@ class Registry:
         return self._stream
 
     async def open(self) -> bool:
-        """Create the bucket where it does not exist, and return whether that was so.
+        """Create the bucket where it does not exist, and return whether it did not.
 
         In a cluster it has three replicas, so that streams are served while a node is away; where the cluster has no
         place for three, one.
         """
-        if await self._api.stream(self._stream) is not None:
-            return False
+        info = await self._api.stream(self._stream)
+        is_new = info is None
+        while info is None:
+            # None again where somebody else was faster.
+            info = await self._create() or await self._api.stream(self._stream)
+        self.created = str(info.get("created"))
+        return is_new
+
+    async def _create(self) -> Any:
         for replicas in (REPLICAS, 1) if self._connection.server.cluster else (1,):
             try:
-                await self._api.create_stream(self._config(replicas))
+                return await self._api.create_stream(self._config(replicas))
             except ApiError as error:
                 if error.code == BUCKET_IN_USE:
-                    return False
+                    return None
                 if replicas == 1 or error.code not in NO_PLACE_FOR_REPLICAS:
                     raise
-            else:
-                return True
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def put(self, key: str, value: Any) -> None:
@@ -123,13 +130,17 @@ class Registry:
         return (None, 0) if message is None else (read_object(message.body or b""), message.sequence)
 
     async def follow(self, keys: Sequence[str], told: Callable[[str, Object | None, StoredMessage], None]) -> None:
-        """Tell what is stored under keys that match, and then what is written, in order; ends as followers do.
+        """Tell what is stored under keys that match, and then what is written, in order.
 
         What is no JSON object, a deleted key among them, is told as None.
+        Ends as followers do, and already when the consumer is lost: the bucket may be another one by now, whose
+        sequences begin anew, so that all of it has to be told.
         """
         prefix = f"{self._subject}."
 
         def tell(given: Input) -> None:
+            if isinstance(given, ContactLost):
+                raise ConsumerLostError(given.reason)
             for message in given.messages if isinstance(given, MessagesRead) else ():
                 told(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
 

@@ -103,7 +103,9 @@ class Instances:
             if reason is None:
                 return
             try:
-                if await self._registry.open():
+                before = self._registry.created
+                await self._registry.open()
+                if self._registry.created != before:
                     self._reporter.problem("registry_made_anew", reason="the bucket of the registry was deleted")
                     await self._restore()
             except JetStreamError as error:

@@ -174,20 +174,22 @@ class StreamService:
 
     async def write_checkpoint(self, registry: Registry) -> None:
         """Write down how far we are, where that is news."""
-        engine = self.driver.engine
+        engine, keeper = self.driver.engine, self._keeper_in(registry)
         progress = (engine.last_read, engine.fires_stored)
         shards = self.shards - self.given_up
         if progress == self._written or not engine.is_live or not shards:
             return
         settled = engine.checkpoint(self._clock.now())
         try:
-            if await self._keeper_in(registry).write(replace(settled, shards=settled.shards & shards)):
+            if await keeper.write(replace(settled, shards=settled.shards & shards)):
                 self._written = progress
         except JetStreamError:
             return  # the next one says the same and more
 
     def _keeper_in(self, registry: Registry) -> CheckpointKeeper:
+        """Return what writes through this connection; since the one before, the bucket may have become another one."""
         if self._keeper is None or self._keeper[0] is not registry:
+            self.forget_progress()
             key = checkpoint_key(self.state, self.mode)
             self._keeper = registry, CheckpointKeeper(registry, self.state.created, key)
         return self._keeper[1]

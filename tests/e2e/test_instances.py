@@ -3,16 +3,22 @@
 Every test ends with the same account: each fire that came due is stored, and none twice.
 """
 
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from nats_scheduler.engine.events import FireStored
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.jetstream.watch import SIDECAR_INBOX
+from nats_scheduler.runtime import last_requests
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FlaggedStream
 from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
 from tests.harness.processes import ChildProcess
@@ -36,6 +42,15 @@ async def fleet(request: pytest.FixtureRequest, start_server: StartServer, tmp_p
         finally:
             for process in one.sidecars:
                 process.kill()
+
+
+async def shards_settled(account: Account, stream: str) -> int:
+    """Return for how many shards of a stream a checkpoint is written down."""
+    if await account.api.stream(BUCKET) is None:
+        return 0
+    message = await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.checkpoint.{stream}.emulated")
+    value = json.loads((message.body if message else b"") or b"{}")
+    return len({shard for entry in value.get("entries", ()) for shard in entry["shards"]})
 
 
 def kill(process: ChildProcess) -> None:
@@ -123,6 +138,40 @@ async def test_the_bucket_is_made_anew_and_nothing_is_lost(start_server: StartSe
         assert other.of(STREAM, FireStored)
 
 
+@pytest.mark.parametrize("fleet", [V2_11], indirect=True)
+async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(fleet: Fleet) -> None:
+    """Once, and again before the next one has outgrown the last: also of a stream where nothing happens any more."""
+    account = fleet.account
+    await account.create("QUIET", metadata={METADATA_FLAG: "true"})
+    quiet = FlaggedStream(account, "QUIET")
+    for number in range(SCHEDULES):
+        await quiet.schedule(f"s.{number}", f"@at {in_seconds(0.5)}")
+    await quiet.wait_for("out", SCHEDULES)
+    since = CLOCK.now()
+    for _ in range(3):
+        await all_settled(account, "QUIET", STREAM)
+        await account.api.call(f"STREAM.DELETE.{BUCKET}")
+        await fleet.all_fire(CLOCK.now())
+        await fleet.divided(3)
+        for name in ("QUIET", STREAM):
+            found = await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.stream.{name}")
+            assert found is not None, f"it is written down that {name} is flagged"
+    await all_settled(account, "QUIET", STREAM)
+    await fleet.expect_no_fire_twice()
+    await fleet.expect_no_fire_missed(since)
+    assert len(await quiet.messages("out")) == SCHEDULES
+
+
+async def all_settled(account: Account, *streams: str) -> None:
+    """Wait until checkpoints speak for all shards of these streams."""
+    for name in streams:
+
+        async def is_settled(name: str = name) -> bool:
+            return await shards_settled(account, name) == SHARDS
+
+        await eventually(is_settled, within_seconds=20, describe=f"checkpoints of all shards of {name}")
+
+
 async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
     """What was asked for last is in force, whoever else writes the configuration meanwhile."""
     server = await start_server(V2_11)
@@ -141,6 +190,31 @@ async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server
                 return config["max_msgs"] == 3_000 and "nats-scheduler.allow_msg_schedules" in config["metadata"]
 
             await eventually(is_as_asked, within_seconds=10, describe=f"{name} is as it was last asked for")
+
+
+async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It undoes what a user asked for at the same moment: were it a wish, the user's would count as overtaken."""
+    monkeypatch.setattr(last_requests, "OVERLAP_SECONDS", 60.0)  # however busy the machine is
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        for round_ in range(3):
+            name = f"{STREAM}{round_}"
+            read = (await account.create(name))["config"]
+            await running.ready(name)
+            adopted = {**read, "metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
+            asked = {**adopted, "max_msgs": 3_000}
+            # In one breath, so that nobody reads the stream in between.
+            another = f"_INBOX.{SIDECAR_INBOX}{round_}.r.1"
+            for config, reply in ((asked, account.connection.inbox("user")), (adopted, another)):
+                body = json.dumps(config).encode()
+                account.connection.write(frame(f"$JS.API.STREAM.UPDATE.{name}", reply, b"", body))
+
+            async def is_as_asked(name: str = name) -> bool:
+                return bool((await account.api.stream(name))["config"]["max_msgs"] == 3_000)
+
+            await eventually(is_as_asked, within_seconds=10, describe=f"{name} is as a user asked for")
 
 
 async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(start_server: StartServer) -> None:

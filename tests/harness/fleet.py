@@ -87,6 +87,17 @@ class Fleet:
         ids = Counter(header_value(m.block, b"Nats-Msg-Id") for m in await self.stream.messages("out"))
         assert [one for one, count in ids.items() if count > 1] == []
 
+    async def expect_no_fire_missed(self, since: int) -> None:
+        """Show that schedules which fire each second did so in each second since an instant."""
+        for name, fires in (await self.fires_since(since)).items():
+            seconds = [second_of(fire) for fire in fires]
+            assert seconds == list(range(seconds[0], seconds[-1] + 1)), (name, seconds)
+
+
+def second_of(fire: StoredMessage) -> int:
+    """Return the second for which a message was generated, from its identity."""
+    return int((header_value(fire.block, b"Nats-Msg-Id") or b"").split(b":")[2]) // SECOND
+
 
 def parts_of(record: StoredMessage) -> dict[str, int]:
     """Return how many shards each instance holds, by the record."""
