@@ -34,6 +34,9 @@ ASK_AGAIN_SECONDS = 0.5
 SWEEP_SECONDS = 0.1
 """How often the requests that wait are looked over: one timer for all of them, since herds of thousands come."""
 
+DOUBT_SECONDS = 0.5
+"""How often it is asked whether the connection is still to be trusted, where nothing is written."""
+
 NO_RESPONDERS = b"NATS/1.0 503"
 
 MAX_CONTROL_LINE_BYTES = 4_096
@@ -157,6 +160,25 @@ class Connection:
         listeners = self._client.when_denied
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
+
+    def distrust(self, doubt: Callable[[], str]) -> None:
+        """End the connection when `doubt` gives a reason to, "" being none.
+
+        It is asked now and then, and right before bytes are given to the socket; those are not sent then.
+        """
+
+        def is_sound() -> bool:
+            reason = "" if self.is_lost else doubt()
+            if reason:
+                self.end(reason)
+            return not self.is_lost
+
+        def look() -> None:
+            if is_sound():
+                asyncio.get_running_loop().call_later(DOUBT_SECONDS, look)
+
+        self._client.may_write = is_sound
+        look()
 
     def write(self, frames: bytes) -> None:
         """Send whole frames."""

@@ -144,6 +144,8 @@ class WireClient(nats.aio.client.Client):
         self.after_chunk: list[Callable[[], None]] = []
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked right before anything is given to the socket; what may not be written is lost."""
         self.must_encrypt = False
         """Refuse to log in on a socket that is not TLS, so that no secret leaves in clear."""
 
@@ -186,7 +188,7 @@ class WireClient(nats.aio.client.Client):
     def flush_frames(self) -> None:
         """Give what was written to the socket now."""
         outgoing, self._outgoing = self._outgoing, []
-        if outgoing and self.is_connected and self._transport is not None:
+        if outgoing and self.may_write() and self.is_connected and self._transport is not None:
             self._transport.write(b"".join(outgoing))
 
     def _connect_command(self) -> Any:

@@ -31,6 +31,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 LONGEST_SLEEP_SECONDS = 0.5
@@ -59,8 +60,8 @@ class StreamDriver:
         self._inputs: list[Input] = []
         self._step_is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._last_ran = (0, 0)
-        """When, by the wall clock and the monotonic one (ns), the last step or the contact began."""
+        self._standstill = Standstill(clock.now, clock.monotonic)
+        """Since the last step or the contact began."""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Report: lambda action: self._report(action.event),
             ReadContent: self._read,
@@ -85,7 +86,7 @@ class StreamDriver:
         self._port = port
         if self.outdated.done():
             self.outdated = self._loop.create_future()
-        self._note_that_we_run()
+        self._standstill.gap()
         self._keep_waking()
 
     def detach(self, reason: str) -> None:
@@ -149,18 +150,13 @@ class StreamDriver:
             self._idle.set()
 
     def _beware_of_old_knowledge(self) -> None:
-        """End the contact of a process that stood still, by either clock: one of them may have stood still with it."""
-        wall, monotonic = self._last_ran
-        gap = max(self._clock.now() - wall, self._clock.monotonic() - monotonic)
-        # From here, not from the end of the step: a process may also be stopped in the middle of one.
-        self._note_that_we_run()
+        """End the contact of a process that stood still."""
+        # Asked here, not at the end of the step: a process may also be stopped in the middle of one.
+        gap = self._standstill.gap()
         if self._port is not None and gap > STOOD_STILL:
             reason = f"the process stood still, or the clock was set, for {gap / SECOND:.1f} s"
             self.detach(reason)
             self.outdated.set_result(reason)
-
-    def _note_that_we_run(self) -> None:
-        self._last_ran = (self._clock.now(), self._clock.monotonic())
 
     def _keep_waking(self) -> None:
         """Wake up while there is a contact, so that it is noticed when the process stands still."""

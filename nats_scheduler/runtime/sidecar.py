@@ -21,6 +21,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -29,6 +30,11 @@ from nats_scheduler.settings.stream_files import read_streams_folder
 RECONNECT_SECONDS = (0.05, 0.1, 0.25, 0.5)
 """Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""
 
+STOOD_STILL = 5 * SECOND
+"""What waited to be sent when the process stood still so long (ns) is not sent any more.
+
+Others may have fired it meanwhile, and beyond the duplicate window the server would store it again.
+"""
 
 MOST_DENIALS_TOLD = 256
 """What our user may not do is told once for each subject, as far as so many can be remembered."""
@@ -93,6 +99,8 @@ class Sidecar:
         self._reporter.advise = connection.tell
         self.connection = connection
         connection.when_denied(self._denied)
+        standstill = Standstill(self._clock.monotonic)
+        connection.distrust(lambda: _stood_still(standstill.gap()))
         try:
             server = await account.prepare()
             self._not_served = ""
@@ -161,6 +169,10 @@ class Sidecar:
                 await self._stopping.wait()
         except TimeoutError:
             return
+
+
+def _stood_still(gap: int) -> str:
+    return f"the process stood still for {gap / SECOND:.1f} s" if gap > STOOD_STILL else ""
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -270,3 +270,26 @@ class TestFrames:
             connection.write(b"".join(frame(subject, "", headers, body) for subject, headers, body in sent))
             await eventually(lambda: len(heard) == len(sent), within_seconds=10, describe=lambda: f"{len(heard)} heard")
             assert heard == [(subject.encode(), b"", headers, body) for subject, headers, body in sent]
+
+
+async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_of_them(
+    shared_server: SharedServer,
+) -> None:
+    server = await shared_server(V2_11)
+    async with connected(server.url) as one, connected(server.url) as other:
+        heard: list[bytes] = []
+        other.subscribe("doubt.*", lambda subject, *_rest: heard.append(subject))
+        await other.request("$JS.API.INFO")
+        said = ""
+        one.distrust(lambda: said)
+        assert one.tell("doubt.before", b"")
+        await eventually(lambda: heard, within_seconds=NOTICED_SECONDS)
+        assert one.tell("doubt.after", b"")
+        said = "the process stood still"  # in the turn in which it was written, and not yet given to the socket
+        async with asyncio.timeout(NOTICED_SECONDS):
+            assert await one.lost == said
+        await one.close()
+        async with connected(server.url) as third:
+            assert third.tell("doubt.last", b"")
+            await eventually(lambda: b"doubt.last" in heard, within_seconds=NOTICED_SECONDS)
+    assert heard == [b"doubt.before", b"doubt.last"]

@@ -82,6 +82,34 @@ def seconds_of(fires: list[Any]) -> list[int]:
 # -- clocks ----------------------------------------------------------------------------------------------------------
 
 
+class StoppedClock(SystemClock):
+    """The clock of a process that somebody stops."""
+
+    def __init__(self) -> None:
+        self.stopped_for = 0
+
+    def monotonic(self) -> int:
+        """Return what has passed, the stop included."""
+        return super().monotonic() + self.stopped_for
+
+
+async def test_what_waited_while_the_process_stood_still_is_not_sent_when_it_wakes_up(
+    start_server: StartServer,
+) -> None:
+    """Beyond the duplicate window the server would store again what others have fired meanwhile."""
+    server = await start_server(V2_11)
+    clock = StoppedClock()
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
+    async with account_on(server.url) as account, sidecar_with(settings, clock) as running:
+        stream = FlaggedStream(account, "S")
+        await account.create("S")
+        await running.ready("S")
+        clock.stopped_for += MINUTE
+        assert "stood still for 6" in (await running.told_of("connection_lost"))["reason"]
+        await stream.schedule("s", f"@at {in_seconds(0.3)}")
+        await stream.wait_for("out")
+
+
 CLOCKS = {
     "is stepped forwards": (0, HOUR),
     "is stepped back": (0, -HOUR),
