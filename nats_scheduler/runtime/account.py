@@ -8,6 +8,7 @@ that were seen on `$JS.API`.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from nats_scheduler.engine.leases import Leases
@@ -101,11 +102,13 @@ class Account:
         """Learn what the server can do and open the registry; raises `JetStreamError` without JetStream.
 
         When it returns, every request of others is seen: the server has taken our subscriptions before it answered.
+        Only the first time the registry is waited for: it may have no leader while the streams have theirs.
         """
         server = self._connection.server
         self._server = capabilities(await self._api.info(), server.version, server.max_payload)
-        await self.registry.open()
-        await set_clock(self._clock, self._server_time)
+        if not self._clock.is_set:
+            await self.registry.open()
+            await set_clock(self._clock, self._server_time)
         return self._server
 
     @property
@@ -196,11 +199,12 @@ class Account:
             remembered=wanted or state.is_marked or await self.flagged.is_remembered(state),
             named=name in self._settings.portable_streams,
         )
-        mode = mode_of(facts)
-        if mode is None or state.config.get("sealed"):
+        if (mode := mode_of(facts)) is None or state.config.get("sealed"):
             await self._stop(name, "the stream is sealed" if mode is not None else "the stream is not served")
             return
         if mode is Mode.EMULATED:
+            if state.is_marked and not state.excludes_schedules and self._serves_the_same(state, mode):
+                await self._serve(state, mode)  # before the registry is asked
             was_lost = not wanted and not state.is_marked
             state = await self._adopt(state, asked)
             if was_lost:
@@ -220,22 +224,22 @@ class Account:
             if adopted is not state:
                 self._requests.written(state.name)
 
-    async def _serve(self, state: StreamState, mode: Mode) -> None:
+    def _serves_the_same(self, state: StreamState, mode: Mode) -> bool:
         service = self._services.get(state.name)
-        if service is None or not service.serves_the_same(state, mode, self._server):
-            await self._stop(state.name, "the stream changed")
-            service = self._new_service(state, mode)
-        service.state = state
-        running = self._running.get(state.name)
-        if running is None or running.done():
-            self._running[state.name] = self._begin(self._keep_serving(service))
+        return service is not None and service.serves_the_same(state, mode, self._server)
 
-    def _new_service(self, state: StreamState, mode: Mode) -> StreamService:
-        service = StreamService(state, mode, self._server, self._settings, self._clock, self._reporter.report)
-        self._services[state.name] = service
-        self.instances.stir()
-        self._reporter.stream_served(state.name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
-        return service
+    async def _serve(self, state: StreamState, mode: Mode) -> None:
+        name = state.name
+        if not self._serves_the_same(state, mode):
+            await self._stop(name, "the stream changed")
+            told = self._reporter.report
+            self._services[name] = StreamService(state, mode, self._server, self._settings, self._clock, told)
+            self.instances.stir()
+            self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
+        service = self._services[name]
+        service.state = state
+        if (running := self._running.get(name)) is None or running.done():
+            self._running[name] = self._begin(self._keep_serving(service))
 
     async def _keep_serving(self, service: StreamService) -> None:
         """Serve a stream; where contact with it fails but the connection lives, try again."""
@@ -262,12 +266,10 @@ class Account:
         await self._look_at(name)
 
     async def _stop(self, name: str, reason: str) -> None:
-        running = self._running.pop(name, None)
-        if running is not None:
+        if (running := self._running.pop(name, None)) is not None:
             running.cancel()
             await asyncio.wait((running,))
-        service = self._services.pop(name, None)
-        if service is not None:
+        if (service := self._services.pop(name, None)) is not None:
             service.driver.stop()
             self._reporter.stream_not_served(name, reason)
 
@@ -308,8 +310,7 @@ class Account:
         if self._tasks is None:
             self._seen_early.append(request)
         elif isinstance(request, MessageRemovalRequested):
-            service = self._services.get(request.stream)
-            if service is not None:
+            if (service := self._services.get(request.stream)) is not None:
                 service.doubt(request.filter, request.sequence, request.below)
         elif isinstance(request, StreamRestored):
             self._begin(self._look_at(request.stream))
@@ -394,7 +395,6 @@ class Account:
         return None if (info := await self._api.stream(name)) is None else StreamState.from_info(info)
 
     async def _read_if_possible(self, name: str, otherwise: StreamState | None = None) -> StreamState | None:
-        try:
+        with suppress(JetStreamError):
             return await self._read(name)
-        except JetStreamError:
-            return otherwise
+        return otherwise

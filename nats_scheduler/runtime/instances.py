@@ -104,8 +104,8 @@ class Instances:
                 return
             try:
                 before = self._registry.created
-                await self._registry.open()
-                if self._registry.created != before:
+                is_new = await self._registry.open()
+                if is_new or before not in ("", self._registry.created):
                     self._reporter.problem("registry_made_anew", reason="the bucket of the registry was deleted")
                     await self._restore()
             except JetStreamError as error:

@@ -41,6 +41,11 @@ class ServerClock:
         self._ahead: int | None = None
         self._heard_at = 0
 
+    @property
+    def is_set(self) -> bool:
+        """Whether a server has told its time."""
+        return self._ahead is not None
+
     def now(self) -> int:
         """Return the server's time (ns since the Unix epoch); it goes back only where the server's clock did."""
         if self._ahead is None:

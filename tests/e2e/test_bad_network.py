@@ -175,6 +175,23 @@ async def test_a_connection_that_is_open_and_carries_nothing_is_given_up(
     assert len({message.block for message in fired}) == len(fired)
 
 
+async def test_fires_resume_before_the_registry_answers(start_server: StartServer) -> None:
+    """In a cluster it may have no leader for a while, when the streams have theirs."""
+    server = await start_server(V2_11)
+    async with far(server) as here:
+        await here.create("S")
+        await here.account.publish("S.every", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.tock"})
+        before = len(await here.account.wait_for("S", "S.tock", 2))
+        here.proxy.to_server.loses = lambda subject: b"nats_scheduler" in subject
+        here.proxy.cut()
+        fired = await here.account.wait_for("S", "S.tock", before + 3)
+        assert here.proxy.links_made == 2, "no connection was given up meanwhile"
+        assert here.running.told("not_served") == []
+        here.proxy.heal()
+        await here.account.wait_for("S", "S.tock", len(fired) + 2)
+    assert len({message.block for message in fired}) == len(fired)
+
+
 async def test_a_partition_that_heals_is_served_on_and_a_slow_line_is_no_fault(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with far(server) as here:
@@ -201,7 +218,7 @@ async def test_a_server_killed_in_the_middle_of_a_herd_has_each_once_when_it_is_
             here = Far(server, account, proxy, running)
             await here.create("S")
             proxy.to_client.loses = at_the(HERD // 2, acknowledgement_to("S"), lambda: kill(server))
-            await here.herd("S")
+            await here.herd("S", seconds=3)
             await eventually(lambda: server.pid is None, within_seconds=WAIT_SECONDS, describe="the server is dead")
         await server.restart()
         async with account_on(server.url) as account:
