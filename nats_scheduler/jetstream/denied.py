@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 _DENIAL = re.compile(rb"-ERR\s+'Permissions Violation for (Publish|Subscription) to \"((?:[^\"\\]|\\.)*)\"", re.I)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.S)
+_OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-f]{32})(?![^.])")
+"""Of consumers, and of inboxes: another one is made at each attempt."""
+
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
@@ -21,6 +24,11 @@ class Denial(NamedTuple):
     publishes: bool
     """Whether it is about a publish; else about a subscription."""
     subject: str
+
+    @property
+    def permission(self) -> "Denial":
+        """The permission that lacks: the same however often it is tried, under whatever names of our own making."""
+        return Denial(self.publishes, _OUR_NAMES.sub("*", self.subject))
 
 
 def read_denial(line: bytes) -> Denial | None:

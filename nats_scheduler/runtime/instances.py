@@ -17,7 +17,7 @@ from functools import partial
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.stored import StoredMessage
@@ -110,13 +110,14 @@ class Instances:
                     await self._restore()
             except JetStreamError as error:
                 reason = str(error)
-            self._reporter.problem("instances_not_heard", reason=reason)
+            if reason:
+                self._reporter.problem("instances_not_heard", reason=reason)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _listen(self) -> str | None:
         """Hear what is written in the bucket for as long as we hear ourselves.
 
-        Returns why that ended, None where the connection did.
+        Returns why that ended, None where the connection did, and "" where that is told as a missing permission.
         """
         following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._heard))
         try:
@@ -132,6 +133,8 @@ class Instances:
         error = following.exception()
         if error is not None and not isinstance(error, JetStreamError):
             raise error
+        if isinstance(error, NotPermittedError):
+            return ""
         return None if isinstance(error, ConnectionLostError) else str(error)
 
     def _heard(self, key: str, value: Object | None, message: StoredMessage) -> None:

@@ -37,7 +37,7 @@ Others may have fired it meanwhile, and beyond the duplicate window the server w
 """
 
 MOST_DENIALS_TOLD = 256
-"""What our user may not do is told once for each subject, as far as so many can be remembered."""
+"""What our user may not do is told once for each permission, as far as so many can be remembered."""
 
 
 class Sidecar:
@@ -118,7 +118,8 @@ class Sidecar:
             self.connection = None
             await connection.close()
 
-    def _denied(self, denial: Denial) -> None:
+    def _denied(self, denied: Denial) -> None:
+        denial = denied.permission
         if denial in self._denials:
             return
         if len(self._denials) < MOST_DENIALS_TOLD:

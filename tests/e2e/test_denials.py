@@ -9,8 +9,9 @@ from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.publish import NOT_PERMITTED
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on, started_sidecar
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
 from tests.harness.waiting import eventually
@@ -85,3 +86,24 @@ async def test_a_user_held_to_single_streams_serves_them_and_tells_once_of_other
             await account.publish("orders.s", {"Nats-Schedule": at, "Nats-Schedule-Target": "orders.out"})
             await account.wait_for("ORDERS", "orders.out")
             assert [told["stream"] for told in running.told("stream_not_read")] == ["OTHER"]
+
+
+@pytest.mark.parametrize("kind", ["CONSUMER.CREATE", "CONSUMER.MSG.NEXT"])
+async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
+    start_server: StartServer, kind: str
+) -> None:
+    granted = [each for each in permissions_of("2.11") if f".{kind}." not in each.subject]
+    server = await start_server(V2_11, config=accounts([granted]))
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        limited = ConnectionSettings(servers=(url_of(server.url, "sidecar-0"),))
+        async with started_sidecar(limited) as running:
+            lacking = {f"$JS.API.{kind}.KV_nats_scheduler.*", f"$JS.API.{kind}.ORDERS.*"}
+            await running.told_of("permission_missing", may_not="publish")
+            await account.create("ORDERS", subjects=["orders.>"])
+            for subject in lacking:
+                await running.told_of("permission_missing", may_not="publish", subject=subject)
+            heard = "contact_lost" if kind == "CONSUMER.CREATE" else "instances_not_heard"
+            await eventually(lambda: len(running.told(heard)) >= 2, within_seconds=WAIT_SECONDS, describe="it tries on")
+        told = [fields["subject"] for fields in running.told("permission_missing")]
+        assert running.told("instances_not_heard") == [] or kind != "CONSUMER.CREATE"
+        assert sorted(told) == sorted(lacking)

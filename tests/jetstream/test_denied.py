@@ -1,5 +1,7 @@
 """A denial names its subject, however strange it is; any other error is none."""
 
+import uuid
+
 import pytest
 
 from nats_scheduler.jetstream.denied import Denial, read_denial
@@ -39,3 +41,22 @@ def test_a_queue_or_a_number_behind_the_subject_does_not_matter() -> None:
 )
 def test_what_cannot_be_read_is_none(line: bytes) -> None:
     assert read_denial(line) is None
+
+
+@pytest.mark.parametrize("kind", ["CREATE", "MSG.NEXT", "DELETE", "INFO"])
+def test_a_permission_is_the_same_for_each_consumer_that_is_tried(kind: str) -> None:
+    tried = [f"$JS.API.CONSUMER.{kind}.S.nats-scheduler-{uuid.uuid4().hex[:16]}" for _ in range(3)]
+    assert {Denial(True, subject).permission for subject in tried} == {Denial(True, f"$JS.API.CONSUMER.{kind}.S.*")}
+
+
+@pytest.mark.parametrize(
+    ("denied", "permission"),
+    [
+        (f"_INBOX.nats-scheduler-sidecar-{uuid.uuid4().hex}.r.*", "_INBOX.*.r.*"),
+        ("orders.nats-scheduler-x", "orders.nats-scheduler-x"),
+        (f"a.b-nats-scheduler-{'0' * 16}", f"a.b-nats-scheduler-{'0' * 16}"),
+        (f"nats-scheduler-{'0' * 17}", f"nats-scheduler-{'0' * 17}"),
+    ],
+)
+def test_only_names_of_our_own_making_are_left_out_of_it(denied: str, permission: str) -> None:
+    assert Denial(False, denied).permission == Denial(False, permission)
