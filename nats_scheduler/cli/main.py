@@ -21,6 +21,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "stream": ("nats_scheduler.cli.stream:command", "Tell the scheduler which streams carry schedules."),
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
+    "instances": (
+        "nats_scheduler.cli.instances:command",
+        "List the sidecars of the account, and what each of them holds.",
+    ),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
     "settings": ("nats_scheduler.cli.settings:command", "Show the settings that hold, or the schema of their file."),

@@ -59,6 +59,8 @@ class Leases:
     me: str
     serves: frozenset[str] = frozenset()
     """The streams that we serve."""
+    since: int = 0
+    """When (ns) others were told of us first; 0 before that."""
     is_leaving: bool = False
     """Whether we give up everything."""
     _others: dict[str, _Other] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """This instance among the others of its account: tell that we live, hear who else does, hold our part of each stream.
 
 The policy is `engine.leases`; here is what it costs to carry it out, through the bucket of the registry:
-`instance.<id>` is written twice a second and says what the instance serves, `lease.<mode>.<stream>` names the holder of
-each shard and is changed by compare-and-set.
+`instance.<id>` is written twice a second and says what the instance serves and since when it lives,
+`lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
 
 The rule: nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
 meanwhile everybody goes on with what he holds.
@@ -25,6 +25,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 HEARTBEAT = 500 * MILLISECOND
 """How often (ns) we tell that we live."""
@@ -139,7 +140,7 @@ class Instances:
 
     def _heard(self, key: str, value: Object | None, message: StoredMessage) -> None:
         if key.startswith(LEASE):
-            self._leases.recorded(key.removeprefix(LEASE), Record(_holders_of(value), message.sequence))
+            self._leases.recorded(key.removeprefix(LEASE), Record(holders_of(value), message.sequence))
             self.stir()
             return
         name, before = key.removeprefix(INSTANCE), self._leases.count
@@ -179,7 +180,9 @@ class Instances:
             return
         self._leases.serves, self._told_at = serves, now
         named = sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
-        self._registry.tell(f"{INSTANCE}{self._leases.me}", {"serves": named})
+        self._leases.since = self._leases.since or self._clock.now()
+        about = {"serves": named, "since": format_rfc3339(self._leases.since)}
+        self._registry.tell(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:
         holders = self._leases.change(key)
@@ -203,7 +206,7 @@ class Instances:
             if holders is None or await self._record(key, holders):
                 return
             value, revision = await self._registry.revised(f"{LEASE}{key}")
-            self._leases.recorded(key, Record(_holders_of(value), revision))
+            self._leases.recorded(key, Record(holders_of(value), revision))
 
     async def _quietly(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what is tried again anyway.
@@ -225,7 +228,7 @@ def _record_of(holders: Holders) -> Object:
     return {"holders": {name: [n for n, one in enumerate(holders) if one == name] for name in set(holders) - {""}}}
 
 
-def _holders_of(value: Object | None) -> Holders:
+def holders_of(value: Object | None) -> Holders:
     """Read a record; what is not of our making is nobody's."""
     holders = [""] * SHARDS
     named = (value or {}).get("holders")

@@ -1,0 +1,136 @@
+"""`nats-scheduler instances`: which sidecars live on the account, and which shards of which streams each of them holds.
+
+Rule: what is shown is what the sidecars themselves go by, read from the bucket of the registry; nothing is written.
+Ages are told by the server's clock, which also stamps what they say.
+Cost: two requests for each instance, one for each stream.
+Limit: who serves more streams than fit into his message says that he serves all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import print_json, print_table
+from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.engine.leases import LEASE_DURATION, NOBODY
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of
+from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.settings.load import ResolvedSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an instance holds of a stream."""
+
+    stream: str
+    mode: str
+    shards: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A sidecar, as it tells of itself; who holds shards and tells nothing was heard at None."""
+
+    name: str
+    since: int | None
+    heard_at: int | None
+    serves: Sequence[str] | None
+    parts: Sequence[Part]
+
+    def state(self, at: int) -> str:
+        """Say whether it lives; who is silent for so long has lost his shards to others, where there are any."""
+        if self.heard_at is None:
+            return "gone"
+        return "alive" if at - self.heard_at < LEASE_DURATION else "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All instances at a moment of the server's clock (ns since the Unix epoch)."""
+
+    at: int
+    instances: Sequence[Instance]
+
+
+@click.command("instances")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(resolved: ResolvedSettings, as_json: bool) -> None:
+    """List the sidecars of the account, and what each of them holds.
+
+    Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    fleet = in_session(resolved, _read)
+    if as_json:
+        print_json({"at": format_rfc3339(fleet.at), "instances": [_document(one, fleet.at) for one in fleet.instances]})
+    elif fleet.instances:
+        rows = [row for one in fleet.instances for row in _rows(one, fleet.at)]
+        print_table(["instance", "state", "since (UTC)", "heard", "stream", "mode", "shards"], rows)
+    else:
+        click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")
+
+
+async def _read(session: Session) -> Fleet:
+    info = await session.api.stream(session.registry.stream)
+    if info is None:
+        return Fleet(SystemClock().now(), [])
+    parts = await _parts(session)
+    told = [await _told(session, name, parts.pop(name, [])) for name in sorted(await _keys(session, INSTANCE))]
+    silent = [Instance(name, None, None, None, held) for name, held in sorted(parts.items())]
+    # Asked last: nobody was heard in the future.
+    at = server_time(await session.api.stream(session.registry.stream)) or SystemClock().now()
+    return Fleet(at, [*(one for one in told if one is not None), *silent])
+
+
+async def _keys(session: Session, kind: str) -> list[str]:
+    return await session.registry.keys(kind.removesuffix("."))
+
+
+async def _parts(session: Session) -> dict[str, list[Part]]:
+    """Return what each instance holds, by the records of the streams."""
+    parts: dict[str, list[Part]] = {}
+    for key in sorted(await _keys(session, LEASE)):
+        holders = holders_of(await session.registry.get(f"{LEASE}{key}"))
+        mode, _, stream = key.partition(".")
+        for name in set(holders) - {NOBODY}:
+            held = [shard for shard, holder in enumerate(holders) if holder == name]
+            parts.setdefault(name, []).append(Part(stream, mode, held))
+    return parts
+
+
+async def _told(session: Session, name: str, parts: Sequence[Part]) -> Instance | None:
+    """Return what an instance tells; None where it has left and holds nothing."""
+    value = await session.registry.get(f"{INSTANCE}{name}")
+    heard_at = await session.registry.written_at(f"{INSTANCE}{name}")
+    if value is None or heard_at is None:
+        return Instance(name, None, None, None, parts) if parts else None
+    since, serves = parse_rfc3339(str(value.get("since"))), value.get("serves")
+    named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
+    return Instance(name, since if isinstance(since, int) else None, heard_at, named, parts)
+
+
+def _rows(one: Instance, at: int) -> list[list[str]]:
+    age = "-" if one.heard_at is None else f"{max(at - one.heard_at, 0) // (100 * MILLISECOND) / 10} s ago"
+    about = [one.name, one.state(at), "-" if one.since is None else format_rfc3339(one.since), age]
+    held = [[part.stream, part.mode, f"{len(part.shards)} of {SHARDS}"] for part in one.parts]
+    return [[*about, *part] for part in held or [["-", "-", "0"]]]
+
+
+def _document(one: Instance, at: int) -> dict[str, object]:
+    return {
+        "id": one.name,
+        "state": one.state(at),
+        "since": None if one.since is None else format_rfc3339(one.since),
+        "heard": None if one.heard_at is None else format_rfc3339(one.heard_at),
+        "age_nanoseconds": None if one.heard_at is None else max(at - one.heard_at, 0),
+        "serves": one.serves,
+        "holds": [{"stream": part.stream, "mode": part.mode, "shards": part.shards} for part in one.parts],
+    }

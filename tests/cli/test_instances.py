@@ -1,0 +1,93 @@
+"""`nats-scheduler instances`: who lives on the account, and who holds what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from click.testing import Result
+
+from nats_scheduler.engine.leases import LEASE_DURATION
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from tests.cli.conftest import Cli
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, Running, account_on, sidecar_on
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
+
+
+async def listed(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
+    """Run the command in a thread, where it has a loop of its own."""
+    said = await asyncio.to_thread(cli, "instances", *arguments, "--server", server.url)
+    assert (said.exit_code, said.stderr) == (0, ""), said.output
+    return said
+
+
+async def document(cli: Cli, server: EmbeddedServer) -> dict[str, Any]:
+    """Return what is printed as JSON, by the ids of the instances."""
+    value = json.loads((await listed(cli, server, "--json")).stdout)
+    assert isinstance(parse_rfc3339(value["at"]), int)
+    return {one["id"]: one for one in value["instances"]}
+
+
+def shards_of(running: Running, stream: str) -> list[int]:
+    """Return the shards that a sidecar holds."""
+    return sorted(running.sidecar.services[stream].shards)
+
+
+async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    began = CLOCK.now()
+    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
+        await account.create("ORDERS")
+        await one.ready("ORDERS")
+        await other.ready("ORDERS")
+        await eventually(
+            lambda: (
+                {*shards_of(one, "ORDERS"), *shards_of(other, "ORDERS")} == set(range(SHARDS))
+                and 0 < len(shards_of(one, "ORDERS")) < SHARDS
+                and len(shards_of(one, "ORDERS")) + len(shards_of(other, "ORDERS")) == SHARDS
+            ),
+            within_seconds=15,
+            describe="the shards are divided",
+        )
+        found = await document(cli, server)
+        held = [
+            [{"stream": "ORDERS", "mode": "emulated", "shards": shards_of(each, "ORDERS")}] for each in (one, other)
+        ]
+        assert sorted((each["holds"] for each in found.values()), key=str) == sorted(held, key=str)
+        for each in found.values():
+            assert (each["state"], each["serves"]) == ("alive", ["emulated.ORDERS"])
+            assert 0 <= each["age_nanoseconds"] < LEASE_DURATION
+            since, heard = parse_rfc3339(each["since"]), parse_rfc3339(each["heard"])
+            assert isinstance(since, int)
+            assert isinstance(heard, int)
+            assert began - MINUTE < since <= heard
+        table = (await listed(cli, server)).stdout.splitlines()
+        assert table[0].split() == ["instance", "state", "since", "(UTC)", "heard", "stream", "mode", "shards"]
+        assert sorted(line.split()[0] for line in table[1:]) == sorted(found)
+        assert all("alive" in line and "ORDERS" in line and f"of {SHARDS}" in line for line in table[1:])
+
+
+async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    assert "no sidecar lives on this account" in (await listed(cli, server)).stdout
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url):
+            pass
+        assert "no sidecar lives on this account" in (await listed(cli, server)).stdout, "it left"
+        await account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": null, "since": "soon"}')
+        await account.publish("$KV.nats_scheduler.lease.native.JOBS", body=b'{"holders": {"xyz": [0, 7]}}')
+
+        async def is_silent() -> dict[str, Any] | None:
+            found = await document(cli, server)
+            return found if found["abc"]["state"] == "silent" else None
+
+        found = await eventually(is_silent, within_seconds=15, describe="who says nothing more is silent")
+    assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
+    gone = {"id": "xyz", "state": "gone", "since": None, "heard": None, "age_nanoseconds": None, "serves": None}
+    assert found["xyz"] == {**gone, "holds": [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]}
