@@ -12,6 +12,7 @@ The rule: anybody in the account may write here, so that a value not of our maki
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,9 @@ LOOK_UP_SECONDS = 0.25
 WRONG_LAST_SEQUENCE = 10071
 """Somebody wrote the key since its revision was seen."""
 
+IN_A_DOMAIN = re.compile(r"\$JS\.[^.]+\.API")
+"""The prefix of a JetStream domain."""
+
 MAX_VALUE_BYTES = 64 * 1024
 
 
@@ -51,6 +55,8 @@ class Registry:
         self._api = api
         self._stream = f"KV_{bucket}"
         self._subject = f"$KV.{bucket}"
+        # A leaf node keeps `$KV` to itself where its domain is another one; the server of the domain maps this.
+        self._written_to = f"{api.prefix}.{self._subject}" if IN_A_DOMAIN.fullmatch(api.prefix) else self._subject
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
         """Is told the key of a value that is not of our making, and what is wrong with it."""
         self.created = ""
@@ -88,7 +94,7 @@ class Registry:
 
     async def put(self, key: str, value: Any) -> None:
         """Write a value; it is stored when this returns."""
-        raise_refusal(await self._connection.request_json(f"{self._subject}.{key}", value), f"put {key}")
+        raise_refusal(await self._connection.request_json(f"{self._written_to}.{key}", value), f"put {key}")
 
     async def get(self, key: str) -> Object | None:
         """Return the last value, None where there is none; raises `JetStreamError` where nobody can say."""
@@ -103,7 +109,7 @@ class Registry:
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write a value in place of the one with this revision (0: of none); None where another one is there by now."""
         headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
-        subject = f"{self._subject}.{key}"
+        subject = f"{self._written_to}.{key}"
         reply = await self._connection.request(subject, json.dumps(value).encode(), with_headers(b"", headers))
         answer = read_object(reply.body) or {}
         if inner(answer.get("error")).get("err_code") == WRONG_LAST_SEQUENCE:
@@ -113,12 +119,12 @@ class Registry:
 
     def tell(self, key: str, value: Any) -> bool:
         """Write a value without waiting whether it is stored; False where it is too large."""
-        return self._connection.tell(f"{self._subject}.{key}", json.dumps(value).encode())
+        return self._connection.tell(f"{self._written_to}.{key}", json.dumps(value).encode())
 
     def mark_deleted(self, key: str) -> None:
         """Let whoever follows know that a key has no value any more, without waiting whether it is stored."""
         block = with_headers(b"", [(b"KV-Operation", b"DEL")])
-        self._connection.write(frame(f"{self._subject}.{key}", "", block, b""))
+        self._connection.write(frame(f"{self._written_to}.{key}", "", block, b""))
 
     async def forget(self, key: str) -> None:
         """Remove whatever is stored under a key."""
