@@ -56,3 +56,34 @@ async def test_a_sidecar_at_a_leaf_node_serves_the_domain_of_the_hub_beside_one_
                 assert f"stream.{name}" in kept
                 assert {key for key in kept if key.startswith("lease.")} == {f"lease.emulated.{name}"}
                 assert len([key for key in kept if key.startswith("instance.")]) == 1
+
+
+EXPORTED = ("$KV.nats_scheduler.>", "FAR.>")
+"""What the sidecar publishes besides requests to JetStream: into its bucket, and its fires."""
+
+
+def two_accounts() -> str:
+    """Write the configuration of a server where one account has JetStream, and another imports it."""
+    exports = ", ".join(f'{{ service: "{subject}" }}' for subject in EXPORTED)
+    imports = ", ".join(f'{{ service: {{ account: OWNER, subject: "{subject}" }} }}' for subject in EXPORTED)
+    api = '{ service: { account: OWNER, subject: "$JS.API.>" }, to: "JS.acme.>" }'
+    return f"""accounts {{
+        OWNER {{
+            jetstream: enabled
+            users: [{{ user: owner, password: p }}]
+            exports: [{{ service: "$JS.API.>", response: stream }}, {exports}]
+        }}
+        GUEST {{ users: [{{ user: guest, password: p }}], imports: [{api}, {imports}] }}
+    }}
+    """
+
+
+async def test_a_sidecar_serves_a_jetstream_that_its_account_imports_under_a_prefix(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=two_accounts())
+    owner, guest = (server.url.replace("nats://", f"nats://{user}:p@") for user in ("owner", "guest"))
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(guest,), js_api_prefix="JS.acme"))
+    async with account_on(owner) as account:
+        await account.create("FAR", **MARKED)
+        async with sidecar_with(settings) as running:
+            await running.ready("FAR")
+            await expect_fires(FlaggedStream(account, "FAR"), running)
