@@ -1,95 +1,87 @@
-"""`python -m bench`: lateness of spread schedules and herds due at one instant, native against sidecar, in one run.
+"""`python -m bench`: the native scheduler and the sidecar at the same work, in one run, and the ratios between them.
 
-Lateness is the stored message's own timestamp less the due time of its schedule; nothing is measured in between.
+The rule: answers go to standard output, progress to standard error; every figure comes from a scenario.
 """
 
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from bench.load import at_patterns, generated, schedule_number, store
-from bench.sides import EMULATED, NATIVE, PORTABLE, STREAM, Kind, Side, running
+from bench.fires import WrongFiresError
+from bench.profiles import DEFAULT, FULL, QUICK, UnknownScenarioError, chosen
+from bench.publisher import RefusedError
+from bench.runs import Repeat, Run
+from bench.scenarios.scenario import Scenario
+from bench.sides import KINDS, Kind, StartError, running
+from bench.tables import columns, rows
 from nats_scheduler.cli.output import print_table
 
-MILLISECOND = 1_000_000
-SECOND = 1_000_000_000
-CACHE = Path(__file__).parent.parent / ".cache" / "nats-server"
+Say = Callable[[str], None]
+
+EXIT_FAILED = 1
+"""A scenario could not be measured, or fired wrongly."""
+EXIT_REGRESSION = 3
+EXIT_AIM_MISSED = 4
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one side did in one scenario: milliseconds."""
-
-    scenario: str
-    side: str
-    loading_per_second: float
-    p50: float
-    p99: float
-    last: float
+def say(line: str) -> None:
+    """Report progress."""
+    click.echo(line, err=True)
 
 
-async def spread(side: Side, count: int, seconds: float) -> Result:
-    """Store `count` schedules due evenly over `seconds`, and measure each fire."""
-    lead = int((1.5 + count / 15_000) * SECOND)
-    begin = time.time_ns() + lead
-    dues = [begin + int(number * seconds * SECOND / count) for number in range(count)]
-    return await _measure(side, f"{count:,} spread over {seconds:g} s", dues)
+async def measure(scenario: Scenario, kind: Kind) -> dict[str, float]:
+    """Run a scenario on one side, on a fresh server."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        async with running(kind, Path(folder), scenario.sidecars) as side:
+            return await scenario.run(side)
 
 
-async def herd(side: Side, count: int) -> Result:
-    """Store `count` schedules due at one instant, and measure until the last is stored."""
-    due = (time.time_ns() // SECOND + 3 + count // 10_000) * SECOND
-    return await _measure(side, f"herd of {count:,}", [due] * count)
-
-
-async def _measure(side: Side, name: str, dues: Sequence[int]) -> Result:
-    started = time.perf_counter()
-    await store(side.connection, STREAM, at_patterns(dues), side.kind.prefix)
-    loading = len(dues) / (time.perf_counter() - started)
-    if time.time_ns() > dues[0]:
-        raise click.ClickException(f"{name}: the schedules were due before all were stored; this machine is too slow")
-    await side.wait_for(len(dues), within_seconds=120)
-    fired = await generated(side.connection, side.api, STREAM)
-    late = sorted((message.stored_at - dues[schedule_number(message)]) / MILLISECOND for message in fired)
-    if len(late) != len(dues) or late[0] < 0:
-        raise click.ClickException(f"{name}: {len(late)} fires of {len(dues)}, the earliest {late[0]} ms late")
-    return Result(name, side.kind.name, loading, late[len(late) // 2], late[int(len(late) * 0.99)], late[-1])
-
-
-async def run(kinds: Sequence[Kind], spreads: Sequence[int], herds: Sequence[int]) -> list[Result]:
-    """Run every scenario on every side, each on a fresh server."""
-    results = []
-    for scenario, count in [*(("spread", n) for n in spreads), *(("herd", n) for n in herds)]:
-        for kind in kinds:
-            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-                async with running(kind, Path(folder), CACHE) as side:
-                    done = await (spread(side, count, 10.0) if scenario == "spread" else herd(side, count))
-                    click.echo(f"{done.scenario} {done.side}: p50 {done.p50:.2f} p99 {done.p99:.2f} ms", err=True)
-                    results.append(done)
-    return results
+async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Say = say) -> tuple[Run, int]:
+    """Run every scenario on every side, so many times; returns what was found and how many failed."""
+    found, failures = Run(), 0
+    for repeat in range(repeats):
+        for scenario in scenarios:
+            sides: Repeat = {}
+            for kind in kinds:
+                started = time.perf_counter()
+                outcome = ""
+                try:
+                    sides[kind.name] = await measure(scenario, kind)
+                except (WrongFiresError, RefusedError, StartError, TimeoutError) as error:
+                    failures += 1
+                    outcome = f": FAILED: {error or type(error).__name__}"
+                took = time.perf_counter() - started
+                tell(f"{scenario.name} ({scenario.title}), {kind.name}, {repeat + 1}/{repeats}: {took:.0f} s{outcome}")
+            found.add(scenario.name, sides)
+    return found, failures
 
 
 @click.command()
-@click.option("--spread", "spreads", multiple=True, type=int, default=(20, 2_000), show_default=True)
-@click.option("--herd", "herds", multiple=True, type=int, default=(1_000, 20_000), show_default=True)
-@click.option("--side", "sides", multiple=True, type=click.Choice(["native", "emulated", "portable"]))
-def main(spreads: Sequence[int], herds: Sequence[int], sides: Sequence[str]) -> None:
-    """Measure the sidecar beside the native scheduler and print the ratios."""
-    kinds = [kind for kind in (NATIVE, EMULATED, PORTABLE) if not sides or kind.name in sides]
-    results = asyncio.run(run(kinds, spreads, herds))
-    native = {result.scenario: result for result in results if result.side == "native"}
-    rows = []
-    for result in results:
-        base = native.get(result.scenario)
-        ratios = ["", ""] if base is None else [f"{result.p99 / base.p99:.3f}", f"{result.last / base.last:.3f}"]
-        figures = [f"{value:,.2f}" for value in (result.p50, result.p99, result.last)]
-        rows.append([result.scenario, result.side, f"{result.loading_per_second:,.0f}", *figures, *ratios])
-    print_table(["scenario", "side", "loaded/s", "p50 ms", "p99 ms", "last ms", "p99 ratio", "last ratio"], rows)
+@click.option("--quick", "profile", flag_value="quick", help="A herd, a spread: about two minutes.")
+@click.option("--full", "profile", flag_value="full", help="Everything, with a million schedules.")
+@click.option("--only", multiple=True, metavar="NAME", help="A scenario such as herd-20000, or a family such as herd.")
+@click.option("--side", "sides", multiple=True, type=click.Choice([kind.name for kind in KINDS]))
+@click.option("--repeat", "repeats", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found to a file.")
+def main(profile: str | None, only: Sequence[str], sides: Sequence[str], repeats: int, save: Path | None) -> None:
+    """Measure the sidecar beside the native scheduler and print both, and the ratios."""
+    names = {"quick": QUICK, "full": FULL}.get(profile or "", DEFAULT)
+    try:
+        scenarios = chosen(names, only)
+    except UnknownScenarioError as error:
+        raise click.UsageError(str(error)) from error
+    kinds = [kind for kind in KINDS if not sides or kind.name in sides]
+    found, failures = asyncio.run(run(scenarios, kinds, repeats))
+    if save is not None:
+        found.save(save)
+    click.echo(f"{found.date}, {found.machine}")
+    print_table(columns(found), rows(found))
+    if failures:
+        raise SystemExit(EXIT_FAILED)
 
 
 if __name__ == "__main__":

@@ -1,89 +1,63 @@
-"""Put schedules into a stream as fast as a server takes them, and read back what they generated."""
+"""The messages of the load: schedules of each kind, their sources, and ordinary messages beside them.
 
-import asyncio
-from collections.abc import Iterable
+The rule: a side differs from another in the spelling of the headers and in nothing else.
+Bodies are 128 bytes. Cost: 1 to 3 µs a frame.
+"""
 
-from nats_scheduler.engine.inputs import CaughtUp, Input, MessagesRead
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.follow import ConsumerFollower
-from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.stored import StoredMessage
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import count
+
+from bench.publisher import REPLY
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-WINDOW = 2_000
+STREAM = "BENCH"
+OUT = f"{STREAM}.out"
+"""Where the measured schedules fire into."""
+PROBED = f"{STREAM}.probed"
+"""Where the schedule fires into that tells whether a side is ready."""
+SOURCES = 100
+"""Subjects that are sampled."""
+
 BODY = b"x" * 128
+SECOND = 1_000_000_000
 
 
-def schedule_frame(stream: str, number: int, pattern: str, prefix: bytes, reply: str) -> bytes:
+def schedules(patterns: Iterable[str], prefix: bytes, group: str = "s", source: bool = False) -> Iterator[bytes]:
+    """Yield the frame of one schedule for each pattern, numbered from 0 below `group`."""
+    for number, pattern in enumerate(patterns):
+        sampled = f"{STREAM}.source.{number % SOURCES}" if source else ""
+        yield schedule(f"{STREAM}.{group}.{number}", pattern, prefix, OUT, sampled)
+
+
+def schedule(subject: str, pattern: str, prefix: bytes, target: str, source: str = "") -> bytes:
     """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers."""
-    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n%bNats-Schedule-Target: %b.out\r\n\r\n" % (
+    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n%bNats-Schedule-Target: %b\r\n" % (
         prefix,
         pattern.encode(),
         prefix,
-        stream.encode(),
+        target.encode(),
     )
-    return frame(f"{stream}.s.{number}", reply, block, BODY)
+    if source:
+        block += b"%bNats-Schedule-Source: %b\r\n" % (prefix, source.encode())
+    block += b"\r\n"
+    size = len(block)
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(BODY), block, BODY)
 
 
-async def store(connection: Connection, stream: str, patterns: Iterable[str], prefix: bytes) -> int:
-    """Store one schedule for each pattern, a window of acknowledgements at a time; returns how many."""
-    acknowledged = 0
-    wake = asyncio.Event()
-
-    def sink(_subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
-        nonlocal acknowledged
-        if b'"error"' in body:
-            raise AssertionError(f"the server refused a schedule: {body!r}")
-        acknowledged += 1
-        wake.set()
-
-    inbox = connection.inbox("load")
-    sid = connection.subscribe(inbox, sink)
-    sent = 0
-    frames: list[bytes] = []
-    for pattern in patterns:
-        frames.append(schedule_frame(stream, sent, pattern, prefix, inbox))
-        sent += 1
-        if len(frames) == WINDOW // 4:
-            connection.write(b"".join(frames))
-            frames = []
-            while sent - acknowledged > WINDOW:
-                wake.clear()
-                await wake.wait()
-    connection.write(b"".join(frames))
-    while acknowledged < sent:
-        wake.clear()
-        await wake.wait()
-    connection.unsubscribe(sid)
-    return sent
+def ordinary(group: str, subjects: int) -> Iterator[bytes]:
+    """Yield messages without a schedule, without end, on so many subjects in turn."""
+    size = len(BODY)
+    for number in count():
+        yield b"PUB %b.%b.%d %b %d\r\n%b\r\n" % (STREAM.encode(), group.encode(), number % subjects, REPLY, size, BODY)
 
 
-def at_patterns(dues: Iterable[int]) -> Iterable[str]:
-    """Return an `@at` pattern for each due time (ns)."""
-    return (f"@at {format_rfc3339(due)}" for due in dues)
+def at_pattern(due: int) -> str:
+    """Return the pattern of one instant (ns)."""
+    return f"@at {format_rfc3339(due)}"
 
 
-async def generated(connection: Connection, api: JetStreamApi, stream: str) -> list[StoredMessage]:
-    """Return every generated message of a stream, headers only."""
-    found: list[StoredMessage] = []
-    caught_up = asyncio.Event()
-
-    def tell(fact: Input) -> None:
-        if isinstance(fact, MessagesRead):
-            found.extend(message for message in fact.messages if message.subject == f"{stream}.out")
-        elif isinstance(fact, CaughtUp):
-            caught_up.set()
-
-    follower = asyncio.create_task(ConsumerFollower(connection, api, {"name": stream}, tell).follow(0))
-    await caught_up.wait()
-    follower.cancel()
-    await asyncio.gather(follower, return_exceptions=True)
-    return found
-
-
-def schedule_number(message: StoredMessage) -> int:
-    """Return the number of the schedule that a generated message came from."""
-    value = header_value(message.block, b"Nats-Scheduler") or header_value(message.block, b"X-Nats-Scheduler")
-    assert value is not None, message.block
-    return int(value.rsplit(b".", 1)[1])
+def daily_pattern(due: int) -> str:
+    """Return the pattern that fires at the second of an instant (ns), and at the same time of every later day."""
+    instant = datetime.fromtimestamp(due // SECOND, UTC)
+    return f"{instant.second} {instant.minute} {instant.hour} * * *"

@@ -1,20 +1,35 @@
-"""The sides of a comparison: the native scheduler, and the sidecar in its modes, each on a real server of its own."""
+"""The sides of a comparison: the native scheduler, and the sidecar in its modes, each on a real server of its own.
+
+The rule: the sidecar is a process of its own, so that its CPU and its memory are its own.
+What is called the scheduler is the process that schedules: the server where it is native, else the sidecar.
+"""
 
 import asyncio
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.load import OUT, PROBED, STREAM, at_pattern, schedule
+from bench.processes import cpu_seconds, resident_bytes
+from bench.publisher import Publisher
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.runtime.embedded import EmbeddedServer, find_server
+from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, tied_to_this_process
 from nats_scheduler.settings.connection import ConnectionSettings
 
-STREAM = "BENCH"
+CACHE = Path(__file__).parent.parent / ".cache" / "nats-server"
+READY_SECONDS = 120.0
+"""Longest wait for a scheduler that was started, or that follows a load, to fire."""
+POLL_SECONDS = 0.02
+"""Pause between two looks at a stream."""
+PROBE_POLL_SECONDS = 0.005
+STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -27,10 +42,56 @@ class Kind:
     sidecar: bool
     prefix: bytes = b""
 
+    def stream(self) -> dict[str, Any]:
+        """Return the configuration of the stream that is measured."""
+        config: dict[str, Any] = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file"}
+        if self.flagged and not self.sidecar:
+            config["allow_msg_schedules"] = True
+        if self.flagged and self.sidecar:
+            config["metadata"] = {"nats-scheduler.allow_msg_schedules": "true"}
+        return config
+
 
 NATIVE = Kind("native", "2.15.1", flagged=True, sidecar=False)
 EMULATED = Kind("emulated", "2.11.11", flagged=True, sidecar=True)
 PORTABLE = Kind("portable", "2.15.1", flagged=False, sidecar=True, prefix=b"X-")
+KINDS = (NATIVE, EMULATED, PORTABLE)
+
+
+class StartError(Exception):
+    """A sidecar ended, or did not become ready; shows what it said."""
+
+
+@dataclass
+class Sidecar:
+    """One running sidecar; what it says lies in a file."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    async def ready(self) -> None:
+        """Wait until it serves the stream."""
+        try:
+            await _until(self._is_ready, READY_SECONDS)
+        except TimeoutError as error:
+            raise StartError(self.log.read_text(errors="replace")) from error
+
+    async def stop(self) -> None:
+        """End it as an operator would."""
+        self.process.terminate()
+        try:
+            await _until(self._has_ended, STOP_SECONDS)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    async def _is_ready(self) -> bool:
+        if await self._has_ended():
+            raise StartError(self.log.read_text(errors="replace"))
+        return b"stream_ready" in self.log.read_bytes()
+
+    async def _has_ended(self) -> bool:
+        return self.process.poll() is not None
 
 
 @dataclass
@@ -38,58 +99,141 @@ class Side:
     """A side that is running."""
 
     kind: Kind
+    folder: Path
+    server: EmbeddedServer
     connection: Connection
     api: JetStreamApi
+    publisher: Publisher
+    sidecars: list[Sidecar] = field(default_factory=list)
+    _probed: int = 0
+
+    async def store(self, frames: Iterable[bytes]) -> float:
+        """Store messages as fast as the server takes them, and return how many a second it took."""
+        started = time.perf_counter()
+        stored = await self.publisher.publish(frames)
+        return stored / (time.perf_counter() - started)
 
     async def count(self, subject: str) -> int:
         """Return how many messages lie on a subject of the stream."""
         info = await self.api.call(f"STREAM.INFO.{STREAM}", {"subjects_filter": subject})
         return sum((info["state"].get("subjects") or {}).values())
 
-    async def wait_for(self, count: int, within_seconds: float) -> None:
+    async def messages(self) -> int:
+        """Return how many messages lie in the stream."""
+        return int((await self.api.call(f"STREAM.INFO.{STREAM}"))["state"]["messages"])
+
+    async def wait_for_fires(self, count: int, within_seconds: float) -> None:
         """Wait until so many messages were generated."""
-        async with asyncio.timeout(within_seconds):
-            while await self.count(f"{STREAM}.out") < count:  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+
+        async def are_there() -> bool:
+            return await self.count(OUT) >= count
+
+        await _until(are_there, within_seconds)
+
+    async def wait_for_messages(self, at_most: int, within_seconds: float) -> None:
+        """Wait until no more than so many messages lie in the stream."""
+
+        async def are_gone() -> bool:
+            return await self.messages() <= at_most
+
+        await _until(are_gone, within_seconds)
+
+    async def until_it_fires(self) -> int:
+        """Store a schedule that is due, and return when its message was stored (ns): all before it was followed."""
+        due = at_pattern(time.time_ns())
+        await self.publisher.publish([schedule(f"{STREAM}.probe", due, self.kind.prefix, PROBED)])
+        before, stored_at = self._probed, 0
+
+        async def has_fired() -> bool:
+            nonlocal stored_at
+            fired = await self.api.message(STREAM, last_by_subj=PROBED)
+            if fired is not None:
+                self._probed, stored_at = fired.sequence, fired.stored_at
+            return self._probed > before
+
+        await _until(has_fired, READY_SECONDS, PROBE_POLL_SECONDS)
+        return stored_at
+
+    @property
+    def server_pid(self) -> int:
+        """The server's process."""
+        assert self.server.pid is not None
+        return self.server.pid
+
+    @property
+    def scheduler_pids(self) -> list[int]:
+        """The processes that schedule."""
+        return [sidecar.process.pid for sidecar in self.sidecars] or [self.server_pid]
+
+    def scheduler_cpu(self) -> float:
+        """Return the seconds of CPU that the scheduler has used."""
+        return sum(map(cpu_seconds, self.scheduler_pids))
+
+    def scheduler_memory(self) -> int:
+        """Return the resident bytes of the scheduler."""
+        return sum(map(resident_bytes, self.scheduler_pids))
+
+    def start_sidecar(self) -> Sidecar:
+        """Start one more instance of the sidecar, without waiting for it."""
+        log = self.folder / f"sidecar-{time.time_ns()}.log"
+        command = [str(Path(sys.executable).with_name("nats-scheduler")), "run", "--no-context", "-s", self.server.url]
+        if not self.kind.flagged:
+            command += ["--portable-streams", STREAM]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                tied_to_this_process(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        self.sidecars.append(Sidecar(process, log))
+        return self.sidecars[-1]
+
+    async def restart_scheduler(self) -> float:
+        """Stop the scheduler and start it again; returns the seconds from its start until it has fired."""
+        if self.kind.sidecar:
+            await self.stop_sidecars()
+            started = time.time_ns()
+            self.start_sidecar()
+        else:
+            await self.server.stop()
+            started = time.time_ns()
+            await self.server.start()
+            await self.reconnect()
+        return (await self.until_it_fires() - started) / 1_000_000_000
+
+    async def reconnect(self) -> None:
+        """Connect again, after the server was started again."""
+        self.publisher.close()
+        await self.connection.close()
+        self.connection, self.api, self.publisher = await _connect(self.server)
+
+    async def stop_sidecars(self) -> None:
+        """Stop every instance of the sidecar."""
+        while self.sidecars:
+            await self.sidecars.pop().stop()
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float, pause: float = POLL_SECONDS) -> None:
+    """Look at the condition until it holds; raises `TimeoutError` past the deadline."""
+    async with asyncio.timeout(within_seconds):
+        while not await condition():  # noqa: ASYNC110 - neither a server nor a process tells us
+            await asyncio.sleep(pause)
 
 
 @asynccontextmanager
-async def running(kind: Kind, folder: Path, cache: Path) -> AsyncIterator[Side]:
+async def running(kind: Kind, folder: Path, sidecars: int = 1) -> AsyncIterator[Side]:
     """Run one side with an empty stream."""
-    async with EmbeddedServer(find_server(kind.server, cache), folder / kind.name) as server:
-        connection = await Dialer(ConnectionSettings(servers=(server.url,))).dial()
+    async with EmbeddedServer(find_server(kind.server, CACHE), folder / kind.name) as server:
+        side = Side(kind, folder, server, *await _connect(server))
         try:
-            api = JetStreamApi(connection)
-            config: dict[str, Any] = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file"}
-            if kind.flagged and not kind.sidecar:
-                config["allow_msg_schedules"] = True
-            if kind.flagged and kind.sidecar:
-                config["metadata"] = {"nats-scheduler.allow_msg_schedules": "true"}
-            await api.create_stream(config)
-            if kind.sidecar:
-                async with _sidecar(server.url, kind):
-                    yield Side(kind, connection, api)
-            else:
-                yield Side(kind, connection, api)
+            await side.api.create_stream(kind.stream())
+            for _ in range(sidecars if kind.sidecar else 0):
+                await side.start_sidecar().ready()
+            yield side
         finally:
-            await connection.close()
+            await side.stop_sidecars()
+            side.publisher.close()
+            await side.connection.close()
 
 
-@asynccontextmanager
-async def _sidecar(url: str, kind: Kind) -> AsyncIterator[None]:
-    command = [str(Path(sys.executable).with_name("nats-scheduler")), "run", "-s", url]
-    if not kind.flagged:
-        command += ["--portable-streams", STREAM]
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(20):
-            while b"stream_ready" not in (line := await process.stderr.readline()):
-                if not line:
-                    raise RuntimeError("the sidecar ended before it served the stream")
-        drain = asyncio.create_task(process.stderr.read())
-        yield
-        drain.cancel()
-    finally:
-        process.terminate()
-        await process.wait()
+async def _connect(server: EmbeddedServer) -> tuple[Connection, JetStreamApi, Publisher]:
+    connection = await Dialer(ConnectionSettings(servers=(server.url,))).dial()
+    return connection, JetStreamApi(connection), await Publisher.connect(HOST, server.port)

@@ -1,22 +1,35 @@
-"""The benchmark measures what it says, on every side: a small herd, and a small spread."""
+"""The benchmark measures what it says, on every side: each scenario, tiny, from end to end."""
 
-from pathlib import Path
+import pytest
 
-from bench.__main__ import CACHE, run, spread
-from bench.sides import EMULATED, NATIVE, PORTABLE, running
+from bench.__main__ import run
+from bench.measures import LAST, MEASURES, P50, P99
+from bench.scenarios.herd import Herd
+from bench.scenarios.scenario import Scenario
+from bench.scenarios.spread import Spread
+from bench.sides import KINDS
 from tests.harness.servers import V2_11, V2_15, server_binary
 
+TINY: list[Scenario] = [Herd(20, lead_seconds=1), Spread(20, 1.0)]
 
-async def test_a_herd_is_measured_on_every_side_and_a_spread_of_any_length(tmp_path: Path) -> None:
+
+@pytest.fixture(autouse=True)
+def servers() -> None:
+    """Fetch the servers, or skip with the reason."""
     for version in (V2_11, V2_15):
-        server_binary(version)  # fetched, or skipped with the reason
-    results = await run([NATIVE, EMULATED, PORTABLE], [], [20])
-    async with running(EMULATED, tmp_path, CACHE) as side:
-        results.append(await spread(side, 20, 1.0))
-    assert [(result.scenario, result.side) for result in results] == [
-        ("herd of 20", NATIVE.name),
-        ("herd of 20", EMULATED.name),
-        ("herd of 20", PORTABLE.name),
-        ("20 spread over 1 s", EMULATED.name),
-    ]
-    assert all(0 <= result.p50 <= result.p99 <= result.last for result in results)
+        server_binary(version)
+
+
+@pytest.mark.parametrize("scenario", TINY, ids=lambda scenario: str(scenario.name))
+async def test_a_scenario_is_measured_on_every_side(scenario: Scenario) -> None:
+    said: list[str] = []
+    found, failures = await run([scenario], KINDS, 1, said.append)
+    assert failures == 0, said
+    assert {side for _scenario, _measure, side in found.entries()} == {kind.name for kind in KINDS}
+    for name, measure, side in found.entries():
+        assert name == scenario.name
+        assert measure in MEASURES
+        assert all(value >= 0 for value in found.values(name, measure, side))
+    for kind in KINDS:
+        figures = [found.value(scenario.name, measure.name, kind.name) or -1 for measure in (P50, P99, LAST)]
+        assert figures == sorted(figures)

@@ -1,0 +1,98 @@
+"""What can be measured: each with its name, its unit, and which way is better.
+
+The rule: a figure without a measure is not printed, so that each figure means the same in every scenario.
+"The scheduler" is the process that schedules: the server where it is native, else the sidecar.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+Figures = Mapping[str, float]
+"""What one side did in one scenario, by the name of the measure."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure."""
+
+    name: str
+    unit: str
+    decimals: int = 2
+    more_is_better: bool = False
+    is_compared: bool = True
+    """Whether it says something of the scheduler, and not of the load or the server beside it."""
+
+    def text(self, value: float) -> str:
+        """Print a figure."""
+        return f"{value:,.{self.decimals}f}"
+
+
+P50 = Measure("lateness p50", "ms")
+P99 = Measure("lateness p99", "ms")
+LAST = Measure("last stored after", "ms")
+PURGED = Measure("last purged after", "ms", 0)
+FIRE_RATE = Measure("stored per second", "1/s", 0, more_is_better=True, is_compared=False)
+LOAD_RATE = Measure("loaded per second", "1/s", 0, more_is_better=True)
+FOLLOWED = Measure("ready after the load", "ms", 0)
+CPU_ACCEPT = Measure("CPU per schedule accepted", "µs", 1)
+CPU_FIRE = Measure("CPU per fire", "µs", 1)
+CPU_PURGE = Measure("CPU per purge", "µs", 1, is_compared=False)  # the native one purges as it fires
+CPU_FIRE_PURGE = Measure("CPU per fire and purge", "µs", 1)
+SERVER_CPU_FIRE = Measure("server CPU per fire", "µs", 1)
+MEMORY = Measure("memory", "MB", 0)
+MEMORY_RESTARTED = Measure("memory after a restart", "MB", 0)
+SCHEDULE_BYTES = Measure("memory per schedule", "bytes", 0)
+SERVER_MEMORY = Measure("server memory", "MB", 0)
+RESTART = Measure("start until it fires", "s")
+RESTART_EACH = Measure("start, per schedule", "µs", 1)
+IDLE_CPU = Measure("idle CPU", "% of a core")
+OTHERS_RATE = Measure("other messages", "1/s", 0, more_is_better=True, is_compared=False)
+TAKEOVER = Measure("longest wait for a fire", "s")
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        P50,
+        P99,
+        LAST,
+        PURGED,
+        FIRE_RATE,
+        LOAD_RATE,
+        FOLLOWED,
+        CPU_ACCEPT,
+        CPU_FIRE,
+        CPU_PURGE,
+        CPU_FIRE_PURGE,
+        SERVER_CPU_FIRE,
+        MEMORY,
+        MEMORY_RESTARTED,
+        SCHEDULE_BYTES,
+        SERVER_MEMORY,
+        RESTART,
+        RESTART_EACH,
+        IDLE_CPU,
+        OTHERS_RATE,
+        TAKEOVER,
+    )
+}
+
+
+def figures(pairs: Iterable[tuple[Measure, float]]) -> dict[str, float]:
+    """Return figures under the names of their measures."""
+    return {measure.name: value for measure, value in pairs}
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return the value that `share` (0 to 1) of the sorted values do not exceed."""
+    return ordered[max(ceil(share * len(ordered)), 1) - 1]
+
+
+def of_lateness(late: Sequence[float]) -> dict[str, float]:
+    """Return the figures of sorted lateness in ms."""
+    return figures([(P50, percentile(late, 0.5)), (P99, percentile(late, 0.99)), (LAST, late[-1])])
+
+
+def each(seconds: float, count: int) -> float:
+    """Return the µs for one of `count`."""
+    return seconds * 1_000_000 / count

@@ -1,0 +1,95 @@
+"""What was measured: each figure of each side in each scenario, once for each repeat; and how it is saved.
+
+The rule: sides are compared within one repeat, in which they did the same work one after another on the same machine.
+The ratio of a measure is the median of those ratios, its spread their range: that is the noise.
+"""
+
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from os import cpu_count
+from pathlib import Path
+from statistics import median
+
+from bench.sides import NATIVE
+
+Repeat = dict[str, dict[str, float]]
+"""The figures of each side, by the names of side and measure."""
+
+Key = tuple[str, str, str]
+"""Scenario, measure and side."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How a side compares with the native one, over the repeats."""
+
+    median: float
+    least: float
+    most: float
+
+
+def machine() -> str:
+    """Return the machine in a few words."""
+    python = f"Python {platform.python_version()}"
+    return f"{cpu_count()} cores, {platform.system()} {platform.machine()}, {python}"
+
+
+def today() -> str:
+    """Return the date."""
+    return datetime.now(UTC).date().isoformat()
+
+
+@dataclass
+class Run:
+    """One run of the benchmark."""
+
+    date: str = field(default_factory=today)
+    machine: str = field(default_factory=machine)
+    scenarios: dict[str, list[Repeat]] = field(default_factory=dict)
+
+    def add(self, scenario: str, repeat: Repeat) -> None:
+        """Keep what one repeat of a scenario found."""
+        self.scenarios.setdefault(scenario, []).append(repeat)
+
+    def values(self, scenario: str, measure: str, side: str) -> list[float]:
+        """Return the figure of each repeat."""
+        repeats = self.scenarios.get(scenario, [])
+        return [repeat[side][measure] for repeat in repeats if measure in repeat.get(side, {})]
+
+    def value(self, scenario: str, measure: str, side: str) -> float | None:
+        """Return the median figure, None where it was not measured."""
+        found = self.values(scenario, measure, side)
+        return median(found) if found else None
+
+    def ratio(self, scenario: str, measure: str, side: str) -> Ratio | None:
+        """Return the ratio to the native side, None where one of them was not measured."""
+        found = []
+        for repeat in self.scenarios.get(scenario, []):
+            base = repeat.get(NATIVE.name, {}).get(measure)
+            value = repeat.get(side, {}).get(measure)
+            if base and base > 0 and value is not None:
+                found.append(value / base)
+        return Ratio(median(found), min(found), max(found)) if found else None
+
+    def entries(self) -> Iterator[Key]:
+        """Yield what was measured, in the order of the run."""
+        for scenario, repeats in self.scenarios.items():
+            seen = {(measure, side): None for repeat in repeats for side, found in repeat.items() for measure in found}
+            yield from ((scenario, measure, side) for measure, side in seen)
+
+    def save(self, path: Path) -> None:
+        """Write it to a file."""
+        document = {"date": self.date, "machine": self.machine, "scenarios": self.scenarios}
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "Run":
+        """Read a saved run; raises `ValueError` where the file holds something else."""
+        document = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return cls(document["date"], document["machine"], document["scenarios"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} holds no saved run") from error

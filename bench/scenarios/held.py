@@ -1,0 +1,100 @@
+"""Many schedules that are held and not due: what do they cost, and does a fire beside them cost more?
+
+In one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until the
+scheduler can fire, and a herd beside the rest.
+The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.load import SECOND, at_pattern, schedules
+from bench.measures import (
+    CPU_ACCEPT,
+    FOLLOWED,
+    IDLE_CPU,
+    LAST,
+    LOAD_RATE,
+    MEMORY,
+    MEMORY_RESTARTED,
+    P50,
+    P99,
+    RESTART,
+    RESTART_EACH,
+    SCHEDULE_BYTES,
+    SERVER_MEMORY,
+    each,
+    figures,
+)
+from bench.processes import resident_bytes
+from bench.scenarios.herd import Herd
+from bench.sides import Side
+
+MEGABYTE = 1_000_000
+DAY = 86_400 * SECOND
+MONTH = 30 * DAY
+SETTLE_SECONDS = 2.0
+"""From the end of a load to a look at memory or idle CPU: garbage is collected meanwhile."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """`count` schedules due in a month, and a herd of `beside` that fires."""
+
+    count: int
+    beside: int = 1_000
+    idle_seconds: float = 10.0
+    herd_lead_seconds: float = 3.0
+    sidecars: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name under which it is asked for, saved and compared."""
+        return f"held-{self.count}"
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"{self.count:,} held; a herd of {self.beside:,} beside them"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Load, stand idle, restart, and fire beside them."""
+        found = await self._load(side)
+        found |= await self._stand_idle(side)
+        seconds = await side.restart_scheduler()
+        await asyncio.sleep(SETTLE_SECONDS)
+        memory = side.scheduler_memory() / MEGABYTE
+        found |= figures([(RESTART, seconds), (RESTART_EACH, each(seconds, self.count)), (MEMORY_RESTARTED, memory)])
+        fired = await Herd(self.beside, lead_seconds=self.herd_lead_seconds).run(side)
+        return found | {measure.name: fired[measure.name] for measure in (P50, P99, LAST)}
+
+    async def _load(self, side: Side) -> dict[str, float]:
+        cpu, memory = side.scheduler_cpu(), side.scheduler_memory()
+        rate = await side.store(schedules(map(at_pattern, self._dues()), side.kind.prefix, group="held"))
+        loaded = time.time_ns()
+        followed = max((await side.until_it_fires() - loaded) / 1_000_000, 0.0)
+        cpu = each(side.scheduler_cpu() - cpu, self.count)
+        await asyncio.sleep(SETTLE_SECONDS)
+        grown = (side.scheduler_memory() - memory) / self.count
+        return figures(
+            [
+                (LOAD_RATE, rate),
+                (FOLLOWED, followed),
+                (CPU_ACCEPT, cpu),
+                (MEMORY, side.scheduler_memory() / MEGABYTE),
+                (SCHEDULE_BYTES, grown),
+                (SERVER_MEMORY, resident_bytes(side.server_pid) / MEGABYTE),
+            ]
+        )
+
+    async def _stand_idle(self, side: Side) -> dict[str, float]:
+        started, cpu = time.perf_counter(), side.scheduler_cpu()
+        await asyncio.sleep(self.idle_seconds)
+        used = (side.scheduler_cpu() - cpu) / (time.perf_counter() - started)
+        return figures([(IDLE_CPU, used * 100)])
+
+    def _dues(self) -> Iterator[int]:
+        begin = time.time_ns() + MONTH
+        return (begin + number * DAY // self.count for number in range(self.count))

@@ -1,0 +1,102 @@
+"""Schedules that are all due at one instant: when is the last stored, and the last purged?
+
+The rule: the instant lies further ahead than a fire is prepared, so that accepting, firing and purging are apart, and
+the CPU of each can be told.
+Repeating schedules are not purged; each fires at one time of the day.
+"""
+
+import time
+from dataclasses import dataclass
+
+from bench.fires import lateness, read_fires
+from bench.load import SECOND, at_pattern, daily_pattern, schedules
+from bench.measures import (
+    CPU_ACCEPT,
+    CPU_FIRE,
+    CPU_FIRE_PURGE,
+    CPU_PURGE,
+    FIRE_RATE,
+    FOLLOWED,
+    LOAD_RATE,
+    PURGED,
+    SERVER_CPU_FIRE,
+    Measure,
+    each,
+    figures,
+    of_lateness,
+)
+from bench.processes import cpu_seconds
+from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from bench.sides import Side
+
+LEAD_SECONDS = 11.0
+"""From the end of the load to the due time: more than the sidecar looks ahead by default."""
+SMALLEST_FOR_CPU = 5_000
+LOADED_PER_SECOND = 20_000
+"""How slow a machine may load before the herd is due."""
+
+
+@dataclass(frozen=True)
+class Herd:
+    """`count` schedules due at one instant."""
+
+    count: int
+    repeating: bool = False
+    lead_seconds: float = LEAD_SECONDS
+    sidecars: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name under which it is asked for, saved and compared."""
+        return f"{'repeating' if self.repeating else 'herd'}-{self.count}"
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"{self.count:,} {'repeating' if self.repeating else '`@at`'} at one instant"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Store them, let them fire, and read back when each was stored."""
+        before, cpu = await side.messages(), side.scheduler_cpu()
+        due = (time.time_ns() // SECOND + 1 + int(self.lead_seconds + self.count / LOADED_PER_SECOND)) * SECOND
+        pattern = daily_pattern(due) if self.repeating else at_pattern(due)
+        rate = await side.store(schedules([pattern] * self.count, side.kind.prefix))
+        loaded = time.time_ns()
+        followed = (await side.until_it_fires() - loaded) / 1_000_000
+        refuse_if_late(due)
+        accepted = figures([(LOAD_RATE, rate), (FOLLOWED, max(followed, 0.0))])
+        accepted |= self._cpu((CPU_ACCEPT, side.scheduler_cpu() - cpu))
+        fired = await self.fire(side, due)
+        if not self.repeating:
+            fired |= await self._purge(side, before + 1, due)  # and what the probe left
+            fired |= self._sum(fired)
+        return accepted | fired
+
+    async def fire(self, side: Side, due: int) -> dict[str, float]:
+        """Wait for a herd that was stored, and return how it fired."""
+        scheduler, server = side.scheduler_cpu(), cpu_seconds(side.server_pid)
+        await until(due)
+        await side.wait_for_fires(self.count, FIRES_SECONDS)
+        cpu = self._cpu(
+            (CPU_FIRE, side.scheduler_cpu() - scheduler), (SERVER_CPU_FIRE, cpu_seconds(side.server_pid) - server)
+        )
+        # Behind the CPU: reading a large herd back takes the server a second.
+        late = lateness(await read_fires(side.connection, side.api), [due] * self.count)
+        rate = self.count / max(late[-1] / 1_000, 0.000_001)
+        return of_lateness(late) | figures([(FIRE_RATE, rate)]) | cpu
+
+    async def _purge(self, side: Side, others: int, due: int) -> dict[str, float]:
+        cpu = side.scheduler_cpu()
+        await side.wait_for_messages(others + self.count, FIRES_SECONDS)
+        purged = (time.time_ns() - due) / 1_000_000
+        return figures([(PURGED, purged)]) | self._cpu((CPU_PURGE, side.scheduler_cpu() - cpu))
+
+    def _sum(self, found: dict[str, float]) -> dict[str, float]:
+        parts = [found[measure.name] for measure in (CPU_FIRE, CPU_PURGE) if measure.name in found]
+        return figures([(CPU_FIRE_PURGE, sum(parts))]) if parts else {}
+
+    def _cpu(self, *used: tuple[Measure, float]) -> dict[str, float]:
+        """Return the CPU for one of the herd, unless it is so small that most was used by standing idle before."""
+        if self.count < SMALLEST_FOR_CPU:
+            return {}
+        return figures((measure, each(seconds, self.count)) for measure, seconds in used)

@@ -1,0 +1,45 @@
+"""What a scenario is, and the steps that several share.
+
+The rule: a scenario does the same work on each side, and takes every figure from the stream or from the kernel.
+"""
+
+import asyncio
+import time
+from typing import Protocol
+
+from bench.fires import WrongFiresError
+from bench.load import SECOND
+from bench.sides import Side
+
+FIRES_SECONDS = 180.0
+"""Longest wait for the fires and the purges of a scenario, past the last due time."""
+
+
+class Scenario(Protocol):
+    """One thing to do on a side."""
+
+    @property
+    def name(self) -> str:
+        """The name under which it is asked for, saved and compared."""
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+
+    @property
+    def sidecars(self) -> int:
+        """How many instances of the sidecar serve the stream at the start."""
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Do it, and return the figures by the names of their measures."""
+
+
+async def until(instant: int) -> None:
+    """Wait for an instant (ns)."""
+    await asyncio.sleep(max(0.0, (instant - time.time_ns()) / SECOND))
+
+
+def refuse_if_late(first_due: int) -> None:
+    """Raise where the first schedule was due before all were stored: nothing would be measured but the load."""
+    if time.time_ns() > first_due:
+        raise WrongFiresError("schedules were due before all were stored; this machine is too slow for this scenario")

@@ -1,0 +1,84 @@
+"""Schedules that are due evenly over some seconds: how late is each?
+
+Alone, or with a busy stream beside, or with a message that each fire samples.
+The rule: all are stored before the first is due, so that the load does not disturb the fires.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from bench.fires import lateness, read_fires
+from bench.load import SECOND, SOURCES, at_pattern, ordinary, schedules
+from bench.measures import CPU_FIRE, OTHERS_RATE, SERVER_CPU_FIRE, each, figures, of_lateness
+from bench.processes import cpu_seconds
+from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from bench.sides import Side
+
+LOADED_PER_SECOND = 12_000
+"""How slow a machine may load before the first schedule is due."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """`count` schedules due over `seconds`."""
+
+    count: int
+    seconds: float = 10.0
+    others_per_second: int = 0
+    """Ordinary messages that are stored in the same stream meanwhile."""
+    sampling: bool = False
+    family: str = "spread"
+    asked: int = 0
+    """The number of its name, where that is not `count`."""
+    sidecars: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name under which it is asked for, saved and compared."""
+        return f"{self.family}-{self.asked or self.count}"
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        beside = f", {self.others_per_second:,} other messages a second" if self.others_per_second else ""
+        sampled = ", each samples a subject" if self.sampling else ""
+        return f"{self.count:,} over {self.seconds:g} s{beside}{sampled}"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Store them, let them fire, and read back when each was stored."""
+        begin = time.time_ns() + int((1.5 + self.count / LOADED_PER_SECOND) * SECOND)
+        dues = [begin + int(number * self.seconds * SECOND / self.count) for number in range(self.count)]
+        if self.sampling:
+            await side.store(islice(ordinary("source", SOURCES), SOURCES))
+        await side.store(schedules(map(at_pattern, dues), side.kind.prefix, source=self.sampling))
+        refuse_if_late(begin)
+        scheduler, server = side.scheduler_cpu(), cpu_seconds(side.server_pid)
+        found: dict[str, float] = {}
+        async with self._others(side, found):
+            await until(dues[-1])
+            await side.wait_for_fires(self.count, FIRES_SECONDS)
+        cpu = each(side.scheduler_cpu() - scheduler, self.count)
+        server_cpu = each(cpu_seconds(side.server_pid) - server, self.count)
+        late = lateness(await read_fires(side.connection, side.api), dues)
+        return found | of_lateness(late) | figures([(CPU_FIRE, cpu), (SERVER_CPU_FIRE, server_cpu)])
+
+    @asynccontextmanager
+    async def _others(self, side: Side, found: dict[str, float]) -> AsyncIterator[None]:
+        """Keep the stream busy, and note the rate that was reached."""
+        if not self.others_per_second:
+            yield
+            return
+        started, before = time.perf_counter(), side.publisher.acknowledged
+        endless = side.publisher.publish_at_rate(ordinary("other", 1_000), self.others_per_second)
+        busy = asyncio.create_task(endless)
+        yield
+        rate = (side.publisher.acknowledged - before) / (time.perf_counter() - started)
+        found |= figures([(OTHERS_RATE, rate)])
+        busy.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await busy

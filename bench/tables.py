@@ -1,0 +1,57 @@
+"""What a run prints: one row for each measure of each scenario, every side in it, and the ratios to the native one."""
+
+from collections.abc import Iterator, Sequence
+
+from bench.measures import MEASURES
+from bench.runs import Run
+from bench.sides import KINDS, NATIVE
+
+Row = list[str]
+
+
+def columns(run: Run) -> list[str]:
+    """Return the names of the columns."""
+    sides = sides_of(run)
+    ratios = [f"{side} ÷ native" for side in sides if side != NATIVE.name and NATIVE.name in sides]
+    return ["scenario", "measure", "unit", *sides, *ratios]
+
+
+def rows(run: Run) -> Iterator[Row]:
+    """Yield the rows of the table."""
+    sides = sides_of(run)
+    others = [side for side in sides if side != NATIVE.name and NATIVE.name in sides]
+    for scenario in run.scenarios:
+        for name in measured(run, scenario):
+            values = [_value(run, scenario, name, side) for side in sides]
+            yield [scenario, name, MEASURES[name].unit, *values, *(_ratio(run, scenario, name, s) for s in others)]
+
+
+def sides_of(run: Run) -> list[str]:
+    """Return the sides that were measured, the native one first."""
+    found = {side for _scenario, _measure, side in run.entries()}
+    return [kind.name for kind in KINDS if kind.name in found]
+
+
+def measured(run: Run, scenario: str) -> Sequence[str]:
+    """Return the measures of a scenario, in the order in which they are declared."""
+    found = {measure for name, measure, _side in run.entries() if name == scenario}
+    return [name for name in MEASURES if name in found]
+
+
+def ratio_text(value: float) -> str:
+    """Print a ratio, with as many decimals as tell it from its neighbours."""
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}"
+
+
+def _value(run: Run, scenario: str, measure: str, side: str) -> str:
+    value = run.value(scenario, measure, side)
+    return "–" if value is None else MEASURES[measure].text(value)
+
+
+def _ratio(run: Run, scenario: str, measure: str, side: str) -> str:
+    found = run.ratio(scenario, measure, side)
+    if found is None or not MEASURES[measure].is_compared:
+        return "–"
+    if found.least == found.most:
+        return ratio_text(found.median)
+    return f"{ratio_text(found.median)} ({ratio_text(found.least)}–{ratio_text(found.most)})"
