@@ -1,87 +1,109 @@
 """`python -m bench`: the native scheduler and the sidecar at the same work, in one run, and the ratios between them.
 
-The rule: answers go to standard output, progress to standard error; every figure comes from a scenario.
+The rule: tables go to standard output, progress to standard error, and the exit code tells what a script must know.
 """
 
 import asyncio
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from bench.fires import WrongFiresError
-from bench.profiles import DEFAULT, FULL, QUICK, UnknownScenarioError, chosen
-from bench.publisher import RefusedError
-from bench.runs import Repeat, Run
-from bench.scenarios.scenario import Scenario
-from bench.sides import KINDS, Kind, StartError, running
-from bench.tables import columns, rows
+from bench import aims, comparison, flatness, tables
+from bench.profiles import PROFILES, UnknownScenarioError, chosen
+from bench.runner import run
+from bench.runs import Run
+from bench.sides import KINDS
 from nats_scheduler.cli.output import print_table
 
-Say = Callable[[str], None]
-
 EXIT_FAILED = 1
-"""A scenario could not be measured, or fired wrongly."""
+"""A scenario could not be measured, or did not fire each schedule once and not early."""
 EXIT_REGRESSION = 3
+"""Something is worse than in the saved run, by more than noise."""
 EXIT_AIM_MISSED = 4
+"""An aim does not hold."""
 
 
-def say(line: str) -> None:
-    """Report progress."""
-    click.echo(line, err=True)
-
-
-async def measure(scenario: Scenario, kind: Kind) -> dict[str, float]:
-    """Run a scenario on one side, on a fresh server."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        async with running(kind, Path(folder), scenario.sidecars) as side:
-            return await scenario.run(side)
-
-
-async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Say = say) -> tuple[Run, int]:
-    """Run every scenario on every side, so many times; returns what was found and how many failed."""
-    found, failures = Run(), 0
-    for repeat in range(repeats):
-        for scenario in scenarios:
-            sides: Repeat = {}
-            for kind in kinds:
-                started = time.perf_counter()
-                outcome = ""
-                try:
-                    sides[kind.name] = await measure(scenario, kind)
-                except (WrongFiresError, RefusedError, StartError, TimeoutError) as error:
-                    failures += 1
-                    outcome = f": FAILED: {error or type(error).__name__}"
-                took = time.perf_counter() - started
-                tell(f"{scenario.name} ({scenario.title}), {kind.name}, {repeat + 1}/{repeats}: {took:.0f} s{outcome}")
-            found.add(scenario.name, sides)
-    return found, failures
-
-
-@click.command()
-@click.option("--quick", "profile", flag_value="quick", help="A herd, a spread: about two minutes.")
-@click.option("--full", "profile", flag_value="full", help="Everything, with a million schedules.")
+@click.command(epilog="Ends with 1 where a scenario failed, 3 with a regression, 4 with an aim that does not hold.")
+@click.option("--quick", "profile", flag_value="quick", help="A spread and two herds: about two minutes.")
+@click.option("--full", "profile", flag_value="full", help="Everything, with a million schedules: about 40 minutes.")
 @click.option("--only", multiple=True, metavar="NAME", help="A scenario such as herd-20000, or a family such as herd.")
 @click.option("--side", "sides", multiple=True, type=click.Choice([kind.name for kind in KINDS]))
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found to a file.")
-def main(profile: str | None, only: Sequence[str], sides: Sequence[str], repeats: int, save: Path | None) -> None:
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Print what moved, by more than noise, since a saved run.",
+)
+@click.option("--check", is_flag=True, help="Print which aims hold.")
+@click.option(
+    "--load",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Measure nothing: print a saved run, for --compare and --check too.",
+)
+def main(
+    profile: str | None,
+    only: Sequence[str],
+    sides: Sequence[str],
+    repeats: int,
+    save: Path | None,
+    compare: Path | None,
+    check: bool,
+    load: Path | None,
+) -> None:
     """Measure the sidecar beside the native scheduler and print both, and the ratios."""
-    names = {"quick": QUICK, "full": FULL}.get(profile or "", DEFAULT)
+    before = _read(compare) if compare else None
+    found, failures = (_read(load), 0) if load else _measure(profile, only, sides, repeats)
+    if save is not None:
+        found.save(save)
+    _print(found)
+    codes = [EXIT_FAILED] if failures else []
+    if before is not None:
+        codes += _compare(before, found)
+    if check:
+        codes += _check(found)
+    raise SystemExit(codes[0] if codes else 0)
+
+
+def _measure(profile: str | None, only: Sequence[str], sides: Sequence[str], repeats: int) -> tuple[Run, int]:
     try:
-        scenarios = chosen(names, only)
+        scenarios = chosen(PROFILES[profile or "default"], only)
     except UnknownScenarioError as error:
         raise click.UsageError(str(error)) from error
     kinds = [kind for kind in KINDS if not sides or kind.name in sides]
-    found, failures = asyncio.run(run(scenarios, kinds, repeats))
-    if save is not None:
-        found.save(save)
-    click.echo(f"{found.date}, {found.machine}")
-    print_table(columns(found), rows(found))
-    if failures:
-        raise SystemExit(EXIT_FAILED)
+    return asyncio.run(run(scenarios, kinds, repeats, lambda line: click.echo(line, err=True)))
+
+
+def _read(path: Path) -> Run:
+    try:
+        return Run.read(path)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _print(found: Run) -> None:
+    click.echo(f"Measured on {found.date}: {found.machine}\n")
+    print_table(tables.columns(found), tables.rows(found))
+    if len(flatness.numbers(found)) > 1:
+        click.echo("\nHow costs grow\n")
+        print_table(flatness.columns(found), flatness.rows(found))
+
+
+def _compare(before: Run, found: Run) -> list[int]:
+    moved = list(comparison.moves(before, found))
+    click.echo(f"\nMoved since {before.date} ({before.machine}), by more than noise: {len(moved) or 'nothing'}\n")
+    if moved:
+        print_table(comparison.COLUMNS, [move.row() for move in moved])
+    return [EXIT_REGRESSION] if any(move.is_regression for move in moved) else []
+
+
+def _check(found: Run) -> list[int]:
+    verdicts = list(aims.judge(found))
+    click.echo(f"\n{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} aims that were measured hold\n")
+    if verdicts:
+        print_table(aims.COLUMNS, [verdict.row() for verdict in verdicts])
+    return [] if all(verdict.holds for verdict in verdicts) else [EXIT_AIM_MISSED]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ class Measure:
     unit: str
     decimals: int = 2
     more_is_better: bool = False
+    grain: float = 0.0
+    """A difference that means nothing, however large it is beside a small figure."""
     is_compared: bool = True
     """Whether it says something of the scheduler, and not of the load or the server beside it."""
 
@@ -28,27 +30,27 @@ class Measure:
         return f"{value:,.{self.decimals}f}"
 
 
-P50 = Measure("lateness p50", "ms")
-P99 = Measure("lateness p99", "ms")
-LAST = Measure("last stored after", "ms")
-PURGED = Measure("last purged after", "ms", 0)
+P50 = Measure("lateness p50", "ms", grain=0.5)
+P99 = Measure("lateness p99", "ms", grain=1.0)
+LAST = Measure("last stored after", "ms", grain=2.0)
+PURGED = Measure("last purged after", "ms", 0, grain=20.0)
 FIRE_RATE = Measure("stored per second", "1/s", 0, more_is_better=True, is_compared=False)
 LOAD_RATE = Measure("loaded per second", "1/s", 0, more_is_better=True)
-FOLLOWED = Measure("ready after the load", "ms", 0)
+FOLLOWED = Measure("ready after the load", "ms", 0, grain=50.0)
 CPU_ACCEPT = Measure("CPU per schedule accepted", "µs", 1)
 CPU_FIRE = Measure("CPU per fire", "µs", 1)
 CPU_PURGE = Measure("CPU per purge", "µs", 1, is_compared=False)  # the native one purges as it fires
 CPU_FIRE_PURGE = Measure("CPU per fire and purge", "µs", 1)
 SERVER_CPU_FIRE = Measure("server CPU per fire", "µs", 1)
-MEMORY = Measure("memory", "MB", 0)
-MEMORY_RESTARTED = Measure("memory after a restart", "MB", 0)
+MEMORY = Measure("memory", "MB", 0, grain=5.0)
+MEMORY_RESTARTED = Measure("memory after a restart", "MB", 0, grain=5.0)
 SCHEDULE_BYTES = Measure("memory per schedule", "bytes", 0)
-SERVER_MEMORY = Measure("server memory", "MB", 0)
-RESTART = Measure("start until it fires", "s")
+SERVER_MEMORY = Measure("server memory", "MB", 0, grain=10.0)
+RESTART = Measure("start until it fires", "s", grain=0.3)
 RESTART_EACH = Measure("start, per schedule", "µs", 1)
-IDLE_CPU = Measure("idle CPU", "% of a core")
+IDLE_CPU = Measure("idle CPU", "% of a core", grain=0.2)
 OTHERS_RATE = Measure("other messages", "1/s", 0, more_is_better=True, is_compared=False)
-TAKEOVER = Measure("longest wait for a fire", "s")
+TAKEOVER = Measure("longest wait for a fire", "s", grain=0.5)
 
 MEASURES = {
     measure.name: measure

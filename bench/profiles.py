@@ -52,6 +52,7 @@ FULL = (
     "held-1000000",
     "ordinary-1000000",
 )
+PROFILES: Mapping[str, Sequence[str]] = {"quick": QUICK, "default": DEFAULT, "full": FULL}
 
 
 class UnknownScenarioError(Exception):

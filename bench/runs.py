@@ -5,11 +5,11 @@ The ratio of a measure is the median of those ratios, its spread their range: th
 """
 
 import json
+import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from os import cpu_count
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +24,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How a side compares with the native one, over the repeats."""
+    """How a side compares with the native one, over the repeats; or any figure over them."""
 
     median: float
     least: float
@@ -33,13 +33,29 @@ class Ratio:
 
 def machine() -> str:
     """Return the machine in a few words."""
-    python = f"Python {platform.python_version()}"
-    return f"{cpu_count()} cores, {platform.system()} {platform.machine()}, {python}"
+    gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1_000_000_000
+    model = _processor()
+    parts = [f"{os.cpu_count()} cores", *([model] if model else []), f"{gigabytes:.0f} GB"]
+    return ", ".join([*parts, f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"])
+
+
+def _processor() -> str:
+    """Return the processor's model as the kernel names it, "" where it does not."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def today() -> str:
     """Return the date."""
     return datetime.now(UTC).date().isoformat()
+
+
+def range_of(found: Sequence[float]) -> Ratio | None:
+    """Return median and range of what the repeats found, None where they found nothing."""
+    return Ratio(median(found), min(found), max(found)) if found else None
 
 
 @dataclass
@@ -72,7 +88,7 @@ class Run:
             value = repeat.get(side, {}).get(measure)
             if base and base > 0 and value is not None:
                 found.append(value / base)
-        return Ratio(median(found), min(found), max(found)) if found else None
+        return range_of(found)
 
     def entries(self) -> Iterator[Key]:
         """Yield what was measured, in the order of the run."""

@@ -32,6 +32,7 @@ from bench.sides import Side
 LEAD_SECONDS = 11.0
 """From the end of the load to the due time: more than the sidecar looks ahead by default."""
 SMALLEST_FOR_CPU = 5_000
+"""Of fewer, most CPU is that of standing idle before the due time."""
 LOADED_PER_SECOND = 20_000
 """How slow a machine may load before the herd is due."""
 

@@ -22,6 +22,9 @@ from bench.sides import Side
 LOADED_PER_SECOND = 12_000
 """How slow a machine may load before the first schedule is due."""
 
+SMALLEST_FOR_CPU = 2_000
+"""Of fewer, most CPU is that of standing idle between them."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -35,6 +38,7 @@ class Spread:
     family: str = "spread"
     asked: int = 0
     """The number of its name, where that is not `count`."""
+    lead_seconds: float = 1.5
     sidecars: int = 1
 
     @property
@@ -51,7 +55,7 @@ class Spread:
 
     async def run(self, side: Side) -> dict[str, float]:
         """Store them, let them fire, and read back when each was stored."""
-        begin = time.time_ns() + int((1.5 + self.count / LOADED_PER_SECOND) * SECOND)
+        begin = time.time_ns() + int((self.lead_seconds + self.count / LOADED_PER_SECOND) * SECOND)
         dues = [begin + int(number * self.seconds * SECOND / self.count) for number in range(self.count)]
         if self.sampling:
             await side.store(islice(ordinary("source", SOURCES), SOURCES))
@@ -65,7 +69,9 @@ class Spread:
         cpu = each(side.scheduler_cpu() - scheduler, self.count)
         server_cpu = each(cpu_seconds(side.server_pid) - server, self.count)
         late = lateness(await read_fires(side.connection, side.api), dues)
-        return found | of_lateness(late) | figures([(CPU_FIRE, cpu), (SERVER_CPU_FIRE, server_cpu)])
+        if self.count >= SMALLEST_FOR_CPU:
+            found |= figures([(CPU_FIRE, cpu), (SERVER_CPU_FIRE, server_cpu)])
+        return found | of_lateness(late)
 
     @asynccontextmanager
     async def _others(self, side: Side, found: dict[str, float]) -> AsyncIterator[None]:

@@ -21,6 +21,7 @@ class Takeover:
 
     count: int
     seconds: float = 10.0
+    lead_seconds: float = 2.5
     sidecars: int = 2
 
     @property
@@ -37,7 +38,7 @@ class Takeover:
         """Fire, kill one in the middle, and return the longest wait; there is nothing to kill on the native side."""
         if not side.sidecars:
             return {}
-        begin = time.time_ns() + int(2.5 * SECOND)
+        begin = time.time_ns() + int(self.lead_seconds * SECOND)
         dues = [begin + int(number * self.seconds * SECOND / self.count) for number in range(self.count)]
         await side.store(schedules(map(at_pattern, dues), side.kind.prefix))
         await until(dues[self.count // 2])

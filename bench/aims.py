@@ -1,0 +1,118 @@
+"""What the sidecar is to reach, as data, and whether a run reached it.
+
+The rule: an aim holds for each mode of the sidecar that was measured, or it does not hold.
+A bound is on the figure itself, on its ratio to the native side of the same run, or on its ratio to the same figure
+of another scenario, where a cost is to stay flat.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.measures import (
+    CPU_ACCEPT,
+    FOLLOWED,
+    IDLE_CPU,
+    LAST,
+    MEMORY,
+    MEMORY_RESTARTED,
+    P50,
+    P99,
+    RESTART,
+    RESTART_EACH,
+    SCHEDULE_BYTES,
+    TAKEOVER,
+    Measure,
+)
+from bench.runs import Run
+from bench.sides import KINDS, NATIVE
+
+ITSELF = ""
+"""The bound is on the figure, in the unit of its measure."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """One bound."""
+
+    scenario: str
+    measure: Measure
+    at_most: float
+    over: str = ITSELF
+    """What the figure is divided by: nothing, the native side's, or the same side's in another scenario."""
+
+    def text(self) -> str:
+        """Return the aim in words."""
+        if self.over == ITSELF:
+            return f"{self.measure.name} ≤ {self.at_most:g} {self.measure.unit}"
+        whose = "the native scheduler's" if self.over == NATIVE.name else f"that of {self.over}"
+        return f"{self.measure.name} ≤ {self.at_most:g} × {whose}"
+
+    def figure(self, run: Run, side: str) -> float | None:
+        """Return what is bounded, None where it was not measured."""
+        if self.over == NATIVE.name:
+            ratio = run.ratio(self.scenario, self.measure.name, side)
+            return None if ratio is None else ratio.median
+        value = run.value(self.scenario, self.measure.name, side)
+        if self.over == ITSELF or value is None:
+            return value
+        base = run.value(self.over, self.measure.name, side)
+        return value / base if base else None
+
+
+AIMS = (
+    Aim("spread-20", P50, 1.5),
+    Aim("spread-20", LAST, 10),
+    Aim("spread-2000", P50, 1.5),
+    Aim("spread-2000", P99, 10),
+    Aim("spread-2000", P99, 1 / 20, NATIVE.name),
+    Aim("spread-20000", P99, 1 / 20, NATIVE.name),
+    Aim("steady-1000", P99, 1 / 20, NATIVE.name),
+    Aim("herd-1000", LAST, 2.0, NATIVE.name),
+    Aim("herd-20000", LAST, 1.2, NATIVE.name),
+    Aim("herd-100000", LAST, 1.0, NATIVE.name),
+    Aim("held-100000", FOLLOWED, 1_000),
+    Aim("held-1000000", FOLLOWED, 1_000),
+    Aim("held-100000", IDLE_CPU, 1.0),
+    Aim("held-1000000", MEMORY, 600),
+    Aim("held-1000000", MEMORY_RESTARTED, 600),
+    Aim("held-1000000", RESTART, 10),
+    Aim("ordinary-1000000", RESTART, 10),
+    Aim("takeover-2000", TAKEOVER, 3),
+    Aim("held-100000", LAST, 1.5, "held-1000"),
+    Aim("held-1000000", LAST, 1.5, "held-1000"),
+    Aim("held-100000", CPU_ACCEPT, 1.5, "held-10000"),
+    Aim("held-1000000", CPU_ACCEPT, 1.5, "held-10000"),
+    Aim("held-1000000", RESTART_EACH, 1.2, "held-100000"),
+    Aim("held-1000000", SCHEDULE_BYTES, 1.2, "held-100000"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether one side reached an aim."""
+
+    aim: Aim
+    side: str
+    figure: float
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether the figure is within the bound."""
+        return self.figure <= self.aim.at_most
+
+    def row(self) -> list[str]:
+        """Return it as a row of the table."""
+        figure = self.aim.measure.text(self.figure) if self.aim.over == ITSELF else f"{self.figure:.3f} ×"
+        return [self.aim.scenario, self.aim.text(), self.side, figure, "holds" if self.holds else "does not hold"]
+
+
+COLUMNS = ("scenario", "aim", "side", "figure", "verdict")
+
+
+def judge(run: Run) -> Iterator[Verdict]:
+    """Yield a verdict for each aim on each side of the sidecar, where it was measured."""
+    for aim in AIMS:
+        for kind in KINDS:
+            figure = aim.figure(run, kind.name) if kind.sidecar else None
+            if figure is not None:
+                yield Verdict(aim, kind.name, figure)

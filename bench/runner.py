@@ -1,0 +1,45 @@
+"""Run scenarios on sides, each on a fresh server, and keep what they found.
+
+The rule: the sides of a scenario run one after another, so that they share the machine's mood and not its cores.
+A scenario that fails on a side is told and counted, and the others go on.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.fires import WrongFiresError
+from bench.publisher import RefusedError
+from bench.runs import Repeat, Run
+from bench.scenarios.scenario import Scenario
+from bench.sides import Kind, StartError, running
+from nats_scheduler.jetstream.errors import JetStreamError
+
+Tell = Callable[[str], None]
+FAILURES = (WrongFiresError, RefusedError, StartError, JetStreamError, TimeoutError)
+
+
+async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Tell) -> tuple[Run, int]:
+    """Run every scenario on every side, so many times; returns what was found and how many failed."""
+    found, failures = Run(), 0
+    for repeat in range(1, repeats + 1):
+        for scenario in scenarios:
+            sides: Repeat = {}
+            for kind in kinds:
+                tell(f"{scenario.name}: {scenario.title}, {kind.name}, {repeat} of {repeats}")
+                started = time.perf_counter()
+                try:
+                    sides[kind.name] = await _measure(scenario, kind)
+                except FAILURES as error:
+                    failures += 1
+                    tell(f"{scenario.name}: FAILED on {kind.name}: {error or type(error).__name__}")
+                tell(f"{scenario.name}: {time.perf_counter() - started:.0f} s")
+            found.add(scenario.name, sides)
+    return found, failures
+
+
+async def _measure(scenario: Scenario, kind: Kind) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        async with running(kind, Path(folder), scenario.sidecars) as side:
+            return await scenario.run(side)
