@@ -4,7 +4,7 @@ The rule: tables go to standard output, progress to standard error, and the exit
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -15,6 +15,8 @@ from bench.runner import run
 from bench.runs import Run
 from bench.sides import KINDS
 from nats_scheduler.cli.output import print_table
+
+Show = Callable[[Sequence[str], Iterable[Sequence[str]]], None]
 
 EXIT_FAILED = 1
 """A scenario could not be measured, or did not fire each schedule once and not early."""
@@ -42,6 +44,7 @@ EXIT_AIM_MISSED = 4
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Measure nothing: print a saved run, for --compare and --check too.",
 )
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 def main(
     profile: str | None,
     only: Sequence[str],
@@ -51,18 +54,20 @@ def main(
     compare: Path | None,
     check: bool,
     load: Path | None,
+    markdown: bool,
 ) -> None:
     """Measure the sidecar beside the native scheduler and print both, and the ratios."""
     before = _read(compare) if compare else None
     found, failures = (_read(load), 0) if load else _measure(profile, only, sides, repeats)
     if save is not None:
         found.save(save)
-    _print(found)
+    show = _print_markdown if markdown else print_table
+    _print(found, show)
     codes = [EXIT_FAILED] if failures else []
     if before is not None:
-        codes += _compare(before, found)
+        codes += _compare(before, found, show)
     if check:
-        codes += _check(found)
+        codes += _check(found, show)
     raise SystemExit(codes[0] if codes else 0)
 
 
@@ -82,27 +87,31 @@ def _read(path: Path) -> Run:
         raise click.UsageError(str(error)) from error
 
 
-def _print(found: Run) -> None:
-    click.echo(f"Measured on {found.date}: {found.machine}\n")
-    print_table(tables.columns(found), tables.rows(found))
+def _print_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    click.echo(tables.markdown(columns, rows))
+
+
+def _print(found: Run, show: Show) -> None:
+    click.echo(f"Measured on {found.date}: {found.machine}; load average before it {found.load_before:g}\n")
+    show(tables.columns(found), tables.rows(found))
     if len(flatness.numbers(found)) > 1:
         click.echo("\nHow costs grow\n")
-        print_table(flatness.columns(found), flatness.rows(found))
+        show(flatness.columns(found), flatness.rows(found))
 
 
-def _compare(before: Run, found: Run) -> list[int]:
+def _compare(before: Run, found: Run, show: Show) -> list[int]:
     moved = list(comparison.moves(before, found))
     click.echo(f"\nMoved since {before.date} ({before.machine}), by more than noise: {len(moved) or 'nothing'}\n")
     if moved:
-        print_table(comparison.COLUMNS, [move.row() for move in moved])
+        show(comparison.COLUMNS, [move.row() for move in moved])
     return [EXIT_REGRESSION] if any(move.is_regression for move in moved) else []
 
 
-def _check(found: Run) -> list[int]:
+def _check(found: Run, show: Show) -> list[int]:
     verdicts = list(aims.judge(found))
     click.echo(f"\n{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} aims that were measured hold\n")
     if verdicts:
-        print_table(aims.COLUMNS, [verdict.row() for verdict in verdicts])
+        show(aims.COLUMNS, [verdict.row() for verdict in verdicts])
     return [] if all(verdict.holds for verdict in verdicts) else [EXIT_AIM_MISSED]
 
 

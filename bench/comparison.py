@@ -57,8 +57,8 @@ class Move:
 def moves(before: Run, now: Run) -> Iterator[Move]:
     """Yield what moved beyond noise, for what both runs measured."""
     for scenario, name, side in now.entries():
-        measure = MEASURES[name]
-        if side == NATIVE.name or not measure.is_compared:
+        measure = MEASURES.get(name)  # a saved run may hold what is not measured any more
+        if measure is None or side == NATIVE.name or not measure.is_compared:
             continue
         old, new = before.ratio(scenario, name, side), now.ratio(scenario, name, side)
         is_ratio = old is not None and new is not None

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -58,6 +58,11 @@ def range_of(found: Sequence[float]) -> Ratio | None:
     return Ratio(median(found), min(found), max(found)) if found else None
 
 
+def load_average() -> float:
+    """Return how many processes wanted a core over the last minute: what else the machine does."""
+    return round(os.getloadavg()[0], 1)
+
+
 @dataclass
 class Run:
     """One run of the benchmark."""
@@ -65,6 +70,8 @@ class Run:
     date: str = field(default_factory=today)
     machine: str = field(default_factory=machine)
     scenarios: dict[str, list[Repeat]] = field(default_factory=dict)
+    load_before: float = field(default_factory=load_average)
+    """The machine's load average before the run: figures from a busy machine are worth little."""
 
     def add(self, scenario: str, repeat: Repeat) -> None:
         """Keep what one repeat of a scenario found."""
@@ -98,7 +105,7 @@ class Run:
 
     def save(self, path: Path) -> None:
         """Write it to a file."""
-        document = {"date": self.date, "machine": self.machine, "scenarios": self.scenarios}
+        document = asdict(self)
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -106,6 +113,6 @@ class Run:
         """Read a saved run; raises `ValueError` where the file holds something else."""
         document = json.loads(path.read_text(encoding="utf-8"))
         try:
-            return cls(document["date"], document["machine"], document["scenarios"])
+            return cls(document["date"], document["machine"], document["scenarios"], document["load_before"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no saved run") from error

@@ -24,7 +24,7 @@ from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, t
 from nats_scheduler.settings.connection import ConnectionSettings
 
 CACHE = Path(__file__).parent.parent / ".cache" / "nats-server"
-READY_SECONDS = 120.0
+READY_SECONDS = 600.0
 """Longest wait for a scheduler that was started, or that follows a load, to fire."""
 POLL_SECONDS = 0.02
 """Pause between two looks at a stream."""

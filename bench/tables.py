@@ -1,6 +1,6 @@
 """What a run prints: one row for each measure of each scenario, every side in it, and the ratios to the native one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bench.measures import MEASURES
 from bench.runs import Run
@@ -24,6 +24,12 @@ def rows(run: Run) -> Iterator[Row]:
         for name in measured(run, scenario):
             values = [_value(run, scenario, name, side) for side in sides]
             yield [scenario, name, MEASURES[name].unit, *values, *(_ratio(run, scenario, name, s) for s in others)]
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown, for a document."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def sides_of(run: Run) -> list[str]:

@@ -33,8 +33,8 @@ LEAD_SECONDS = 11.0
 """From the end of the load to the due time: more than the sidecar looks ahead by default."""
 SMALLEST_FOR_CPU = 5_000
 """Of fewer, most CPU is that of standing idle before the due time."""
-LOADED_PER_SECOND = 20_000
-"""How slow a machine may load before the herd is due."""
+FOLLOWED_PER_SECOND = 8_000
+"""How slow a machine may load, and follow, before the herd is due."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Herd:
     async def run(self, side: Side) -> dict[str, float]:
         """Store them, let them fire, and read back when each was stored."""
         before, cpu = await side.messages(), side.scheduler_cpu()
-        due = (time.time_ns() // SECOND + 1 + int(self.lead_seconds + self.count / LOADED_PER_SECOND)) * SECOND
+        due = (time.time_ns() // SECOND + 1 + int(self.lead_seconds + self.count / FOLLOWED_PER_SECOND)) * SECOND
         pattern = daily_pattern(due) if self.repeating else at_pattern(due)
         rate = await side.store(schedules([pattern] * self.count, side.kind.prefix))
         loaded = time.time_ns()

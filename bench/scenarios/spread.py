@@ -82,9 +82,11 @@ class Spread:
         started, before = time.perf_counter(), side.publisher.acknowledged
         endless = side.publisher.publish_at_rate(ordinary("other", 1_000), self.others_per_second)
         busy = asyncio.create_task(endless)
-        yield
-        rate = (side.publisher.acknowledged - before) / (time.perf_counter() - started)
-        found |= figures([(OTHERS_RATE, rate)])
-        busy.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await busy
+        try:
+            yield
+            rate = (side.publisher.acknowledged - before) / (time.perf_counter() - started)
+            found |= figures([(OTHERS_RATE, rate)])
+        finally:
+            busy.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await busy

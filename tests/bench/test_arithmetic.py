@@ -18,14 +18,14 @@ from bench.processes import cpu_seconds, read_clock, resident_bytes
 from bench.profiles import DEFAULT, FULL, QUICK, UnknownScenarioError, chosen, scenario
 from bench.publisher import Publisher
 from bench.runs import Run
-from bench.tables import columns, rows
+from bench.tables import columns, markdown, rows
 
 MILLISECOND = 1_000_000
 
 
 def a_run(*repeats: dict[str, float], measure: Measure = LAST, name: str = "herd-1000", machine: str = "one") -> Run:
     """Build a run of one scenario and one measure: each repeat names a figure for each side."""
-    found = Run("2026-01-01", machine)
+    found = Run("2026-01-01", machine, load_before=0.0)
     for repeat in repeats:
         found.add(name, {side: {measure.name: value} for side, value in repeat.items()})
     return found
@@ -85,6 +85,10 @@ def test_a_table_holds_every_side_and_the_ratios_to_the_native_one() -> None:
 def test_a_table_shows_the_range_over_repeats() -> None:
     found = a_run({"native": 10, "emulated": 20}, {"native": 10, "emulated": 10}, {"native": 10, "emulated": 5})
     assert next(iter(rows(found)))[-1] == "1.00 (0.500–2.00)"
+
+
+def test_a_table_can_be_put_into_a_document() -> None:
+    assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
 
 
 def test_a_saved_run_is_read_back(tmp_path: Path) -> None:
