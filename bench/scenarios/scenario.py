@@ -40,6 +40,6 @@ async def until(instant: int) -> None:
 
 
 def refuse_if_late(first_due: int) -> None:
-    """Raise where the first schedule was due before all were stored: nothing would be measured but the load."""
+    """Raise where the first schedule was due before the load was done, which is what would be measured then."""
     if time.time_ns() > first_due:
-        raise WrongFiresError("schedules were due before all were stored; this machine is too slow for this scenario")
+        raise WrongFiresError("schedules were due before all were stored and followed: too slow, or too busy a machine")
