@@ -30,7 +30,7 @@ START_ATTEMPTS = 3
 class Cluster:
     """Three servers that route to each other; `nodes[i].url` is the client port of each."""
 
-    def __init__(self, version: str, folder: Path, config: str = "") -> None:
+    def __init__(self, version: str, folder: Path, config: str = "", *, advertise: bool = True) -> None:
         binary = server_binary(version)
         routes = [free_port() for _ in range(NODES)]
         self._monitors = [free_port() for _ in range(NODES)]
@@ -39,7 +39,7 @@ class Cluster:
                 binary,
                 folder / f"n{i}",
                 name=f"n{i}",
-                config=_node_config(routes[i], routes, self._monitors[i]) + config,
+                config=_node_config(routes[i], routes, self._monitors[i], advertise=advertise) + config,
             )
             for i in range(NODES)
         ]
@@ -97,18 +97,23 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(version: str, folder: Path, *, config: str = "") -> AsyncIterator[Cluster]:
-    """Run a cluster for the length of a `with` block; `config` is added to each node's own."""
-    cluster = await _started(version, folder, config)
+async def running_cluster(
+    version: str, folder: Path, *, config: str = "", advertise: bool = True
+) -> AsyncIterator[Cluster]:
+    """Run a cluster for the length of a `with` block; `config` is added to each node's own.
+
+    Where nodes do not advertise each other, clients know the URLs that they were given, and a proxy is not gone round.
+    """
+    cluster = await _started(version, folder, config, advertise)
     try:
         yield cluster
     finally:
         await cluster.stop()
 
 
-async def _started(version: str, folder: Path, config: str) -> Cluster:
+async def _started(version: str, folder: Path, config: str, advertise: bool) -> Cluster:
     for attempt in range(1, START_ATTEMPTS + 1):
-        cluster = Cluster(version, folder / f"attempt-{attempt}", config)
+        cluster = Cluster(version, folder / f"attempt-{attempt}", config, advertise=advertise)
         try:
             await cluster.start()
         except EmbeddedServerError as error:
@@ -122,9 +127,10 @@ async def _started(version: str, folder: Path, config: str) -> Cluster:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _node_config(route: int, routes: Iterable[int], monitor: int) -> str:
+def _node_config(route: int, routes: Iterable[int], monitor: int, *, advertise: bool) -> str:
     others = ", ".join(f'"nats://{HOST}:{port}"' for port in routes)
-    return f'http: "{HOST}:{monitor}"\ncluster {{ name: "test", listen: "{HOST}:{route}", routes: [{others}] }}\n'
+    names = f'name: "test", listen: "{HOST}:{route}", no_advertise: {str(not advertise).lower()}'
+    return f'http: "{HOST}:{monitor}"\ncluster {{ {names}, routes: [{others}] }}\n'
 
 
 def _keeping_up(replicas: Iterable[dict[str, Any]]) -> Iterable[str]:

@@ -1,0 +1,78 @@
+"""Run rounds: `python -m tests.nemesis --rounds N [--seed S] [--jobs J]`, or repeat one with `--round-seed S`.
+
+Its rule: what fails is printed with the command that repeats it and with its evidence, and the exit code says whether
+anything did.
+The logs of a failed round are kept, the others are removed.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from tests.nemesis.round import Outcome, play
+from tests.nemesis.tally import Tally, evidence
+
+TOLD_EVERY = 50
+"""Rounds between two tallies on the way."""
+
+
+def main() -> int:
+    """Do what the command line says."""
+    given = _arguments()
+    seeds = range(given.seed, given.seed + given.rounds) if given.round_seed is None else [given.round_seed]
+    folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
+    tally, crashed, begun = Tally(), 0, time.monotonic()
+    for number, (seed, outcome) in enumerate(_outcomes(seeds, given.jobs, folder), 1):
+        if isinstance(outcome, str):
+            crashed += 1
+            print(f"round {seed} could not be played; logs in {folder / str(seed)}\n{outcome}", flush=True)
+            continue
+        tally.add(outcome)
+        if outcome.violations or given.round_seed is not None:
+            print(f"{evidence(outcome)}\n  logs in {folder / str(seed)}", flush=True)
+        if number % TOLD_EVERY == 0:
+            print(f"{number} rounds in {time.monotonic() - begun:.0f} s\n{tally.written()}", flush=True)
+    print(f"{len(seeds)} rounds in {time.monotonic() - begun:.0f} s, {crashed} could not be played")
+    print(tally.written())
+    return bool(tally.failed or crashed)
+
+
+def played(seed: int, folder: Path) -> Outcome | str:
+    """Play one round in this process; returns what prevented it otherwise."""
+    try:
+        outcome = asyncio.run(play(seed, folder))
+    except Exception:
+        return traceback.format_exc()
+    if not outcome.violations:
+        shutil.rmtree(folder)
+    return outcome
+
+
+def _outcomes(seeds: range | list[int], jobs: int, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
+    if len(seeds) == 1:
+        yield seeds[0], played(seeds[0], folder / str(seeds[0]))
+        return
+    with ProcessPoolExecutor(jobs) as processes:
+        under_way = {processes.submit(played, seed, folder / str(seed)): seed for seed in seeds}
+        for done in as_completed(under_way):
+            yield under_way[done], done.result()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.nemesis")
+    parser.add_argument("--rounds", type=int, default=20, help="how many rounds to play")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the first of them; the others count from it")
+    parser.add_argument("--jobs", type=int, default=2, help="how many are played side by side")
+    parser.add_argument("--round-seed", type=int, help="play the round with this seed only")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""The servers of a round: one, or a cluster of three, with the stream under test and the log of its schedules.
+
+Its rule: the server itself copies every schedule message to the log when it stores it, so that nothing that was ever
+stored is unknown, however soon it is replaced or purged.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.harness.account import Account
+from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.servers import running_server
+from tests.harness.waiting import eventually
+from tests.nemesis.scenario import Scenario
+
+STREAM = "NEMESIS"
+LOG = "LOG"
+BUCKET = "KV_nats_scheduler"
+SERVES_SECONDS = 60.0
+"""Longest wait for the streams to have leaders that answer."""
+PROBE_SECONDS = 0.5
+
+
+class Ground:
+    """The servers, and what is done to them."""
+
+    def __init__(self, nodes: list[EmbeddedServer], cluster: Cluster | None) -> None:
+        self.nodes = nodes
+        self.cluster = cluster
+
+    @property
+    def urls(self) -> list[str]:
+        """Where clients connect."""
+        return [node.url for node in self.nodes]
+
+    @asynccontextmanager
+    async def account(self) -> AsyncIterator[Account]:
+        """Connect to any node that runs."""
+        running = tuple(node.url for node in self.nodes if node.pid is not None)
+        if not running:
+            raise ConnectError("no server runs")
+        connection = await Dialer(ConnectionSettings(servers=running)).dial()
+        try:
+            yield Account(connection, JetStreamApi(connection))
+        finally:
+            await connection.close()
+
+    async def create_streams(self) -> None:
+        """Create the stream under test and its log."""
+        replicas = len(self.nodes)
+        shared = {"storage": "file", "num_replicas": replicas}
+        async with self.account() as account:
+            await account.api.call(f"STREAM.CREATE.{LOG}", {"name": LOG, "subjects": ["log.>"], **shared})
+            wanted = {
+                "name": STREAM,
+                "subjects": ["s.>", "t.>", "x.>"],
+                "allow_msg_schedules": True,
+                "allow_rollup_hdrs": True,
+                "metadata": {"nats-scheduler.allow_msg_schedules": "true"},
+                "republish": {"src": "s.>", "dest": "log.s.>"},
+                **shared,
+            }
+            await account.api.call(f"STREAM.CREATE.{STREAM}", wanted)
+
+    async def serves(self) -> None:
+        """Wait until every stream, the sidecars' bucket too, has a leader on a node that runs, and stores messages."""
+        await eventually(self._answers, within_seconds=SERVES_SECONDS, describe="the streams have leaders that answer")
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(PROBE_SECONDS), self.account() as account:
+                for name in (STREAM, BUCKET):
+                    if not await self._is_led(account, name):
+                        return False
+                await account.publish("x.probe")
+        except (JetStreamError, OSError):  # TimeoutError is one
+            return False
+        return True
+
+    async def _is_led(self, account: Account, name: str) -> bool:
+        info = await account.api.stream(name)
+        if info is None:
+            return name == BUCKET  # the sidecars make it
+        leader = (info.get("cluster") or {}).get("leader")
+        running = {node.name for node in self.nodes if node.pid is not None}
+        return self.cluster is None or leader in running
+
+
+@asynccontextmanager
+async def ground_for(scenario: Scenario, folder: Path) -> AsyncIterator[Ground]:
+    """Run the servers of a round, with their streams."""
+    if scenario.nodes == 1:
+        async with running_server(scenario.version, folder / "server") as server:
+            ground = Ground([server], None)
+            await ground.create_streams()
+            yield ground
+        return
+    async with running_cluster(scenario.version, folder / "cluster", advertise=False) as cluster:
+        ground = Ground(cluster.nodes, cluster)
+        await eventually(
+            lambda: _created(ground), within_seconds=SERVES_SECONDS, describe="the streams of the cluster are created"
+        )
+        yield ground
+
+
+async def _created(ground: Ground) -> bool:
+    try:
+        await ground.create_streams()
+    except JetStreamError:
+        return False
+    return True

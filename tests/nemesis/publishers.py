@@ -1,0 +1,151 @@
+"""Publishers: they store, replace, overwrite, delete, purge and cancel, several at a time, and note what they heard.
+
+Its rule: they talk to the servers directly, and never ask again: what was not answered is of unknown outcome.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from random import Random
+
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from tests.harness.account import Account, block_of
+from tests.harness.waiting import time_reached
+from tests.judge.history import SECOND, Operation, Verb
+from tests.judge.patterns import Pattern
+from tests.nemesis.ground import STREAM, Ground
+from tests.nemesis.record import Record, now
+from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY
+
+SUBJECTS = [f"s.{number}" for number in range(12)]
+VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
+ANSWER_SECONDS = 2.0
+AGAIN_SECONDS = 0.1
+UNAVAILABLE = 503
+"""The status of an answer that is no word on what became of a request."""
+
+
+def steady(number: int) -> str:
+    """Return the subject of a schedule that nobody touches."""
+    return f"s.steady-{number}"
+
+
+class Publishers:
+    """All publishers of a round."""
+
+    def __init__(self, ground: Ground, record: Record, random: Random) -> None:
+        self._ground = ground
+        self._record = record
+        self._random = random
+        self._account: Account | None = None
+        self._last: dict[str, int] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def store_steady(self) -> None:
+        """Store the schedules that fire each second throughout; the servers must be well."""
+        async with self._ground.account() as self._account:
+            for number in range(STEADY):
+                pattern = Pattern("every" if number % 2 else "cron", 1)
+                await self._ask(self._store(steady(number), pattern))
+        self._account = None
+
+    async def connect_now_and_again(self) -> None:
+        """Have a connection whenever a server gives one."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with self._ground.account() as account:
+                    self._account = account
+                    await asyncio.shield(account.connection.lost)
+            except (JetStreamError, OSError):  # nobody there
+                await time_reached(loop.time() + AGAIN_SECONDS)
+            finally:
+                self._account = None
+
+    async def act_now_and_again(self) -> None:
+        """Ask for something, and again after a while, whatever became of the last."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await time_reached(loop.time() + self._random.expovariate(1 / MEAN_PUBLISH_SECONDS))
+            self._begin(self._drawn())
+
+    def store_some(self, count: int) -> None:
+        """Store some schedules that fire each second from now on."""
+        for number in range(count):
+            self._begin(self._store(f"s.late-{number}", Pattern("every", 1)))
+
+    async def all_answered(self) -> None:
+        """Wait until each request is answered or given up."""
+        await asyncio.gather(*self._asking)
+
+    def _begin(self, operation: Operation) -> None:
+        task = asyncio.create_task(self._ask(operation))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    # -- what is asked -------------------------------------------------------------------------------------------
+
+    def _drawn(self) -> Operation:
+        subject, verb = self._random.choice(SUBJECTS), self._random.choice(VERBS)
+        if verb is Verb.DELETE and subject in self._last:
+            return Operation(verb, subject, now(), names=self._last[subject])
+        if verb in (Verb.STORE, Verb.DELETE):
+            return self._store(subject, self._pattern())
+        return Operation(verb, subject, now())
+
+    def _store(self, subject: str, pattern: Pattern) -> Operation:
+        body = b"%s %d" % (subject.encode(), len(self._record.history.operations))
+        return Operation(Verb.STORE, subject, now(), pattern=pattern, target=f"t.{subject[2:]}", body=body)
+
+    def _pattern(self) -> Pattern:
+        kind = self._random.choice(["at", "at", "every", "cron"])
+        if kind == "at":
+            return Pattern(kind, now() // SECOND + self._random.randint(-2, 8))
+        return Pattern(kind, self._random.choice([1, 1, 2, 3]))
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    async def _ask(self, operation: Operation) -> None:
+        """Ask for one thing, and note what was heard; without a connection nothing is asked."""
+        if self._account is None:
+            return
+        operations = self._record.history.operations
+        operation.invoked_at = now()
+        operations.append(operation)
+        try:
+            operation.sequence = await self._request(self._account, operation)
+            operation.completed_at = now()
+        except ApiError as refusal:
+            if refusal.status != UNAVAILABLE:
+                operations.remove(operation)
+        except JetStreamError:
+            pass  # unknown
+        if operation.sequence is not None and operation.verb is not Verb.CANCEL:
+            self._last[operation.schedule] = operation.sequence
+
+    def _request(self, account: Account, operation: Operation) -> Awaitable[int | None]:
+        if operation.verb is Verb.DELETE:
+            return _call(account, "STREAM.MSG.DELETE", {"seq": operation.names})
+        if operation.verb is Verb.PURGE:
+            return _call(account, "STREAM.PURGE", {"filter": operation.schedule})
+        if operation.verb is Verb.CANCEL:
+            headers = {"Nats-Scheduler": operation.schedule, "Nats-Schedule-Next": "purge"}
+            return _published(account, "x.cancel", headers, b"")
+        headers = {}
+        if operation.pattern is not None:
+            headers = {"Nats-Schedule": operation.pattern.text, "Nats-Schedule-Target": operation.target}
+        return _published(account, operation.schedule, headers, operation.body)
+
+
+async def _call(account: Account, request: str, body: object) -> None:
+    await account.api.call(f"{request}.{STREAM}", body, ANSWER_SECONDS)
+
+
+async def _published(account: Account, subject: str, headers: dict[str, str], body: bytes) -> int:
+    block = block_of(headers) if headers else b""
+    reply = await account.connection.request(subject, body, block, ANSWER_SECONDS)
+    answer = json.loads(reply.body)
+    if "error" in answer:
+        error = answer["error"]
+        raise ApiError(int(error["code"]), int(error.get("err_code", 0)), str(error["description"]), subject)
+    return int(answer["seq"])

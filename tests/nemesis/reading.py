@@ -1,0 +1,60 @@
+"""What was ever stored, read from the streams when all is over.
+
+Its rule: instants and sequences are the server's own, of the message itself or, for schedules, of the copy that the
+server made for the log when it stored them.
+"""
+
+from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from tests.harness.account import Account
+from tests.judge.history import FireSeen, History, ScheduleSeen, Verb
+from tests.nemesis.ground import LOG, STREAM
+
+
+async def read_into(history: History, account: Account) -> int:
+    """Complete a history that has ended; returns how many acknowledged schedules nobody saw stored."""
+    fires = [_fire(message) for message in await account.messages(STREAM, "t.>")]
+    history.fires = [fire for fire in fires if fire.stored_at <= history.end]
+    remaining = await account.messages(STREAM, "s.>")
+    history.remaining = {message.sequence for message in remaining}
+    seen = [_logged(message) for message in await account.messages(LOG, "log.s.>")]
+    seen += [ScheduleSeen(m.subject, m.sequence, m.stored_at, m.body or b"") for m in remaining]
+    known = {one.sequence: one for one in seen}
+    unseen = [
+        ScheduleSeen(o.schedule, o.sequence, o.completed_at, o.body)
+        for o in history.operations
+        if o.verb is Verb.STORE and o.sequence is not None and o.completed_at is not None and o.sequence not in known
+    ]
+    known.update({one.sequence: one for one in unseen})
+    history.schedules = [known[sequence] for sequence in sorted(known) if known[sequence].body]
+    return len(unseen)
+
+
+def _logged(message: StoredMessage) -> ScheduleSeen:
+    """Read the copy of a schedule; an ordinary message on its subject has no body, and is not one."""
+    headers = _headers(message)
+    stored_at = parse_rfc3339(headers["Nats-Time-Stamp"])
+    assert isinstance(stored_at, int), headers
+    body = message.body or b""
+    return ScheduleSeen(headers["Nats-Subject"], int(headers["Nats-Sequence"]), stored_at, body)
+
+
+def _fire(message: StoredMessage) -> FireSeen:
+    headers = _headers(message)
+    identity = parse_identity(headers.get("Nats-Msg-Id", ""))
+    return FireSeen(
+        schedule=headers.get("Nats-Scheduler", ""),
+        schedule_sequence=identity and identity[1],
+        fire_time=identity and identity[2],
+        target=message.subject,
+        stored_at=message.stored_at,
+        sequence=message.sequence,
+        body=message.body or b"",
+        headers=tuple(headers.items()),
+    )
+
+
+def _headers(message: StoredMessage) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in header_items(message.block)}

@@ -1,0 +1,61 @@
+"""The record of a round while it runs: who lived when, and what was broken when.
+
+Its rule: an instant is taken from the clock that the servers stamp messages with, which is this machine's.
+What befalls one sidecar is a fault of its own for as long as it lasts, and a moment's fault for all: from then on the
+others have to take over what it held, within the 3 s of *Live*.
+"""
+
+import asyncio
+import time
+
+from tests.harness.waiting import time_reached
+from tests.judge.history import SECOND, Fault, History, Life, Terms
+
+HEARTBEAT_SECONDS = 0.02
+STOOD_STILL = SECOND // 4
+"""A heartbeat that comes later (ns) shows that the machine had no time for us."""
+
+
+def now() -> int:
+    """Return the time of the servers (ns)."""
+    return time.time_ns()
+
+
+class Record:
+    """What is noted down in a round."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.history = History(terms, begin=now())
+        self.story: list[str] = []
+        """What happened, line by line, for people."""
+        self.stood_still = 0
+        """How often the machine had no time for us."""
+
+    def tell(self, line: str, instant: int | None = None) -> None:
+        """Add a line to the story."""
+        self.story.append(f"{((instant or now()) - self.history.begin) / SECOND:8.3f} {line}")
+
+    def took_over_from(self, kind: str, begin: int) -> None:
+        """Note that from an instant on others have to take over."""
+        self.history.faults.append(Fault(kind, None, begin, begin))
+
+    def broken(self, kind: str, instance: str | None, begin: int) -> None:
+        """Note what was broken from an instant until now, for one sidecar or (None) for all."""
+        end = now()
+        self.history.faults.append(Fault(kind, instance, begin, end))
+        self.tell(f"{kind} of {instance or 'all'} until {(end - self.history.begin) / SECOND:.3f}", begin)
+
+    def lived(self, instance: str, begin: int, end: int) -> None:
+        """Note the life of a process."""
+        self.history.lives.append(Life(instance, begin, end))
+        self.tell(f"life of {instance} until {(end - self.history.begin) / SECOND:.3f}", begin)
+
+    async def watch_the_machine(self) -> None:
+        """Note when this process itself did not get to run: nobody else may have either."""
+        loop = asyncio.get_running_loop()
+        while True:
+            begin = now()
+            await time_reached(loop.time() + HEARTBEAT_SECONDS)
+            if now() - begin > STOOD_STILL:
+                self.stood_still += 1
+                self.broken("machine", None, begin)

@@ -1,0 +1,197 @@
+"""One round: servers and sidecars come up, everything breaks by the script, everything heals, and the judge is asked.
+
+Its rule: what is judged begins when all sidecars serve, and ends when they are killed in the end.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from nats_scheduler.jetstream.errors import JetStreamError
+from tests.harness.waiting import time_reached
+from tests.judge.checkers import verdict
+from tests.judge.history import SECOND, History
+from tests.nemesis.ground import BUCKET, Ground, ground_for
+from tests.nemesis.instance import Instance
+from tests.nemesis.publishers import Publishers
+from tests.nemesis.reading import read_into
+from tests.nemesis.record import Record, now
+from tests.nemesis.scenario import BREAKS_FOR, OF_SIDECARS, Scenario, Strike, drawn
+from tests.nemesis.silence import longest_silence
+
+LATE_SCHEDULES = 3
+WATCHES_SECONDS = 2.5
+"""How long all is watched once *Live* must hold again."""
+HANDED_OVER_SECONDS = 1.0
+"""What sidecars that have just connected have for themselves before the first strike may come."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a round."""
+
+    scenario: Scenario
+    history: History
+    violations: list[tuple[str, str]] = field(default_factory=list)
+    """The promise and the evidence."""
+    strikes: list[str] = field(default_factory=list)
+    """The kinds of the strikes that were done."""
+    silence: int = 0
+    stood_still: int = 0
+    unseen: int = 0
+    story: list[str] = field(default_factory=list)
+
+
+class Round:
+    """A round while it runs."""
+
+    def __init__(self, scenario: Scenario, ground: Ground, folder: Path) -> None:
+        self.scenario = scenario
+        self.record = Record(scenario.terms)
+        self.done: list[str] = []
+        """The kinds of the strikes that were done."""
+        self.surprises: list[str] = []
+        """What no sidecar should do, whatever breaks."""
+        self._ground = ground
+        self.instances = [Instance(f"i{n}", ground.urls, folder, self.record) for n in range(scenario.instances)]
+        self._publishers = Publishers(ground, self.record, Random(f"publishers {scenario.seed}"))
+        self._struck: set[int] = set()
+
+    async def run(self) -> None:
+        """Let everything happen."""
+        for instance in self.instances:
+            await instance.open()
+            instance.start()
+        await asyncio.gather(*(instance.connected() for instance in self.instances))
+        await self._publishers.store_steady()
+        beside = [
+            asyncio.create_task(self.record.watch_the_machine()),
+            asyncio.create_task(self._publishers.connect_now_and_again()),
+        ]
+        acting = asyncio.create_task(self._publishers.act_now_and_again())
+        try:
+            await self._break()
+            acting.cancel()
+            self._publishers.store_some(LATE_SCHEDULES)
+            await asyncio.gather(*(instance.connected() for instance in self.instances))
+            await self._pass(self.scenario.terms.resumes_within / SECOND + WATCHES_SECONDS)
+            await self._publishers.all_answered()
+            self._close()
+        finally:
+            for task in (acting, *beside):
+                task.cancel()
+            await asyncio.gather(acting, *beside, return_exceptions=True)
+
+    async def _break(self) -> None:
+        begin = asyncio.get_running_loop().time() + HANDED_OVER_SECONDS
+        async with asyncio.TaskGroup() as strikes:
+            for strike in self.scenario.strikes:
+                strikes.create_task(self._strike(strike, begin + strike.after))
+            strikes.create_task(time_reached(begin + BREAKS_FOR))
+
+    async def _strike(self, strike: Strike, time: float) -> None:
+        await time_reached(time)
+        if strike.kind in OF_SIDECARS:
+            await self._strike_sidecar(strike)
+        elif strike.kind == "bucket":
+            await self._delete_bucket()
+        else:
+            await self._strike_server(strike)
+
+    async def _strike_sidecar(self, strike: Strike) -> None:
+        instance = self.instances[strike.victim % len(self.instances)]
+        if instance.is_struck:
+            return
+        instance.is_struck = True
+        begin = now()
+        instance.strike(strike)
+        self.done.append(strike.kind)
+        self.record.took_over_from(strike.kind, begin)
+        self.record.tell(f"{strike} strikes {instance.name}", begin)
+        await self._pass(strike.lasts)
+        # Where everything is slow but stands, nobody takes over.
+        self.record.broken(strike.kind, None if strike.kind == "slow" else instance.name, begin)
+        instance.heal(strike)
+        instance.is_struck = False
+
+    async def _delete_bucket(self) -> None:
+        begin = now()
+        try:
+            async with self._ground.account() as account:
+                await account.api.call(f"STREAM.DELETE.{BUCKET}")
+        except JetStreamError as error:
+            self.record.tell(f"the bucket is not deleted: {error}")
+            return
+        self.done.append("bucket")
+        self.record.broken("bucket", None, begin)
+
+    async def _strike_server(self, strike: Strike) -> None:
+        """End a server, one at a time, and start it again; a cluster serves again before that."""
+        if self._struck:
+            return
+        number = strike.victim % len(self._ground.nodes)
+        node, begin = self._ground.nodes[number], now()
+        self._struck.add(number)
+        self.record.tell(f"{strike} strikes {node.name}", begin)
+        await (node.stop() if strike.kind == "server-restart" else node.kill())
+        self.done.append(strike.kind)
+        if self._ground.cluster is not None:
+            await self._well_again(strike, begin)
+        await self._pass(strike.lasts)
+        begin = begin if self._ground.cluster is None else now()
+        await node.start()
+        await self._well_again(strike, begin)
+        self._struck.clear()
+
+    async def _well_again(self, strike: Strike, begin: int) -> None:
+        if self._ground.cluster is not None:
+            await self._ground.cluster.meta_leader()
+        await self._ground.serves()
+        self.record.broken(strike.kind, None, begin)
+
+    def _pass(self, seconds: float) -> Awaitable[None]:
+        return time_reached(asyncio.get_running_loop().time() + seconds)
+
+    def _close(self) -> None:
+        """Kill all sidecars; what happens from then on is not judged."""
+        self.surprises += [f"{one.name} ended by itself" for one in self.instances if one.has_ended_by_itself]
+        for instance in self.instances:
+            instance.end()
+        self.surprises += [f"a traceback in {name}" for one in self.instances for name in one.traces]
+        history = self.record.history
+        history.end = now()
+        history.lives = [
+            type(life)(life.instance, life.begin, history.end) if self._is_last(life.instance, life.end) else life
+            for life in history.lives
+        ]
+
+    def _is_last(self, instance: str, end: int) -> bool:
+        return end == max(life.end for life in self.record.history.lives if life.instance == instance)
+
+
+async def play(seed: int, folder: Path) -> Outcome:
+    """Play the round of a seed and judge it; logs and stores are left in the folder."""
+    scenario = drawn(seed)
+    async with ground_for(scenario, folder) as ground:
+        one = Round(scenario, ground, folder)
+        try:
+            await one.run()
+            async with ground.account() as account:
+                unseen = await read_into(one.record.history, account)
+        finally:
+            for instance in one.instances:
+                await instance.close()
+    history = one.record.history
+    violations = [(violation.promise, str(violation)) for violation in verdict(history)]
+    return Outcome(
+        scenario=scenario,
+        history=history,
+        violations=violations + [("Process", line) for line in one.surprises],
+        strikes=one.done,
+        silence=longest_silence(history),
+        stood_still=one.record.stood_still,
+        unseen=unseen,
+        story=sorted(one.record.story),
+    )

@@ -1,0 +1,126 @@
+"""What a round is: which servers, how many sidecars, and the script of its nemesis, all drawn from one seed.
+
+Its rule: the seed decides what is done and when; what the real world makes of it differs from run to run.
+The kind of a round follows from its seed by counting, so that any stretch of seeds has all kinds in equal parts.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from tests.harness.servers import V2_10, V2_11
+from tests.judge.history import SECOND, Terms
+
+MILLISECOND = SECOND // 1000
+
+STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "bucket")
+"""What the nemesis can do."""
+KINDS = (*STRIKES, "mixed")
+"""What a round is about: one kind of strike, or all that its servers allow."""
+
+OF_SINGLE_SERVERS = ("server-kill", "server-restart")
+OF_CLUSTERS = ("node-kill",)
+OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow")
+
+LONGEST = {
+    "kill": 4.0,
+    "stop": 8.0,
+    "cut": 0.0,
+    "partition": 6.0,
+    "slow": 3.0,
+    "server-kill": 2.5,
+    "server-restart": 1.5,
+    "node-kill": 4.0,
+    "bucket": 0.0,
+}
+"""How long (s) each lasts at most, until it is healed."""
+
+PARTITIONS = ("held", "lost", "refused", "held-answers")
+LANES = ("to-server", "to-client", "both")
+SLOWEST = 400
+"""The longest delay of a direction (ms)."""
+
+BREAKS_FOR = 7.0
+"""In the first so many seconds, strikes begin."""
+MEAN_PUBLISH_SECONDS = 0.12
+STEADY = 6
+"""Schedules that fire each second from the beginning to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One act of the nemesis."""
+
+    kind: str
+    after: float
+    """Seconds from the beginning."""
+    lasts: float
+    victim: int
+    """Which sidecar or node, counted round."""
+    way: str = ""
+    delay: float = 0.0
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        how = f" {self.way}" if self.way else ""
+        return f"{self.kind}{how} #{self.victim} at {self.after:.2f} s for {self.lasts:.2f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What one seed stands for."""
+
+    seed: int
+    kind: str
+    version: str
+    nodes: int
+    instances: int
+    strikes: tuple[Strike, ...]
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        where = f"{self.nodes} × {self.version}"
+        return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
+
+    @property
+    def terms(self) -> Terms:
+        """Where the promises end: what stood still or was held up carries on with what it had sent."""
+        return Terms(guard=self.version != V2_10, window=SECOND // 10 + self._in_flight())
+
+    def _in_flight(self) -> int:
+        """Return how long (ns) a fire that was sent before can be on its way."""
+        ways = {"stop": LONGEST["stop"], "partition": LONGEST["partition"], "slow": 3 * SLOWEST / 1000}
+        kinds = {strike.kind for strike in self.strikes}
+        return sum(int(longest * SECOND) for kind, longest in ways.items() if kind in kinds)
+
+
+def drawn(seed: int) -> Scenario:
+    """Draw the scenario of a seed."""
+    random = Random(f"nemesis {seed}")
+    kind = KINDS[seed % len(KINDS)]
+    version, nodes = _servers(kind, random)
+    instances = random.choice([1, 2, 2, 3])
+    count = random.randint(2, 4)
+    times = sorted(random.uniform(0.5, BREAKS_FOR) for _ in range(count))
+    strikes = tuple(_strike(_kind_of(kind, nodes, random), after, random) for after in times)
+    return Scenario(seed, kind, version, nodes, instances, strikes)
+
+
+def _servers(kind: str, random: Random) -> tuple[str, int]:
+    if kind in OF_CLUSTERS:
+        return V2_11, 3
+    choices = [(V2_11, 1), (V2_11, 1), (V2_10, 1), (V2_10, 1)]
+    if kind not in OF_SINGLE_SERVERS:
+        choices.append((V2_11, 3))
+    return random.choice(choices)
+
+
+def _kind_of(kind: str, nodes: int, random: Random) -> str:
+    others = OF_CLUSTERS if nodes == 1 else OF_SINGLE_SERVERS
+    return random.choice([one for one in STRIKES if one not in others]) if kind == "mixed" else kind
+
+
+def _strike(kind: str, after: float, random: Random) -> Strike:
+    lasts = random.uniform(0.05, 1.0) * LONGEST[kind]
+    ways = {"partition": PARTITIONS, "slow": LANES}.get(kind, ("",))
+    delay = random.randint(50, SLOWEST) / 1000 if kind == "slow" else 0.0
+    return Strike(kind, after, lasts, random.randrange(3), random.choice(ways), delay)

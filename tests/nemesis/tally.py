@@ -1,0 +1,112 @@
+"""The tally of many rounds, one line for each kind, and what a failed round shows.
+
+Its rule: a failed round is printed with the command that repeats it, and with everything about the schedules that the
+violations name.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.judge.history import SECOND, History
+from tests.nemesis.round import Outcome
+from tests.nemesis.scenario import KINDS
+
+PROMISES = ("Complete", "Unique", "Timely", "Faithful", "Latest", "Gone", "Live")
+
+
+@dataclass(slots=True)
+class Line:
+    """What is counted for one kind of round."""
+
+    rounds: int = 0
+    schedules: int = 0
+    fires: int = 0
+    strikes: int = 0
+    silence: int = 0
+    stood_still: int = 0
+    unseen: int = 0
+    broken: Counter[str] = field(default_factory=Counter)
+    """How many rounds broke each promise."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a round."""
+        self.rounds += 1
+        self.schedules += len(outcome.history.schedules)
+        self.fires += len(outcome.history.fires)
+        self.strikes += len(outcome.strikes)
+        self.silence = max(self.silence, outcome.silence)
+        self.stood_still += outcome.stood_still
+        self.unseen += outcome.unseen
+        self.broken.update({promise for promise, _evidence in outcome.violations})
+
+    def written(self, kind: str) -> str:
+        """Write it as a row of a table."""
+        others = sum(self.broken.values()) - sum(self.broken[promise] for promise in PROMISES)
+        counts = [self.rounds, self.strikes, self.schedules, self.fires]
+        cells = [kind, *(f"{count:,}" for count in counts), *(str(self.broken[promise]) for promise in PROMISES)]
+        return "| " + " | ".join([*cells, str(others), f"{self.silence / SECOND:.1f}", str(self.stood_still)]) + " |"
+
+
+class Tally:
+    """All lines."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, Line] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a round under its kind."""
+        self.lines.setdefault(outcome.scenario.kind, Line()).add(outcome)
+
+    @property
+    def failed(self) -> int:
+        """How many promises were broken in how many rounds."""
+        return sum(sum(line.broken.values()) for line in self.lines.values())
+
+    def written(self) -> str:
+        """Write the table."""
+        names = ["round", "rounds", "faults", "schedules", "fires", *PROMISES, "other", "silence (s)", "stood still"]
+        rows = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+        rows += [self.lines[kind].written(kind) for kind in KINDS if kind in self.lines]
+        return "\n".join([*rows, _sum(self.lines.values()).written("all")])
+
+
+def _sum(lines: Iterable[Line]) -> Line:
+    total = Line()
+    for line in lines:
+        for name in ("rounds", "schedules", "fires", "strikes", "stood_still", "unseen"):
+            setattr(total, name, getattr(total, name) + getattr(line, name))
+        total.silence = max(total.silence, line.silence)
+        total.broken.update(line.broken)
+    return total
+
+
+def evidence(outcome: Outcome) -> str:
+    """Write what a failed round shows, and how to repeat it."""
+    seed = outcome.scenario.seed
+    lines = [f"round {seed} fails; repeat it: python -m tests.nemesis --round-seed {seed}", f"  {outcome.scenario}"]
+    lines += [f"  {text}" for _promise, text in outcome.violations]
+    lines += [f"    {line}" for line in outcome.story]
+    names = {one.schedule for one in outcome.history.schedules}
+    named = sorted(name for name in names if any(f": {name} (" in text for _promise, text in outcome.violations))
+    return "\n".join(lines + [f"    {line}" for name in named for line in _lines_of(outcome.history, name)])
+
+
+def _lines_of(history: History, schedule: str) -> list[str]:
+    """List all that is known of a schedule, in the order of time."""
+
+    def seconds(instant: int | None) -> str:
+        return "never" if instant is None else f"{(instant - history.begin) / SECOND:.4f}"
+
+    told = [
+        (o.invoked_at, f"{o.verb} {o.names or ''} answered at {seconds(o.completed_at)} as {o.sequence}: {o.pattern}")
+        for o in history.operations
+        if o.schedule == schedule
+    ]
+    told += [(s.stored_at, f"stored as {s.sequence}") for s in history.schedules if s.schedule == schedule]
+    told += [
+        (f.stored_at, f"fire of {f.schedule_sequence} for {seconds(f.fire_time)} stored as {f.sequence}")
+        for f in history.fires
+        if f.schedule == schedule
+    ]
+    return [f"{seconds(instant):>9} {schedule} {text}" for instant, text in sorted(told)]
