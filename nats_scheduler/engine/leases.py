@@ -7,6 +7,8 @@ The rules:
 
 - The wanted holder of a shard is drawn by rendezvous hashing among the living instances that serve the stream, so that
   all who see the same instances want the same, and one that comes or goes moves only its own shards.
+- An instance serves a stream while it could fire for it: it has read all that is stored, and hears what is said. So
+  nobody is given shards while he is still reading, and who lost contact, or only seems to live, is relieved of his.
 - A holder hands a shard over by naming the wanted one in the record; what the dead and the absent held is claimed by
   the wanted one. So nobody who lives loses a shard against his will.
 - Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
@@ -26,6 +28,12 @@ from nats_scheduler.schedule.instants import MILLISECOND
 
 LEASE_DURATION = 1750 * MILLISECOND
 """So long (ns) after an instance was last heard its shards are claimed by others: *Live* promises 3 s in all."""
+
+HEARING = 1_000 * MILLISECOND
+"""Whoever has not heard himself for so long (ns) may be cut off, although he still can be heard."""
+
+PATIENCE = 1_000 * MILLISECOND
+"""How long (ns) a stream still counts as served that cannot be for the moment: a reconnect moves no shards."""
 
 NOBODY = ""
 
@@ -65,6 +73,8 @@ class Leases:
     """Whether we give up everything."""
     _others: dict[str, _Other] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
+    _well_at: dict[str, int] = field(default_factory=dict)
+    """When each stream could be served last."""
     _heard_myself_at: int | None = None
     _has_heard_myself: bool = False
 
@@ -97,6 +107,13 @@ class Leases:
             self._records[key] = record
 
     # -- what follows --------------------------------------------------------------------------------------------
+
+    def able(self, caught_up: Iterable[str], now: int) -> frozenset[str]:
+        """Return the streams to say that we serve, given those of which all that is stored has been read."""
+        if self._heard_myself_at is not None and now - self._heard_myself_at < HEARING:
+            self._well_at.update(dict.fromkeys(caught_up, now))
+        self._well_at = {key: at for key, at in self._well_at.items() if now - at < PATIENCE}
+        return frozenset(self._well_at)
 
     def is_heard(self, now: int) -> bool:
         """Tell whether we hear ourselves, and so would hear others."""
@@ -138,9 +155,11 @@ class Leases:
             return None  # there may be a record that was not told yet
         record, holders = self.record(key), self.record(key).holders
         living = self.living(key)
+        # Where nobody can fire, everybody keeps what he has until somebody can.
+        wanted_ones = wanted_holders(key, living) if living or self.is_leaving else holders
         changed = tuple(
             wanted if self._may_change(holder, wanted, living) else holder
-            for holder, wanted in zip(holders, wanted_holders(key, living), strict=True)
+            for holder, wanted in zip(holders, wanted_ones, strict=True)
         )
         is_lost = record.revision == 0 and changed != UNHELD
         return changed if changed != holders or is_lost else None

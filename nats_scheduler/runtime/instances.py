@@ -175,7 +175,9 @@ class Instances:
     def _tell_that_we_live(self) -> None:
         if self._leases.is_leaving:
             return
-        serves, now = frozenset(self._keys()), self._clock.monotonic()
+        now, keys = self._clock.monotonic(), self._keys()
+        caught_up = [key for key, service in keys.items() if service.driver.engine.is_live]
+        serves = self._leases.able(caught_up, now).intersection(keys)
         if self._told_at is not None and now - self._told_at < HEARTBEAT and serves == self._leases.serves:
             return
         self._leases.serves, self._told_at = serves, now

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.leases import LEASE_DURATION, NOBODY, Holders, Leases, Record, wanted_holders
+from nats_scheduler.engine.leases import (
+    HEARING,
+    LEASE_DURATION,
+    NOBODY,
+    PATIENCE,
+    Holders,
+    Leases,
+    Record,
+    wanted_holders,
+)
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND
 
@@ -119,6 +128,55 @@ def test_an_instance_that_does_not_serve_the_stream_is_absent() -> None:
     a.heard("b", {"emulated.OTHER"}, 0, 0)
     a.recorded(KEY, Record(("b",) * SHARDS, 1))
     assert write(a, 2) == ("a",) * SHARDS
+
+
+def test_one_that_is_still_reading_is_given_nothing() -> None:
+    a = instance("a")
+    write(a, 1)
+    a.heard("b", (), 0, 0)
+    assert a.change(KEY) is None
+
+
+def test_a_holder_who_lost_contact_is_relieved_at_once_and_where_nobody_has_any_all_stays() -> None:
+    a = instance("a", "b")
+    a.recorded(KEY, Record(("a", "b") * (SHARDS // 2), 5))
+    a.heard("b", (), 0, 0)
+    a.serves = frozenset()
+    assert a.change(KEY) is None
+    a.serves = frozenset({KEY})
+    assert write(a, 6) == ("a",) * SHARDS
+
+
+def test_a_stream_is_served_once_it_is_read_and_we_hear_ourselves() -> None:
+    a = Leases("a")
+    assert a.able([KEY], 0) == frozenset()
+    a.heard("a", (), 0, 0)
+    assert a.able([], HEARING // 2) == frozenset()
+    assert a.able([KEY], HEARING - 1) == {KEY}
+
+
+def test_a_short_loss_of_contact_is_not_told_and_a_longer_one_is() -> None:
+    a = instance("a")
+    assert a.able([KEY], 0) == {KEY}
+    assert a.able([], PATIENCE - 1) == {KEY}
+    assert a.able([], PATIENCE) == frozenset()
+
+
+def test_one_who_hears_nothing_says_in_time_that_he_does_not_serve() -> None:
+    a = instance("a")
+    assert a.able([KEY], 0) == {KEY}
+    assert a.able([KEY], HEARING - 1) == {KEY}
+    assert a.able([KEY], HEARING + PATIENCE - 1) == frozenset()
+
+
+def test_one_who_stood_still_serves_again_when_he_has_heard_himself_and_read_what_happened() -> None:
+    a = instance("a")
+    assert a.able([KEY], 0) == {KEY}
+    awake = 10 * LEASE_DURATION
+    assert a.able([KEY], awake) == frozenset()  # what was read is old, which is not known yet
+    a.heard("a", (), awake, awake)
+    assert a.able([], awake) == frozenset()
+    assert a.able([KEY], awake + 1) == {KEY}
 
 
 def test_one_that_serves_more_than_it_can_name_serves_all() -> None:
