@@ -5,23 +5,32 @@ anything.
 """
 
 import asyncio
+import sys
 from pathlib import Path
 
-from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.processes import ChildProcess, clean_environment, sidecar_command
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import Strike
 
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 """Longest wait for a process to connect, on a busy machine."""
+
+
+def planted_command(bug: str) -> list[str]:
+    """Name the sidecar with a bug planted in it."""
+    return [sys.executable, "-m", "tests.nemesis.planted", bug]
 
 
 class Instance:
     """A sidecar, and what can be done to it."""
 
-    def __init__(self, name: str, servers: list[str], folder: Path, record: Record) -> None:
+    def __init__(self, name: str, servers: list[str], folder: Path, record: Record, bug: str) -> None:
+        """Make one; `bug` names what is to be planted in it, "" for nothing."""
         self.name = name
+        self._command = planted_command(bug) if bug else sidecar_command()
         self.is_struck = False
         self.process: ChildProcess | None = None
         self._proxies = [Proxy(server) for server in servers]
@@ -52,14 +61,11 @@ class Instance:
         servers = ",".join(proxy.url for proxy in self._proxies)
         self._born = now()
         links = self._links
-        self.process = sidecar(
-            "run",
-            "--server",
-            servers,
-            "--log-format",
-            "json",
-            folder=self._folder,
+        self.process = ChildProcess(
+            [*self._command, "run", "--server", servers, "--log-format", "json"],
+            self._folder,
             name=f"{self.name}-life-{self._lives}",
+            env=clean_environment(self._folder) | {"PYTHONPATH": str(ROOT)},
         )
         self._starting = asyncio.create_task(self._note_the_start(links))
 

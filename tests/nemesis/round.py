@@ -47,7 +47,7 @@ class Outcome:
 class Round:
     """A round while it runs."""
 
-    def __init__(self, scenario: Scenario, ground: Ground, folder: Path) -> None:
+    def __init__(self, scenario: Scenario, ground: Ground, folder: Path, bug: str = "") -> None:
         self.scenario = scenario
         self.record = Record(scenario.terms)
         self.done: list[str] = []
@@ -55,7 +55,8 @@ class Round:
         self.surprises: list[str] = []
         """What no sidecar should do, whatever breaks."""
         self._ground = ground
-        self.instances = [Instance(f"i{n}", ground.urls, folder, self.record) for n in range(scenario.instances)]
+        names = [f"i{n}" for n in range(scenario.instances)]
+        self.instances = [Instance(name, ground.urls, folder, self.record, bug) for name in names]
         self._publishers = Publishers(ground, self.record, Random(f"publishers {scenario.seed}"))
         self._struck: set[int] = set()
 
@@ -171,11 +172,14 @@ class Round:
         return end == max(life.end for life in self.record.history.lives if life.instance == instance)
 
 
-async def play(seed: int, folder: Path) -> Outcome:
-    """Play the round of a seed and judge it; logs and stores are left in the folder."""
+async def play(seed: int, folder: Path, bug: str = "") -> Outcome:
+    """Play the round of a seed and judge it; logs and stores are left in the folder.
+
+    `bug` names one of `tests.simulation.planted` that all sidecars are to have.
+    """
     scenario = drawn(seed)
     async with ground_for(scenario, folder) as ground:
-        one = Round(scenario, ground, folder)
+        one = Round(scenario, ground, folder, bug)
         try:
             await one.run()
             async with ground.account() as account:

@@ -1,0 +1,131 @@
+"""Real servers and real sidecars keep every promise, whatever breaks; and a bug in real sidecars is found.
+
+`NATS_SCHEDULER_NEMESIS=N` plays N rounds of all kinds in the place of the usual ones; `NATS_SCHEDULER_SEED` says the
+seed of the first of them, which is printed.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.judge.checkers import verdict
+from tests.judge.history import FireSeen, History
+from tests.nemesis.publishers import steady
+from tests.nemesis.round import Outcome, play
+from tests.nemesis.scenario import KINDS, STRIKES, drawn
+from tests.nemesis.tally import evidence
+
+USUAL = (0, 41, 33, 14, 5, 17)
+"""A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
+PLANTED = {"never_open_again": (2, {"Live", "Complete"}), "early": (2, {"Timely"})}
+"""Bugs of the simulation: the seed of a round, and the promises that it breaks."""
+AT_ONCE = 8
+
+Outcomes = dict[tuple[int, str], Outcome]
+
+
+def seeds() -> list[int]:
+    """Return the seeds of the rounds to play."""
+    count = int(os.environ.get("NATS_SCHEDULER_NEMESIS") or 0)
+    if not count:
+        return list(USUAL)
+    first = int(os.environ.get("NATS_SCHEDULER_SEED") or secrets.randbelow(10**9))
+    print(f"repeat it with NATS_SCHEDULER_SEED={first}")
+    return list(range(first, first + count))
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Play all rounds, some at a time: most of a round is waiting."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def played(seed: int, bug: str) -> Outcome:
+        async with places:
+            folder: Path = tmp_path_factory.mktemp(f"round-{seed}-{bug}")
+            return await play(seed, folder, bug)
+
+    async def all_played() -> Outcomes:
+        wanted = [(seed, "") for seed in seeds()] + [(seed, bug) for bug, (seed, _promises) in PLANTED.items()]
+        found = await asyncio.gather(*(played(seed, bug) for seed, bug in wanted))
+        return dict(zip(wanted, found, strict=True))
+
+    return asyncio.run(all_played())
+
+
+def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
+    rounds = [outcome for (_seed, bug), outcome in outcomes.items() if not bug]
+    failed = "\n".join(evidence(outcome) for outcome in rounds if outcome.violations)
+    assert not failed, failed
+    for outcome in rounds:
+        assert outcome.strikes, f"nothing was struck in {outcome.scenario}"
+        assert len(outcome.history.fires) > 20, f"hardly anything fired in {outcome.scenario}"
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_bug_that_is_planted_in_real_sidecars_is_found(outcomes: Outcomes, bug: str) -> None:
+    seed, promises = PLANTED[bug]
+    assert promises & {promise for promise, _evidence in outcomes[seed, bug].violations}
+
+
+def loses_a_fire(history: History) -> None:
+    """Take the last fire but one of a schedule that nobody touched away."""
+    history.fires.remove(fires_of_one(history)[-2])
+
+
+def doubles_a_fire(history: History) -> None:
+    """Store a fire again, as if the server had not known it."""
+    history.fires.append(replace(fires_of_one(history)[-2], sequence=10**9))
+
+
+def is_silent_in_the_end(history: History) -> None:
+    """Take away everything that came after the last fault."""
+    last = max(fault.end for fault in history.faults)
+    history.fires = [fire for fire in history.fires if fire.stored_at < last]
+
+
+def loses_a_schedule(history: History) -> None:
+    """Take a schedule that nobody touched out of the stream."""
+    history.remaining.remove(fires_of_one(history)[0].schedule_sequence or 0)
+
+
+@pytest.mark.parametrize(
+    ("falsify", "promise"),
+    [
+        (loses_a_fire, "Complete"),
+        (doubles_a_fire, "Unique"),
+        (is_silent_in_the_end, "Live"),
+        (loses_a_schedule, "Complete"),
+    ],
+)
+def test_what_is_falsified_in_a_real_history_is_found(
+    outcomes: Outcomes, falsify: Callable[[History], None], promise: str
+) -> None:
+    sound = [outcome for outcome in outcomes.values() if not outcome.violations]
+    assert sound, "there is a round that kept every promise"
+    for outcome in sound:
+        history = deepcopy(outcome.history)
+        falsify(history)
+        assert promise in {violation.promise for violation in verdict(history)}, outcome.scenario
+
+
+def fires_of_one(history: History) -> list[FireSeen]:
+    """Return the fires of a schedule that nobody touched."""
+    return [fire for fire in history.fires if fire.schedule == steady(0)]
+
+
+def test_the_seeds_strike_in_every_way() -> None:
+    scenarios = [drawn(seed) for seed in range(200)]
+    assert {scenario.kind for scenario in scenarios} == set(KINDS)
+    assert {strike.kind for scenario in scenarios for strike in scenario.strikes} == set(STRIKES)
+    assert {(scenario.nodes, scenario.version[:4]) for scenario in scenarios} == {(1, "2.10"), (1, "2.11"), (3, "2.11")}
+    assert {scenario.instances for scenario in scenarios} == {1, 2, 3}
+
+
+def test_a_seed_is_the_same_script_each_time() -> None:
+    assert [drawn(seed) for seed in range(50)] == [drawn(seed) for seed in range(50)]
