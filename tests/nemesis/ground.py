@@ -31,8 +31,9 @@ PROBE_SECONDS = 0.5
 class Ground:
     """The servers, and what is done to them."""
 
-    def __init__(self, nodes: list[EmbeddedServer], cluster: Cluster | None) -> None:
+    def __init__(self, nodes: list[EmbeddedServer], cluster: Cluster | None, scenario: Scenario) -> None:
         self.nodes = nodes
+        self._retention = "workqueue" if scenario.consumes else "limits"
         self.cluster = cluster
 
     @property
@@ -63,6 +64,7 @@ class Ground:
                 "subjects": ["s.>", "t.>", "x.>"],
                 "allow_msg_schedules": True,
                 "allow_rollup_hdrs": True,
+                "retention": self._retention,
                 "metadata": {"nats-scheduler.allow_msg_schedules": "true"},
                 "republish": {"src": "s.>", "dest": "log.s.>"},
                 **shared,
@@ -98,12 +100,12 @@ async def ground_for(scenario: Scenario, folder: Path) -> AsyncIterator[Ground]:
     """Run the servers of a round, with their streams."""
     if scenario.nodes == 1:
         async with running_server(scenario.version, folder / "server") as server:
-            ground = Ground([server], None)
+            ground = Ground([server], None, scenario)
             await ground.create_streams()
             yield ground
         return
     async with running_cluster(scenario.version, folder / "cluster", advertise=False) as cluster:
-        ground = Ground(cluster.nodes, cluster)
+        ground = Ground(cluster.nodes, cluster, scenario)
         await eventually(
             lambda: _created(ground), within_seconds=SERVES_SECONDS, describe="the streams of the cluster are created"
         )

@@ -13,9 +13,13 @@ from tests.judge.history import FireSeen, History, ScheduleSeen, Verb
 from tests.nemesis.ground import LOG, STREAM
 
 
-async def read_into(history: History, account: Account) -> int:
-    """Complete a history that has ended; returns how many acknowledged schedules nobody saw stored."""
-    fires = [_fire(message) for message in await account.messages(STREAM, "t.>")]
+async def read_into(history: History, account: Account, taken: dict[int, StoredMessage]) -> int:
+    """Complete a history that has ended; returns how many acknowledged schedules nobody saw stored.
+
+    `taken` holds, by sequence, what a consumer has taken away.
+    """
+    stored = {message.sequence: message for message in await account.messages(STREAM, "t.>")}
+    fires = [_fire(message) for _sequence, message in sorted({**taken, **stored}.items())]
     history.fires = [fire for fire in fires if fire.stored_at <= history.end]
     remaining = await account.messages(STREAM, "s.>")
     history.remaining = {message.sequence for message in remaining}

@@ -13,6 +13,7 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from tests.harness.waiting import time_reached
 from tests.judge.checkers import verdict
 from tests.judge.history import SECOND, History
+from tests.nemesis.consumer import Consumer
 from tests.nemesis.ground import BUCKET, Ground, ground_for
 from tests.nemesis.instance import Instance
 from tests.nemesis.publishers import Publishers
@@ -58,7 +59,8 @@ class Round:
         names = [f"i{n}" for n in range(scenario.instances)]
         self.instances = [Instance(name, ground.urls, folder, self.record, bug) for name in names]
         self._publishers = Publishers(ground, self.record, Random(f"publishers {scenario.seed}"))
-        self._struck: set[int] = set()
+        self.consumer = Consumer(ground)
+        self._is_server_struck = False
 
     async def run(self) -> None:
         """Let everything happen."""
@@ -71,6 +73,9 @@ class Round:
             asyncio.create_task(self.record.watch_the_machine()),
             asyncio.create_task(self._publishers.connect_now_and_again()),
         ]
+        if self.scenario.consumes:
+            await self.consumer.subscribe()
+            beside.append(asyncio.create_task(self.consumer.take_now_and_again()))
         acting = asyncio.create_task(self._publishers.act_now_and_again())
         try:
             await self._break()
@@ -129,22 +134,23 @@ class Round:
         self.record.broken("bucket", None, begin)
 
     async def _strike_server(self, strike: Strike) -> None:
-        """End a server, one at a time, and start it again; a cluster serves again before that."""
-        if self._struck:
+        """End a server, and start it again; a cluster that lost one node serves again before that."""
+        if self._is_server_struck:
             return
-        number = strike.victim % len(self._ground.nodes)
-        node, begin = self._ground.nodes[number], now()
-        self._struck.add(number)
-        self.record.tell(f"{strike} strikes {node.name}", begin)
-        await (node.stop() if strike.kind == "server-restart" else node.kill())
+        self._is_server_struck = True
+        nodes, begin = self._ground.nodes, now()
+        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2 if strike.kind == "quorum" else 1)]
+        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
+        for node in struck:
+            await (node.stop() if strike.kind == "server-restart" else node.kill())
         self.done.append(strike.kind)
-        if self._ground.cluster is not None:
+        if strike.kind == "node-kill":
             await self._well_again(strike, begin)
         await self._pass(strike.lasts)
-        begin = begin if self._ground.cluster is None else now()
-        await node.start()
+        begin = now() if strike.kind == "node-kill" else begin
+        await asyncio.gather(*(node.start() for node in struck))
         await self._well_again(strike, begin)
-        self._struck.clear()
+        self._is_server_struck = False
 
     async def _well_again(self, strike: Strike, begin: int) -> None:
         if self._ground.cluster is not None:
@@ -183,7 +189,7 @@ async def play(seed: int, folder: Path, bug: str = "") -> Outcome:
         try:
             await one.run()
             async with ground.account() as account:
-                unseen = await read_into(one.record.history, account)
+                unseen = await read_into(one.record.history, account, one.consumer.taken)
         finally:
             for instance in one.instances:
                 await instance.close()

@@ -12,13 +12,13 @@ from tests.judge.history import SECOND, Terms
 
 MILLISECOND = SECOND // 1000
 
-STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "bucket")
+STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "quorum", "bucket")
 """What the nemesis can do."""
 KINDS = (*STRIKES, "mixed")
 """What a round is about: one kind of strike, or all that its servers allow."""
 
 OF_SINGLE_SERVERS = ("server-kill", "server-restart")
-OF_CLUSTERS = ("node-kill",)
+OF_CLUSTERS = ("node-kill", "quorum")
 OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow")
 
 LONGEST = {
@@ -30,6 +30,7 @@ LONGEST = {
     "server-kill": 2.5,
     "server-restart": 1.5,
     "node-kill": 4.0,
+    "quorum": 2.0,
     "bucket": 0.0,
 }
 """How long (s) each lasts at most, until it is healed."""
@@ -42,6 +43,8 @@ SLOWEST = 400
 BREAKS_FOR = 7.0
 """In the first so many seconds, strikes begin."""
 MEAN_PUBLISH_SECONDS = 0.12
+CONSUMES = 0.25
+"""In this part of the rounds the stream is a work queue."""
 STEADY = 6
 """Schedules that fire each second from the beginning to the end."""
 
@@ -74,17 +77,20 @@ class Scenario:
     version: str
     nodes: int
     instances: int
+    consumes: bool
+    """The stream is a work queue, and a consumer takes generated messages away."""
     strikes: tuple[Strike, ...]
 
     def __str__(self) -> str:
         """Say it in one line."""
-        where = f"{self.nodes} × {self.version}"
+        where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
         return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
 
     @property
     def terms(self) -> Terms:
         """Where the promises end: what stood still or was held up carries on with what it had sent."""
-        return Terms(guard=self.version != V2_10, window=SECOND // 10 + self._in_flight())
+        window = SECOND // 10 + self._in_flight()
+        return Terms(guard=self.version != V2_10, window=window, consumed=self.consumes)
 
     def _in_flight(self) -> int:
         """Return how long (ns) a fire that was sent before can be on its way."""
@@ -102,7 +108,8 @@ def drawn(seed: int) -> Scenario:
     count = random.randint(2, 4)
     times = sorted(random.uniform(0.5, BREAKS_FOR) for _ in range(count))
     strikes = tuple(_strike(_kind_of(kind, nodes, random), after, random) for after in times)
-    return Scenario(seed, kind, version, nodes, instances, strikes)
+    consumes = random.random() < CONSUMES
+    return Scenario(seed, kind, version, nodes, instances, consumes, strikes)
 
 
 def _servers(kind: str, random: Random) -> tuple[str, int]:
