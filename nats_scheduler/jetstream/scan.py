@@ -4,7 +4,8 @@ There a consumer would be refused, or would keep others from being created, or w
 what the stream keeps.
 So nothing is attached to the stream.
 A plain subscription on its subjects tells that something was published; what was stored of it is looked up.
-At start, the last message of every subject is looked up.
+At start, the last message of every subject is looked up, and the first one too where a schedule lies on others: older
+versions of it, which somebody stored while nobody followed, are to be removed.
 
 The rule: a publish that was seen is a hint, and only the look-up is believed.
 What was removed is noticed at the look before each fire, which the engine orders anyway.
@@ -14,6 +15,7 @@ Cost: one request a subject at start (15,000 a second) and one for each schedule
 With a subject transform, one request for each message that is stored, one after the other.
 Limit: a generated message that a consumer removed before we looked, or that a later one on its target covers at start,
 cannot be found again.
+Older versions that lie on an ordinary message of before stay with it.
 """
 
 import asyncio
@@ -34,6 +36,10 @@ LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.2, 0.5)
 
 MARK = b"Nats-Schedule"
 """Stands in every header that makes a message a schedule, in either dialect, or a generated one."""
+
+
+MARK_OF_SCHEDULES = b"Nats-Schedule:"
+"""Stands in every schedule of either dialect, and in no generated message that is none itself."""
 
 
 class ScanFollower:
@@ -70,12 +76,22 @@ class ScanFollower:
                 self._connection.unsubscribe(number)
 
     async def _tell_what_is_stored(self) -> None:
-        subjects = [subject async for subject in self._api.subjects(self._stream)]
+        counts = [counted async for counted in self._api.subject_counts(self._stream)]
         found: list[StoredMessage] = []
-        for start in range(0, len(subjects), LOOKUPS_AT_ONCE):
-            looked = await asyncio.gather(*map(self._last, subjects[start : start + LOOKUPS_AT_ONCE]))
-            found.extend(message for message in looked if message is not None and MARK in message.block)
+        for start in range(0, len(counts), LOOKUPS_AT_ONCE):
+            looked = await asyncio.gather(
+                *(self._stored(*counted) for counted in counts[start : start + LOOKUPS_AT_ONCE])
+            )
+            found.extend(message for messages in looked for message in messages if MARK in message.block)
         self._tell(MessagesRead(_in_order(found)))
+
+    async def _stored(self, subject: str, number: int) -> list[StoredMessage]:
+        """Look up what matters of the messages on a subject, of which there are so many."""
+        last = await self._last(subject)
+        if last is None or number < 2 or MARK_OF_SCHEDULES not in last.block:
+            return [] if last is None else [last]
+        first = await self._api.message(self._stream, seq=1, next_by_subj=subject)
+        return [last] if first is None or first.subject != subject or first.sequence >= last.sequence else [first, last]
 
     async def _last_sequence(self) -> int:
         info = await self._api.stream(self._stream)

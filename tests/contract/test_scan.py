@@ -24,12 +24,24 @@ async def open_queue(request: pytest.FixtureRequest, shared_server: SharedServer
 
 async def test_the_schedules_that_are_stored_are_told_in_order_and_then_caught_up_once(open_queue: OpenQueue) -> None:
     async with open_queue() as side:
-        for name in ("c", "a", "b", "a"):
+        for name in ("c", "a", "b"):
             await side.store(name, SCHEDULE)
         await side.store("plain", b"", b"work")
         async with side.following():
-            assert [message.sequence for message in side.read] == [1, 3, 4]
+            assert [message.sequence for message in side.read] == [1, 2, 3]
             assert len(side.told(CaughtUp)) == 1
+
+
+async def test_versions_that_were_stored_while_nobody_followed_are_told_by_the_first_and_the_last(
+    open_queue: OpenQueue,
+) -> None:
+    async with open_queue() as side:
+        for name in ("a", "b", "a", "a"):
+            await side.store(name, SCHEDULE)
+        for _ in range(3):
+            await side.store("generated", with_headers(EMPTY_BLOCK, [(b"X-Nats-Schedule-Next", b"purge")]))
+        async with side.following():
+            assert [message.sequence for message in side.read] == [1, 2, 4, 7]
 
 
 async def test_schedules_that_come_are_told_with_their_headers_byte_for_byte(open_queue: OpenQueue) -> None:

@@ -249,6 +249,26 @@ async def test_schedules_that_were_there_before_the_sidecar_are_picked_up(
     await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
+async def test_versions_that_were_replaced_while_no_sidecar_ran_are_removed(
+    emulated_server: EmbeddedServer, account: Account, stream_name: str
+) -> None:
+    config = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True, "retention": WORK_QUEUE}
+    await account.create(stream_name, allow_msg_schedules=False, **config)
+    async with sidecar_on(emulated_server.url) as running:
+        await running.ready(stream_name)
+    stored = Queue(account, stream_name, running, emulated_server.version)
+    for interval in ("1h", "2h", "3h"):
+        await stored.schedule("replaced", f"@every {interval}")
+    async with sidecar_on(emulated_server.url) as running:
+        await running.ready(stream_name)
+
+        async def only_the_last() -> bool:
+            return [message.sequence for message in await stored.messages("replaced")] == [3]
+
+        await eventually(only_the_last, within_seconds=SOON_SECONDS, describe="older versions are removed")
+    await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
 # -- interest --------------------------------------------------------------------------------------------------------
 
 
