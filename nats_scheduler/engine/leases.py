@@ -155,12 +155,13 @@ class Leases:
             return None  # there may be a record that was not told yet
         record, holders = self.record(key), self.record(key).holders
         living = self.living(key)
-        # Where nobody can fire, everybody keeps what he has until somebody can.
-        wanted_ones = wanted_holders(key, living) if living or self.is_leaving else holders
-        changed = tuple(
-            wanted if self._may_change(holder, wanted, living) else holder
-            for holder, wanted in zip(holders, wanted_ones, strict=True)
-        )
+        if living or self.is_leaving:
+            changed = tuple(
+                wanted if self._may_change(holder, wanted, living) else holder
+                for holder, wanted in zip(holders, wanted_holders(key, living), strict=True)
+            )
+        else:  # nobody can fire yet, or for the moment: everybody keeps what he has, and what is nobody's is ours
+            changed = tuple(holder if holder in self._others else self.me for holder in holders)
         is_lost = record.revision == 0 and changed != UNHELD
         return changed if changed != holders or is_lost else None
 

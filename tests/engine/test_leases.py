@@ -147,6 +147,14 @@ def test_a_holder_who_lost_contact_is_relieved_at_once_and_where_nobody_has_any_
     assert write(a, 6) == ("a",) * SHARDS
 
 
+def test_what_nobody_holds_is_taken_by_who_is_still_reading_where_nobody_else_can_fire() -> None:
+    a = instance("a", "b")
+    a.heard("b", (), 0, 0)
+    a.serves = frozenset()
+    a.recorded(KEY, Record(("b", NOBODY, "dead", "a") * (SHARDS // 4), 5))
+    assert write(a, 6) == ("b", "a", "a", "a") * (SHARDS // 4)
+
+
 def test_a_stream_is_served_once_it_is_read_and_we_hear_ourselves() -> None:
     a = Leases("a")
     assert a.able([KEY], 0) == frozenset()
