@@ -220,6 +220,8 @@ class StreamEngine:
         before = self._roster.on(message.subject)
         known = self._rejected_at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
+            if before is not None and before.sequence > message.sequence:
+                self._supersede(before)  # a version that was replaced before anybody saw it
             return
         if before is None and (crowded := self._crowding(definition)):
             self._reject(crowded, message)

@@ -55,7 +55,7 @@ class ScanFollower:
         self._tell = tell
         self._holds = holds
         self._transforms = bool(config.get("subject_transform"))
-        self._hints: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+        self._hints: asyncio.Queue[tuple[str, bytes, bytes]] = asyncio.Queue()
         self._awaited = 0
         self._something_was_published = asyncio.Event()
 
@@ -97,20 +97,19 @@ class ScanFollower:
         info = await self._api.stream(self._stream)
         return int(info["state"]["last_seq"]) if info is not None else 0
 
-    def _published(self, subject: bytes, _reply: bytes, block: bytes, _body: bytes) -> None:
+    def _published(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         if self._transforms:
             self._awaited += 1
             self._something_was_published.set()
             return
         name = subject.decode("utf-8", "surrogateescape")
         if MARK in block or self._holds(name):
-            self._hints.put_nowait((name, block))
+            self._hints.put_nowait((name, block, body))
 
     async def _look_up_hints(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                subject, block = await self._hints.get()
-                tasks.create_task(self._confirm(subject, block))
+                tasks.create_task(self._confirm(*await self._hints.get()))
 
     async def _walk(self, last: int) -> None:
         """Tell every message above sequence `last`, whatever subject it is stored on."""
@@ -127,16 +126,18 @@ class ScanFollower:
                     break
             self._awaited = 0
 
-    async def _confirm(self, subject: str, block: bytes) -> None:
-        """Tell the message that was seen once it is found stored; one that never is was refused by the server."""
+    async def _confirm(self, subject: str, block: bytes, body: bytes) -> None:
+        """Tell the message that was seen once it is found stored; one that never is was refused, or lies under another.
+
+        What it lies under is told with the first message on the subject, since nobody may have seen that.
+        """
         for wait in LOOKUP_RETRY_SECONDS:
             await asyncio.sleep(wait)
             message = await self._last(subject)
-            if message is not None and message.block == block:
+            if message is not None and (message.block, message.body) == (block, body):
                 self._tell(MessagesRead([message]))
                 return
-        if message is not None:
-            self._tell(MessagesRead([message]))
+        self._tell(MessagesRead(await self._stored(subject, 2)))
 
     async def _last(self, subject: str) -> StoredMessage | None:
         message = await self._api.message(self._stream, last_by_subj=subject)

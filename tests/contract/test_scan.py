@@ -1,5 +1,6 @@
 """Streams that a consumer would harm (work queue, interest) are followed by look-ups, which tell what matters."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -64,6 +65,16 @@ async def test_a_replacement_is_told_even_where_both_came_at_once(open_queue: Op
         for _ in range(20):
             await side.store("a", SCHEDULE)
         await eventually(lambda: side.read and side.read[-1].sequence == 20, within_seconds=5, describe="the last one")
+
+
+async def test_each_version_but_the_last_is_known_to_lie_below_even_where_all_came_at_once(
+    open_queue: OpenQueue,
+) -> None:
+    async with open_queue() as side, side.following():
+        await asyncio.gather(*(side.store("a", SCHEDULE, b"%d" % number) for number in range(3)))
+        await eventually(
+            lambda: {1, 3} <= {message.sequence for message in side.read}, within_seconds=5, describe="first and last"
+        )
 
 
 async def test_what_a_subject_transform_moved_is_told_where_it_is_stored(

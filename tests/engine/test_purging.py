@@ -84,6 +84,13 @@ def test_a_version_that_is_told_after_a_newer_one_was_found_is_removed_too() -> 
     assert desk.is_held()
 
 
+def test_a_version_that_is_told_only_after_the_one_that_replaced_it_is_removed() -> None:
+    desk = Desk(schedule(AT_5S, 3))
+    desk.read(schedule(AT_5S, 2))
+    assert desk.purges == [("s.one", 2)]
+    assert desk.reads == []
+
+
 def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are_gone() -> None:
     desk = Desk(schedule("@every 1h"))
     desk.read(schedule("@every 1h", 2))

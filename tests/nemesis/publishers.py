@@ -130,7 +130,8 @@ class Publishers:
             return _call(account, "STREAM.PURGE", {"filter": operation.schedule})
         if operation.verb is Verb.CANCEL:
             headers = {"Nats-Scheduler": operation.schedule, "Nats-Schedule-Next": "purge"}
-            return _published(account, "x.cancel", headers, b"")
+            # Each on a subject of its own: of a work queue only the last message of each is found after a lost contact.
+            return _published(account, f"x.cancel.{operation.invoked_at}", headers, b"")
         headers = {}
         if operation.pattern is not None:
             headers = {"Nats-Schedule": operation.pattern.text, "Nats-Schedule-Target": operation.target}
