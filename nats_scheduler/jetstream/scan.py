@@ -31,8 +31,11 @@ from nats_scheduler.message.stored import StoredMessage
 LOOKUPS_AT_ONCE = 256
 """Subjects looked up together at start."""
 
-LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.2, 0.5)
-"""Waits before each attempt to find what was seen: it is stored a moment after it is published, or it was refused."""
+LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
+"""Waits before each attempt to find what was seen: it is stored a moment after it is published, or it was refused.
+
+Close to each other, because a schedule may be due at once, and a busy server takes tenths of a second to store.
+"""
 
 MARK = b"Nats-Schedule"
 """Stands in every header that makes a message a schedule, in either dialect, or a generated one."""
