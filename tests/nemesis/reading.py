@@ -4,6 +4,8 @@ Its rule: instants and sequences are the server's own, of the message itself or,
 server made for the log when it stored them.
 """
 
+from collections.abc import Iterator
+
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -14,7 +16,7 @@ from tests.nemesis.ground import LOG, STREAM
 
 
 async def read_into(history: History, account: Account, taken: dict[int, StoredMessage]) -> int:
-    """Complete a history that has ended; returns how many acknowledged schedules nobody saw stored.
+    """Complete a history that has ended; returns how many schedules nobody saw stored.
 
     `taken` holds, by sequence, what a consumer has taken away.
     """
@@ -26,14 +28,23 @@ async def read_into(history: History, account: Account, taken: dict[int, StoredM
     seen = [_logged(message) for message in await account.messages(LOG, "log.s.>")]
     seen += [ScheduleSeen(m.subject, m.sequence, m.stored_at, m.body or b"") for m in remaining]
     known = {one.sequence: one for one in seen}
-    unseen = [
-        ScheduleSeen(o.schedule, o.sequence, o.completed_at, o.body)
-        for o in history.operations
-        if o.verb is Verb.STORE and o.sequence is not None and o.completed_at is not None and o.sequence not in known
-    ]
+    unseen = [one for one in _inferred(history) if one.sequence not in known]
     known.update({one.sequence: one for one in unseen})
     history.schedules = [known[sequence] for sequence in sorted(known) if known[sequence].body]
     return len(unseen)
+
+
+def _inferred(history: History) -> Iterator[ScheduleSeen]:
+    """List schedules that must have been stored: by their acknowledgement, or by the body of a fire of theirs.
+
+    Of a leader that dies the copy may be lost, and nobody can say to the millisecond when it stored the schedule.
+    """
+    bodies = {(fire.schedule, fire.body): fire.schedule_sequence for fire in history.fires if fire.schedule_sequence}
+    for one in history.operations:
+        if one.verb is Verb.STORE and one.sequence is not None and one.completed_at is not None:
+            yield ScheduleSeen(one.schedule, one.sequence, one.completed_at, one.body)
+        elif one.verb is Verb.STORE and (sequence := bodies.get((one.schedule, one.body))) is not None:
+            yield ScheduleSeen(one.schedule, sequence, one.invoked_at, one.body)
 
 
 def _logged(message: StoredMessage) -> ScheduleSeen:
