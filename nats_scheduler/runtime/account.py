@@ -2,19 +2,20 @@
 
 One function decides about a stream, `_reconcile`: it reads what the server says now and starts, restarts or stops the
 stream's service accordingly.
-Everything else only says which stream to look at: the list at start and every half minute, and the requests of others
-that were seen on `$JS.API`.
+Everything else only says which stream to look at: the list, at start and every half minute, and what others ask for.
 """
 
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.creations import CreationHold
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
@@ -79,9 +80,8 @@ class Account:
         self._reporter = reporter
         self._services = services
         self._serving = serving
-        self._api = JetStreamApi(
-            connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds
-        )
+        asked = settings.connection
+        self._api = JetStreamApi(connection, asked.api_prefix, asked.request_timeout_seconds)
         self.registry = Registry(connection, self._api, settings.registry_bucket)
         self.registry.broken = lambda key, reason: reporter.problem("registry_value_unreadable", key=key, reason=reason)
         self.instances = Instances(leases, self.registry, self._api, clock, services, reporter, self._remember_all)
@@ -94,7 +94,7 @@ class Account:
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
         self._creations = CreationHold(connection, self._seen)
-        prefix = watched_prefix(self._api.prefix, settings.connection.js_domain, connection.server.domain)
+        prefix = watched_prefix(self._api.prefix, asked.js_domain, connection.server.domain)
         self._watch = RequestWatch(connection, prefix, self._creations.take)
         self._seen_early: list[Request] = []
 
@@ -246,7 +246,7 @@ class Account:
         name = service.state.name
         while not self._connection.is_lost:
             try:
-                await service.serve(self._connection, self._api, self.registry)
+                await service.serve(partial(StreamContact, self._connection, self._api), self.registry)
             except EngineBrokenError:
                 self._reporter.defect("engine_broken", service.driver.failed.result(), stream=name)
                 self._begin(self._rebuild(name))

@@ -16,9 +16,9 @@ from typing import Any
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS
-from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.invalid import LONGEST_SHOWN
 
@@ -40,7 +40,7 @@ Entry = dict[str, Any]
 class CheckpointKeeper:
     """Writes the checkpoints of one instance for one stream."""
 
-    def __init__(self, registry: Registry, created: str, key: str) -> None:
+    def __init__(self, registry: Bucket, created: str, key: str) -> None:
         self._registry = registry
         self._created = created
         self._key = key
@@ -61,7 +61,7 @@ class CheckpointKeeper:
         return False
 
 
-async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode, now: int) -> Sequence[CheckpointLoaded]:
+async def read_checkpoint(registry: Bucket, state: StreamState, mode: Mode, now: int) -> Sequence[CheckpointLoaded]:
     """Return how far earlier holders settled the fires of this very stream; nothing where nobody wrote it down.
 
     What was written while we emulated holds for every mode, since both spellings were served then.
@@ -73,7 +73,7 @@ async def read_checkpoint(registry: Registry, state: StreamState, mode: Mode, no
     return sorted(found, key=lambda checkpoint: checkpoint.through)
 
 
-async def _read_entries(registry: Registry, state: StreamState, mode: Mode, now: int) -> list[CheckpointLoaded]:
+async def _read_entries(registry: Bucket, state: StreamState, mode: Mode, now: int) -> list[CheckpointLoaded]:
     key = checkpoint_key(state, mode)
     value = await registry.get(key)
     entries = _entries_of(value, state.created)

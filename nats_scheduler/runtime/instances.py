@@ -16,13 +16,12 @@ from functools import partial
 
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object
-from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -53,8 +52,8 @@ class Instances:
     def __init__(
         self,
         leases: Leases,
-        registry: Registry,
-        api: JetStreamApi,
+        registry: Bucket,
+        api: StreamInformation,
         clock: Clock,
         services: dict[str, StreamService],
         reporter: Reporter,

@@ -12,18 +12,17 @@ from dataclasses import replace
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld
+from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
-from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.contact import StreamContact, reads_all
+from nats_scheduler.jetstream.contact import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
+from nats_scheduler.runtime.port import Bucket, Contacts, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -79,7 +78,7 @@ class StreamService:
         """The shards that we fire for."""
         self.given_up: frozenset[int] = frozenset()
         """Shards that others hold since we began to drain: theirs is the checkpoint."""
-        self._keeper: tuple[Registry, CheckpointKeeper] | None = None
+        self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
         """Tell whether the engine may go on: nothing that it relies on has changed."""
@@ -94,8 +93,8 @@ class StreamService:
             and state.rules == self.state.rules
         )
 
-    async def serve(self, connection: Connection, api: JetStreamApi, registry: Registry) -> None:
-        """Serve the stream through this connection, until cancelled or the connection is lost.
+    async def serve(self, contacts: Contacts, registry: Bucket) -> None:
+        """Serve the stream through contacts of one connection, until cancelled or the connection is lost.
 
         Raises `EngineBrokenError` when this service cannot go on, another `JetStreamError` when another contact may
         help.
@@ -103,7 +102,7 @@ class StreamService:
         driver = self.driver
         try:
             async with asyncio.TaskGroup() as tasks:
-                contact = self._contact(connection, api, tasks)
+                contact = self._contact(contacts, tasks)
                 driver.attach(contact)
                 keeper = tasks.create_task(self._keep_checkpoint(registry))
                 follower = tasks.create_task(_followed(contact, driver.engine.last_read))
@@ -121,7 +120,7 @@ class StreamService:
         if failure is not None:
             raise failure
 
-    async def hold(self, shards: frozenset[int], registry: Registry, api: JetStreamApi) -> bool:
+    async def hold(self, shards: frozenset[int], registry: Bucket, api: StreamInformation) -> bool:
         """Fire for these shards from now on; where some are new, read first how far their last holder was.
 
         Returns False, and changes nothing, where the stream is gone.
@@ -147,11 +146,9 @@ class StreamService:
         """Finish what is in flight; False when it did not finish within the time."""
         return await self.driver.drain(within_seconds)
 
-    def _contact(self, connection: Connection, api: JetStreamApi, tasks: asyncio.TaskGroup) -> StreamContact:
+    def _contact(self, contacts: Contacts, tasks: asyncio.TaskGroup) -> StreamPort:
         buried = self._removes_expired and not reads_all(self.state.config)
-        return StreamContact(
-            connection,
-            api,
+        return contacts(
             self.state.config,
             self.driver.tell,
             tasks,
@@ -167,12 +164,12 @@ class StreamService:
         """Write the next checkpoint even where nothing happened since the last one."""
         self._written = None
 
-    async def _keep_checkpoint(self, registry: Registry) -> None:
+    async def _keep_checkpoint(self, registry: Bucket) -> None:
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
             await self.write_checkpoint(registry)
 
-    async def write_checkpoint(self, registry: Registry) -> None:
+    async def write_checkpoint(self, registry: Bucket) -> None:
         """Write down how far we are, where that is news."""
         engine, keeper = self.driver.engine, self._keeper_in(registry)
         progress = (engine.last_read, engine.fires_stored)
@@ -186,7 +183,7 @@ class StreamService:
         except JetStreamError:
             return  # the next one says the same and more
 
-    def _keeper_in(self, registry: Registry) -> CheckpointKeeper:
+    def _keeper_in(self, registry: Bucket) -> CheckpointKeeper:
         """Return what writes through this connection; since the one before, the bucket may have become another one."""
         if self._keeper is None or self._keeper[0] is not registry:
             self.forget_progress()
@@ -205,7 +202,7 @@ def removes_expired(state: StreamState, server: Capabilities) -> bool:
     return state.rules.allow_msg_ttl and not server.has_message_ttl
 
 
-async def _followed(contact: StreamContact, after: int) -> JetStreamError | None:
+async def _followed(contact: StreamPort, after: int) -> JetStreamError | None:
     """Follow until it ends, and return why: a failed contact is for the caller to judge."""
     try:
         await contact.follow(after)
