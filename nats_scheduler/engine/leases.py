@@ -12,7 +12,7 @@ The rules:
 - A holder hands a shard over by naming the wanted one in the record; what the dead and the absent held is claimed by
   the wanted one. So nobody who lives loses a shard against his will.
 - Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
-  himself judges nobody.
+  himself judges nobody, and what is stored of the dead does not bring them back to life.
 - What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
   Correctness does not rest on it, and availability wins.
 
@@ -56,8 +56,8 @@ class _Other:
     heard_at: int
     stored_at: int
     serves: frozenset[str] | None
-    is_news: bool = True
-    """Heard once only, which may have been a while ago: it was stored before we listened."""
+    times: int = 1
+    """How often it was heard since we listen; what was heard once may have been stored long before."""
 
 
 @dataclass(slots=True)
@@ -76,13 +76,14 @@ class Leases:
     _well_at: dict[str, int] = field(default_factory=dict)
     """When each stream could be served last."""
     _heard_myself_at: int | None = None
-    _has_heard_myself: bool = False
 
     # -- what is heard -------------------------------------------------------------------------------------------
 
     def listening_anew(self) -> None:
         """Trust no revision any more: the records are told again from the beginning, and may be gone."""
         self._heard_myself_at = None
+        for other in self._others.values():
+            other.times = 0
         self._records = {key: Record(record.holders) for key, record in self._records.items()}
 
     def heard(self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int) -> bool:
@@ -94,7 +95,7 @@ class Leases:
             return self._heard_myself(now, stored_at)
         known = self._others.get(instance)
         told = None if serves is None else frozenset(serves)
-        self._others[instance] = _Other(now, stored_at, told, is_news=known is None)
+        self._others[instance] = _Other(now, stored_at, told, 1 if known is None else known.times + 1)
         return known is None or known.serves != told
 
     def left(self, instance: str) -> None:
@@ -169,13 +170,18 @@ class Leases:
         return holder == self.me or (wanted == self.me and holder not in living)
 
     def _heard_myself(self, now: int, stored_at: int) -> bool:
-        """Begin to judge; of those who were heard only in what was stored before us, we need not wait for the dead."""
+        """Judge from now on.
+
+        Of those who were heard only in what was stored before, we need not wait for the dead; those who were not heard
+        of have their time from now on, since we were deaf before.
+        """
         is_news, self._heard_myself_at = self._heard_myself_at is None, now
-        if not self._has_heard_myself:
-            self._has_heard_myself = True
-            for name, other in list(self._others.items()):
-                if other.is_news and stored_at - other.stored_at >= LEASE_DURATION:
-                    del self._others[name]
+        for name, other in list(self._others.items()):
+            if is_news and other.times == 0:
+                other.heard_at = now
+            elif other.times == 1 and stored_at - other.stored_at >= LEASE_DURATION:
+                del self._others[name]
+                is_news = True
         return is_news
 
 

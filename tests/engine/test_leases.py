@@ -109,6 +109,38 @@ def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
     assert a.living(KEY) == ["alive", "a"]
 
 
+def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> None:
+    """Whoever listens anew is told again what the dead had stored, and hands nothing over to them."""
+    a = instance("a")
+    write(a, 1)
+    a.listening_anew()
+    a.heard("dead", {KEY}, 10 * LEASE_DURATION, 5 * LEASE_DURATION)
+    a.heard("a", {KEY}, 10 * LEASE_DURATION, 10 * LEASE_DURATION)
+    assert a.living(KEY) == ["a"]
+    a.recorded(KEY, Record(("a",) * SHARDS, 1))
+    assert a.change(KEY) is None
+
+
+def test_nor_by_what_is_stored_of_ourselves() -> None:
+    """Whoever stood still hears his own last word first, which is as old as that of one who died meanwhile."""
+    a = instance("a")
+    a.listening_anew()
+    a.heard("dead", {KEY}, 10 * LEASE_DURATION, 1)
+    a.heard("a", {KEY}, 10 * LEASE_DURATION, 0)
+    assert a.living(KEY) == ["dead", "a"]
+    assert a.heard("a", {KEY}, 10 * LEASE_DURATION, 10 * LEASE_DURATION)
+    assert a.living(KEY) == ["a"]
+
+
+def test_who_was_not_heard_while_we_were_deaf_is_not_taken_for_dead_at_once() -> None:
+    a = instance("a", "b")
+    a.listening_anew()
+    a.heard("a", {KEY}, 3 * LEASE_DURATION, 3 * LEASE_DURATION)
+    assert a.bury(3 * LEASE_DURATION) == []
+    a.heard("a", {KEY}, 4 * LEASE_DURATION, 4 * LEASE_DURATION)
+    assert a.bury(4 * LEASE_DURATION) == ["b"]
+
+
 def test_one_who_leaves_hands_everything_over_and_is_given_nothing() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
