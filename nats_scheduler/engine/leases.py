@@ -75,6 +75,7 @@ class Leases:
     _records: dict[str, Record] = field(default_factory=dict)
     _well_at: dict[str, int] = field(default_factory=dict)
     """When each stream could be served last."""
+    _wanted: dict[str, tuple[tuple[str, ...], Holders]] = field(default_factory=dict)
     _heard_myself_at: int | None = None
 
     # -- what is heard -------------------------------------------------------------------------------------------
@@ -158,13 +159,20 @@ class Leases:
         living = self.living(key)
         if living or self.is_leaving:
             changed = tuple(
-                wanted if self._may_change(holder, wanted, living) else holder
-                for holder, wanted in zip(holders, wanted_holders(key, living), strict=True)
+                wanted if wanted != holder and self._may_change(holder, wanted, living) else holder
+                for holder, wanted in zip(holders, self._wanted_holders(key, tuple(living)), strict=True)
             )
         else:  # nobody can fire yet, or for the moment: everybody keeps what he has, and what is nobody's is ours
             changed = tuple(holder if holder in self._others else self.me for holder in holders)
         is_lost = record.revision == 0 and changed != UNHELD
         return changed if changed != holders or is_lost else None
+
+    def _wanted_holders(self, key: str, living: tuple[str, ...]) -> Holders:
+        """Draw the wanted holders anew where others live than before."""
+        known = self._wanted.get(key)
+        if known is None or known[0] != living:
+            known = self._wanted[key] = living, wanted_holders(key, living)
+        return known[1]
 
     def _may_change(self, holder: str, wanted: str, living: list[str]) -> bool:
         return holder == self.me or (wanted == self.me and holder not in living)
