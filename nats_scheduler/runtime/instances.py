@@ -11,12 +11,13 @@ Cost: two small messages a second for each instance, and each instance hears all
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
@@ -35,6 +36,12 @@ LOOK_SECONDS = 0.25
 DEAF_SECONDS = 1.0
 DEAF_LOOKS = 2
 """Where we do not even hear ourselves at so many looks in a row, `DEAF_SECONDS` apart, we listen anew."""
+
+PATIENCE_SECONDS = 1.5
+"""Longest wait for the answer to a write, which got lost where the bucket has no leader: *Live* leaves 3 s.
+
+A write that came through all the same is heard, like those of others.
+"""
 
 LEAVE_ATTEMPTS = 8
 """Times that a record is tried to be handed over at the end, while others change it."""
@@ -78,6 +85,7 @@ class Instances:
         """Listen and act until cancelled, or until the connection is lost."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_listening())
+            tasks.create_task(self._keep_telling())
             tasks.create_task(self._keep_dividing())
 
     async def leave(self) -> None:
@@ -157,14 +165,21 @@ class Instances:
 
     # -- to act --------------------------------------------------------------------------------------------------
 
+    async def _keep_telling(self) -> None:
+        """Tell that we live, whatever else waits for an answer: it is no reason to take us for dead."""
+        while True:
+            self._tell_that_we_live()
+            await asyncio.sleep(LOOK_SECONDS)
+
     async def _keep_dividing(self) -> None:
         while True:
             self._stirred.clear()
             self._tell_that_we_live()
+            works = [partial(self._divide, key, service) for key, service in self._keys().items()]
             for name in self._leases.bury(self._clock.monotonic()):
                 self._reporter.instance_lost(name, self._leases.count)
-                await self._quietly(partial(self._registry.forget, f"{INSTANCE}{name}"))
-            await asyncio.gather(*(self._quietly(partial(self._divide, key, one)) for key, one in self._keys().items()))
+                works.append(partial(self._forget, name))
+            await asyncio.gather(*map(self._quietly, works))
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._stirred.wait()
@@ -195,8 +210,14 @@ class Instances:
         if await service.hold(held, self._registry, self._api):
             self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
 
+    async def _forget(self, name: str) -> None:
+        async with _patience():
+            await self._registry.forget(f"{INSTANCE}{name}")
+
     async def _record(self, key: str, holders: Holders) -> bool:
-        revision = await self._registry.swap(f"{LEASE}{key}", _record_of(holders), self._leases.record(key).revision)
+        async with _patience():
+            known = self._leases.record(key).revision
+            revision = await self._registry.swap(f"{LEASE}{key}", _record_of(holders), known)
         if revision is not None:
             self._leases.recorded(key, Record(holders, revision))
         return revision is not None
@@ -223,6 +244,16 @@ class Instances:
 
     def _keys(self) -> dict[str, StreamService]:
         return {f"{service.mode}.{name}": service for name, service in self._services.items()}
+
+
+@asynccontextmanager
+async def _patience() -> AsyncIterator[None]:
+    """Wait for an answer no longer than `PATIENCE_SECONDS`; raises `NoAnswerError`."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield
+    except TimeoutError:
+        raise NoAnswerError(f"no answer within {PATIENCE_SECONDS} s") from None
 
 
 def _record_of(holders: Holders) -> Object:
