@@ -13,6 +13,7 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
   guard decides (2.10) and for the atomic cancel, a window is left: what was looked at or in flight by then.
   An older version that is uncovered, because what replaced it was deleted by its sequence, may fire again.
 - *Live*: while somebody is ready no fire is late, and after the last fault something fires.
+- *Divided* is no promise, but what saves the work: where instances divide it, each part has one holder in the end.
 """
 
 from collections import defaultdict
@@ -25,6 +26,9 @@ from tests.judge.history import SECOND, FireSeen, History, Verb
 from tests.judge.matching import matched
 from tests.judge.patterns import written
 from tests.judge.versions import NEVER, Version, versions_of
+
+ALL_SHARDS = range(64)
+"""The parts into which the schedules of a stream are divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,15 @@ def live(case: Case) -> list[Violation]:
     return found
 
 
+def divided(case: Case) -> list[Violation]:
+    """Find shards that nobody holds in the end, or more than one."""
+    holders = case.history.holders
+    if holders is None:
+        return []
+    wrong = {shard: names for shard in ALL_SHARDS if len(names := holders.get(shard, [])) != 1}
+    return [Violation("Divided", f"shard {shard}", 0, f"it is held by {names}") for shard, names in wrong.items()]
+
+
 def _matched_to_dues(history: History, versions: dict[int, Version]) -> dict[int, tuple[int, int]]:
     """Match fires to the dues of versions, one to one; one without an identity may stand for any that has passed."""
     on: dict[str, list[Version]] = defaultdict(list)
@@ -246,4 +259,6 @@ def _violation(promise: str, version: Version, evidence: str) -> Violation:
     return Violation(promise, version.schedule, version.sequence, described)
 
 
-CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (complete, unique, timely, faithful, latest, gone, live)
+PROMISES = (complete, unique, timely, faithful, latest, gone, live)
+
+CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, divided)

@@ -2,9 +2,13 @@
 
 Its rule: an instance is ready while it lives and nothing is broken for it or for all, once that has been so for as long
 as the terms allow for recovery.
+Where instances divide the work, one that is ready does its part of it only, and takes over the part of another in the
+same time: so what befalls another counts too.
+One that comes, goes, falls silent or is heard again disturbs at that moment; one that is in trouble and still heard
+keeps its part, and disturbs for as long as that lasts.
 """
 
-from tests.judge.history import History, Life
+from tests.judge.history import Fault, History, Life
 
 Stretch = tuple[int, int]
 
@@ -14,25 +18,52 @@ class Readiness:
 
     def __init__(self, history: History) -> None:
         self.stretches: list[Stretch] = []
+        within = history.terms.resumes_within
+        delays = sorted((f.begin, f.end) for f in history.faults if f.delays_only)
         for life in history.lives:
             for begin, end in _unbroken(history, life):
-                if begin + history.terms.resumes_within < end:
-                    self.stretches.append((begin + history.terms.resumes_within, end))
+                ready = _recovered(begin, within, delays)
+                if ready < end:
+                    self.stretches.append((ready, end))
 
     def longest(self, begin: int, end: int) -> int:
         """Return how long (ns) an instance was ready within a stretch of time, at a time."""
         return max((min(end, e) - max(begin, b) for b, e in self.stretches), default=0)
 
 
+def _recovered(begin: int, within: int, delays: list[Stretch]) -> int:
+    """Return when recovery that begins at `begin` is over, which begins anew after each delay."""
+    for delay_begin, delay_end in delays:
+        if delay_begin < begin + within and delay_end >= begin:
+            begin = max(begin, delay_end)
+    return begin + within
+
+
 def _unbroken(history: History, life: Life) -> list[Stretch]:
     """List the stretches of a life in which nothing was broken for it."""
     stretches = []
     begin = life.begin
-    faults = [f for f in history.faults if f.instance in (None, life.instance) and f.end > life.begin]
-    for fault in sorted(faults, key=lambda fault: fault.begin):
-        if fault.begin >= life.end:
+    faults = [fault for fault in _troubles(history, life) if fault[1] >= life.begin]
+    for broken, whole in sorted(faults):
+        if broken >= life.end:
             break
-        if fault.begin > begin:
-            stretches.append((begin, fault.begin))
-        begin = max(begin, fault.end)
+        if broken > begin:
+            stretches.append((begin, broken))
+        begin = max(begin, whole)
     return [*stretches, (begin, life.end)] if begin < life.end else stretches
+
+
+def _troubles(history: History, life: Life) -> list[Stretch]:
+    """List when anything was broken that concerns an instance in this life."""
+    faults = [fault for fault in history.faults if not fault.delays_only]
+    own = [(fault.begin, fault.end) for fault in faults if fault.instance in (None, life.instance)]
+    if not history.terms.divided:
+        return own
+    others = [fault for fault in faults if fault.instance not in (None, life.instance)]
+    lives = [other for other in history.lives if other.instance != life.instance]
+    changes = [instant for other in lives for instant in (other.begin, other.end)]
+    return [*own, *(stretch for fault in others for stretch in _disturbs(fault)), *((at, at) for at in changes)]
+
+
+def _disturbs(fault: Fault) -> list[Stretch]:
+    return [(fault.begin, fault.begin), (fault.end, fault.end)] if fault.silences else [(fault.begin, fault.end)]

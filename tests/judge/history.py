@@ -87,6 +87,10 @@ class Fault:
     instance: str | None
     begin: int
     end: int
+    silences: bool = False
+    """Nobody hears the instance meanwhile: where work is divided, others take over."""
+    delays_only: bool = False
+    """It stops nothing that goes well; but nobody recovers from anything else before it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ class Terms:
     consumed: bool = False
     """Consumers remove generated messages, so that beyond the duplicate window nobody can know of them."""
     duplicate_window: int = 120 * SECOND
+    divided: bool = False
+    """The instances divide the work, so that what befalls one of them concerns all."""
 
 
 @dataclass(slots=True)
@@ -124,3 +130,5 @@ class History:
     """Sequences of the schedule messages that are stored in the end."""
     lives: list[Life] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    holders: dict[int, list[str]] | None = None
+    """Who holds each shard in the end, where that was recorded."""

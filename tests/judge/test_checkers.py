@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.judge.checkers import verdict
+from tests.judge.checkers import ALL_SHARDS, verdict
 from tests.judge.history import SECOND, Fault, FireSeen, History, Life, Operation, ScheduleSeen, Terms, Verb
 from tests.judge.matching import matched
 from tests.judge.patterns import Pattern, written
@@ -92,10 +92,40 @@ def was_stored_in_the_window_without_a_guard(made: History) -> None:
     made.remaining = set()
 
 
+def was_taken_over(made: History) -> None:
+    """The holder dies at 5.2 s, another one lives all the time, and takes over 1.3 s later."""
+    made.terms = replace(made.terms, divided=True)
+    made.lives = [Life("i0", at(0), at(5.2)), Life("i1", at(0), at(12))]
+    made.fires[1] = fire(6, 16, late=0.5)
+    made.holders = {shard: ["i1"] for shard in ALL_SHARDS}
+
+
+def was_taken_over_from_one_that_is_silent(made: History) -> None:
+    was_taken_over(made)
+    made.lives[0] = Life("i0", at(0), at(12))
+    made.faults = [Fault("partition", "i0", at(5.2), at(12), silences=True)]
+
+
+def was_held_by_one_in_trouble_that_is_heard(made: History) -> None:
+    was_taken_over_from_one_that_is_silent(made)
+    made.faults = [Fault("slow", "i0", at(5.2), at(7))]
+    made.fires[1] = fire(6, 16, late=1.4)
+
+
+def was_taken_over_when_that_could_be_written(made: History) -> None:
+    was_taken_over(made)
+    made.faults = [Fault("bucket silent", None, at(5.5), at(6.5), delays_only=True)]
+    made.fires[1] = fire(6, 16, late=1.4)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         is_kept,
+        was_taken_over,
+        was_taken_over_from_one_that_is_silent,
+        was_held_by_one_in_trouble_that_is_heard,
+        was_taken_over_when_that_could_be_written,
         was_late_in_a_fault,
         was_missed_in_an_outage,
         was_removed_with_unknown_outcome,
@@ -190,9 +220,37 @@ def is_late(made: History) -> None:
     made.fires[2] = fire(8, 18, late=0.9)
 
 
+def was_taken_over_late(made: History) -> None:
+    was_taken_over(made)
+    made.fires[1] = fire(6, 16, late=0.9)
+
+
+def was_taken_over_late_from_one_that_is_silent(made: History) -> None:
+    was_taken_over_from_one_that_is_silent(made)
+    made.fires[1] = fire(6, 16, late=0.9)
+
+
+def was_late_although_nothing_was_to_be_written(made: History) -> None:
+    made.faults = [Fault("bucket silent", None, at(5.5), at(7.5), delays_only=True)]
+    made.fires[1] = fire(6, 16, late=1.4)
+
+
+def has_two_holders(made: History) -> None:
+    made.holders = {shard: ["i0", "i1"] if shard == 7 else ["i0"] for shard in ALL_SHARDS}
+
+
+def has_no_holder(made: History) -> None:
+    made.holders = {shard: ["i0"] for shard in ALL_SHARDS if shard != 7}
+
+
 @pytest.mark.parametrize(
     ("change", "promise"),
     [
+        (was_taken_over_late, "Live"),
+        (was_taken_over_late_from_one_that_is_silent, "Live"),
+        (was_late_although_nothing_was_to_be_written, "Live"),
+        (has_two_holders, "Divided"),
+        (has_no_holder, "Divided"),
         (is_missing, "Complete"),
         (is_missing_without_identities, "Complete"),
         (has_vanished, "Complete"),
@@ -217,7 +275,7 @@ def test_a_broken_promise_is_called_by_its_name(change: Callable[[History], None
     change(made)
     found = verdict(made)
     assert {violation.promise for violation in found} == {promise}
-    assert all(violation.schedule == "s.1" and violation.evidence for violation in found)
+    assert all(violation.schedule in ("s.1", "shard 7") and violation.evidence for violation in found)
 
 
 def test_silence_after_the_last_fault_is_neither_complete_nor_live() -> None:

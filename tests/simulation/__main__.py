@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.judge.checkers import verdict
+from tests.simulation.process import Point
 from tests.simulation.scenario import drawn
-from tests.simulation.world import judged
+from tests.simulation.world import World, judged
 
 MOST_SHOWN = 20
 """Failing seeds that are printed in full."""
@@ -31,19 +33,26 @@ def main() -> int:
     return bool(found)
 
 
-def verdict_of(seed: int) -> tuple[int, list[tuple[str, str]]]:
-    """Return what a seed breaks: the promise, and the evidence."""
+Verdict = tuple[int, list[tuple[str, str]], Counter[Point]]
+"""A seed, what it breaks (the promise, and the evidence), and how often a process died at each point."""
+
+
+def verdict_of(seed: int) -> Verdict:
+    """Run a seed and judge it."""
+    world = World(drawn(seed))
     try:
-        return seed, [(violation.promise, str(violation)) for violation in judged(seed)]
+        return seed, [(violation.promise, str(violation)) for violation in verdict(world.run())], world.crashes
     except Exception:
-        return seed, [("Crash", traceback.format_exc())]
+        return seed, [("Crash", traceback.format_exc())], world.crashes
 
 
 def _many(seeds: range, jobs: int) -> int:
     begun = time.monotonic()
     broken: Counter[str] = Counter()
+    crashes: Counter[Point] = Counter()
     failing = 0
-    for seed, found in _verdicts(seeds, jobs):
+    for seed, found, crashed in _verdicts(seeds, jobs):
+        crashes.update(crashed)
         if not found:
             continue
         failing += 1
@@ -54,10 +63,11 @@ def _many(seeds: range, jobs: int) -> int:
     seconds = time.monotonic() - begun
     print(f"{len(seeds)} seeds in {seconds:.1f} s ({1000 * seconds / len(seeds):.1f} ms each), {failing} fail")
     print("\n".join(f"  {promise}: {count}" for promise, count in broken.most_common()))
+    print("crashes: " + ", ".join(f"{point} {crashes[point]}" for point in Point))
     return bool(failing)
 
 
-def _verdicts(seeds: range, jobs: int) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+def _verdicts(seeds: range, jobs: int) -> Iterator[Verdict]:
     if jobs == 1:
         yield from map(verdict_of, seeds)
         return

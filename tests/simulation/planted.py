@@ -5,17 +5,24 @@ Its rule: a bug is one small change of the product that somebody could make by m
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from nats_scheduler.engine import assembly
+from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
+from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.roster import Held
+from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.runtime import driver
+from nats_scheduler.runtime import driver, instances
+from nats_scheduler.runtime.checkpoints import CheckpointKeeper
+from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every
 from nats_scheduler.testing.memory_stream import MemoryStream
@@ -127,6 +134,73 @@ def never_open_again() -> Changes:
     yield StreamEngine, "_caught_up", caught_up
 
 
+def record_taken_for_written() -> Changes:
+    """Hold what one wanted to write in a lease record, although another one wrote there."""
+    original = Instances._record
+
+    async def record(self: Instances, key: str, holders: Holders) -> bool:
+        if not await original(self, key, holders):
+            self._leases.recorded(key, Record(holders, self._leases.record(key).revision + 1))
+        return True
+
+    yield Instances, "_record", record
+
+
+def shards_never_let_go() -> Changes:
+    """Go on firing for shards that a record gives to another one."""
+    original = StreamService.hold
+
+    async def hold(self: StreamService, shards: frozenset[int], *rest: Any) -> bool:
+        return await original(self, shards | self.shards, *rest)
+
+    yield StreamService, "hold", hold
+
+
+def dead_holders_never_buried() -> Changes:
+    """Leave shards to one who is not heard of any more."""
+    yield Leases, "bury", lambda _self, _now: []
+
+
+def dead_holders_buried_late() -> Changes:
+    """Wait longer for one who is not heard of than the promise allows."""
+    yield leasing, "LEASE_DURATION", 3_500 * MILLISECOND
+
+
+def checkpoint_for_the_shards_of_others() -> Changes:
+    """Call settled what others have yet to fire."""
+    original = CheckpointKeeper.write
+
+    async def write(self: CheckpointKeeper, settled: CheckpointLoaded) -> bool:
+        return await original(self, replace(settled, shards=ALL_SHARDS))
+
+    yield CheckpointKeeper, "write", write
+
+
+def life_not_told_while_waiting() -> Changes:
+    """Tell that one lives between two divisions only, and wait there for answers that got lost."""
+
+    async def keep_telling(_self: Instances) -> None:
+        return
+
+    yield Instances, "_keep_telling", keep_telling
+    yield instances, "PATIENCE_SECONDS", 10.0
+
+
+def dead_brought_back_to_life() -> Changes:
+    """Take for alive whoever is heard in what was stored before we listened again."""
+
+    def listening_anew(self: Leases) -> None:
+        self._heard_myself_at = None
+        self._records = {key: Record(record.holders) for key, record in self._records.items()}
+
+    def heard_myself(self: Leases, now: int, _stored_at: int) -> bool:
+        is_news, self._heard_myself_at = self._heard_myself_at is None, now
+        return is_news
+
+    yield Leases, "listening_anew", listening_anew
+    yield Leases, "_heard_myself", heard_myself
+
+
 def old_versions_left_over() -> Changes:
     """Try only once to remove older versions."""
     yield Firing, "_leave_over", lambda _self, _conclusion, _now: None
@@ -138,8 +212,7 @@ def old_knowledge_trusted() -> Changes:
 
 
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
-    old_versions_left_over: ("Gone", 13),
-    old_knowledge_trusted: ("Unique", 2408),
+    old_versions_left_over: ("Gone", 152),
 }
 """Bugs that were there, the promise that each broke, and a seed that shows it."""
 
@@ -155,6 +228,11 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     every_missed_fire_made_up: ("Unique", 30),
     next_fire_of_the_wrong_grid: ("Faithful", 5),
     never_open_again: ("Live", 30),
+    record_taken_for_written: ("Divided", 30),
+    shards_never_let_go: ("Divided", 20),
+    dead_holders_never_buried: ("Live", 60),
+    dead_holders_buried_late: ("Live", 60),
+    checkpoint_for_the_shards_of_others: ("Complete", 60),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

@@ -11,11 +11,18 @@ from tests.judge.history import SECOND, Terms
 
 MILLISECOND = SECOND // 1000
 
-KINDS = ("kill", "crash", "stall", "cut", "partition", "lossy", "slow", "refusing", "clock")
+KINDS = (
+    *("kill", "crash", "leave", "stall", "cut", "partition", "lossy", "slow", "refusing", "clock"),
+    *("bucket deleted", "bucket silent"),
+)
+
+SILENT = ("stall", "cut", "partition")
+"""While these last nobody hears of the instance."""
 
 LONGEST = {
     "kill": 8 * SECOND,
     "crash": 3 * SECOND,
+    "leave": 8 * SECOND,
     "stall": 20 * SECOND,
     "cut": 1 * SECOND,
     "partition": 6 * SECOND,
@@ -23,11 +30,17 @@ LONGEST = {
     "slow": 5 * SECOND,
     "refusing": 5 * SECOND,
     "clock": 8 * SECOND,
+    "bucket deleted": 0,
+    "bucket silent": 4 * SECOND,
 }
 """How long (ns) each kind of fault lasts at most."""
 
 PARTITION_NOTICED = 2 * SECOND
-"""A partition that lasts longer (ns) ends the contact; a shorter one delays everything."""
+"""A partition that lasts longer (ns) ends the contact; a shorter one delays everything.
+
+Several that follow on each other count as one: a connection is given up when nothing was heard on it for so long. Were
+each of them noticed by itself, a chain of them could hold back a cancel, and a fire behind it, for any time.
+"""
 
 SLOWEST = 3 * SECOND // 2
 """Longest way (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
@@ -49,6 +62,8 @@ class Scenario:
 
     seed: int
     instances: int
+    divides: bool
+    """Whether the instances divide the work by leases; if not, each serves everything, the harder case for *Unique*."""
     guard: bool
     consumes: bool
     duplicate_window: int
@@ -76,6 +91,7 @@ class Scenario:
             window=SECOND // 10 + off + self._in_flight(),
             clock_ahead=off,
             clock_behind=off,
+            divided=self.divides,
             consumed=self.consumes,
             duplicate_window=self.duplicate_window,
         )
@@ -89,11 +105,13 @@ class Scenario:
 def drawn(seed: int) -> Scenario:
     """Draw the scenario of a seed."""
     random = Random(f"scenario {seed}")
+    divides = random.random() < 0.5
     consumes = random.random() < 0.25
     kinds = tuple(kind for kind in KINDS if random.random() < 0.4)
     return Scenario(
         seed=seed,
-        instances=random.choice([1, 1, 2, 2, 3]),
+        instances=random.choice([1, 2, 2, 3] if divides else [1, 1, 2, 2, 3]),
+        divides=divides,
         guard=random.random() < 0.6,
         consumes=consumes,
         duplicate_window=120 * SECOND if consumes else random.choice([7, 120]) * SECOND,

@@ -1,13 +1,13 @@
-"""The modelled server: one stream in memory, the checkpoints, and who is told of what others ask to remove.
+"""The modelled server: one stream in memory, the bucket of the registry, and who hears what others ask to remove.
 
 Its rule: what is stored is recorded for the judge the moment it is stored.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from nats_scheduler.engine.inputs import CheckpointLoaded, Input, RemovalRequested
+from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.identity import parse_identity
@@ -15,6 +15,8 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import FireSeen, History, ScheduleSeen
+from tests.simulation.bucket import BucketServer
+from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.timeline import Timeline
 from tests.simulation.weather import Weather
@@ -27,9 +29,10 @@ class Listener(Protocol):
     """Whoever hears what others ask the server."""
 
     weather: Weather
+    process: Process
 
-    def hear(self, fact: Input) -> None:
-        """Hear a fact."""
+    def hear(self, request: RemovalRequested) -> None:
+        """Hear what was asked."""
 
 
 class Server:
@@ -39,8 +42,9 @@ class Server:
         self.timeline = timeline
         self.history = history
         self.listeners: list[Listener] = []
-        self.checkpoints: list[CheckpointLoaded] = []
-        """Everything that was written under the one key; the last counts."""
+        self.bucket = BucketServer(timeline)
+        self.divides = scenario.divides
+        """Whether the instances divide the work; if not, each of them serves everything."""
         self._trace = trace
         config = {
             "name": "SIM",
@@ -51,14 +55,15 @@ class Server:
         self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
         self.stream.listen(self._stored)
 
-    def put(self, checkpoint: CheckpointLoaded) -> None:
-        """Write a checkpoint down."""
-        self.checkpoints.append(checkpoint)
+    def information(self) -> Any:
+        """Return what the server says of the stream."""
+        state = {"first_seq": 1, "last_seq": self.stream.last_sequence}
+        return {"config": self.stream.config, "created": "2026-01-01T00:00:00Z", "state": state}
 
-    def tell_of_removal(self, request: RemovalRequested, *, besides: Listener | None = None) -> None:
+    def tell_of_removal(self, request: RemovalRequested, *, besides: Process | None = None) -> None:
         """Let everybody in contact know what was asked."""
         for listener in self.listeners:
-            if listener is not besides and not listener.weather.is_lost():
+            if listener.process is not besides and not listener.weather.is_lost():
                 self.timeline.after(listener.weather.way(), partial(listener.hear, request))
 
     def _stored(self, message: StoredMessage) -> None:

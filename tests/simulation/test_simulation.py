@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests.simulation.process import Point
 from tests.simulation.scenario import KINDS, drawn
 from tests.simulation.world import World, judged
 
@@ -30,9 +31,22 @@ def test_a_seed_repeats_exactly(seed: int) -> None:
     assert len(traces[0]) > 100
 
 
+def test_processes_die_at_every_point_where_they_may() -> None:
+    missing = set(Point)
+    for seed in range(300):
+        if not missing:
+            return
+        if "crash" in drawn(seed).kinds:
+            world = World(drawn(seed))
+            world.run()
+            missing -= set(world.crashes)
+    assert not missing
+
+
 def test_the_seeds_break_everything_that_can_break() -> None:
     scenarios = [drawn(seed) for seed in range(100)]
     assert {kind for scenario in scenarios for kind in scenario.kinds} == set(KINDS)
+    assert {scenario.divides for scenario in scenarios} == {True, False}
     assert {scenario.guard for scenario in scenarios} == {True, False}
     assert {scenario.consumes for scenario in scenarios} == {True, False}
     assert {scenario.instances for scenario in scenarios} == {1, 2, 3}

@@ -1,14 +1,15 @@
-"""Virtual time: what happens next, and an event loop that lives in it.
+"""Virtual time: a timeline of what is going to happen, and event loops that take their time from it.
 
 Its rule: one heap orders everything in a simulated world, by instant and then by the order of asking; nothing waits.
-The loop is as much of an event loop as `runtime.driver.StreamDriver` needs: callbacks, timers and futures.
+A loop runs whatever the runtime needs: callbacks, timers, futures and tasks.
 """
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from nats_scheduler.testing.clock import ManualClock
 
@@ -16,6 +17,7 @@ SECOND = 1_000_000_000
 
 Event = Callable[[], None]
 Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
 
 
 class Timeline:
@@ -53,6 +55,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def __init__(self, timeline: Timeline, run: Callable[[Event], None]) -> None:
         self._timeline = timeline
         self._run = run
+        self._ready: deque[asyncio.Handle] = deque()
+        self._turn_is_due = False
+        self.is_over = False
+        """The process is dead: its tasks are only unwound."""
 
     def time(self) -> float:
         """Return seconds of virtual time."""
@@ -61,9 +67,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.Handle:
-        """Call something at the end of the turn."""
+        """Call something in this turn or the next."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._timeline.after(0, lambda: self._run(lambda: None if handle.cancelled() else _call(callback, *args)))
+        self._ready.append(handle)
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._timeline.after(0, lambda: self._run(self._turn))
         return handle
 
     def call_later(
@@ -74,27 +83,67 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
         def due() -> None:
             if not handle.cancelled():
-                self._run(lambda: None if handle.cancelled() else _call(callback, *args))
+                self._run(lambda: self._call(handle))
 
-        self._timeline.after(round(delay * SECOND), due)
+        self._timeline.after(max(round(delay * SECOND), 0), due)
         return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call something at a time of this loop."""
+        return self.call_later(when - self.time(), callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a future of this loop."""
         return asyncio.Future(loop=self)
 
+    def create_task(
+        self,
+        coro: Generator[Any, None, Result] | Coroutine[Any, Any, Result],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[Result]:
+        """Begin a task."""
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
     def get_debug(self) -> bool:
         """Say that nothing is debugged."""
         return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Raise what a callback raised, in the face of whoever runs the world."""
+        if not self.is_over:
+            raise context.get("exception") or RuntimeError(context["message"])
+
+    def unwind(self) -> None:
+        """End every task, since nobody else will; no time passes for that."""
+        self.is_over = True
+        for task in asyncio.all_tasks(self):
+            task.cancel()
+        self._turn()
+
+    def _turn(self) -> None:
+        self._turn_is_due = False
+        was_over = self.is_over
+        while self._ready and self.is_over is was_over:
+            self._call(self._ready.popleft())
+
+    def _call(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            handle._run()
+        finally:
+            asyncio._set_running_loop(before)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Take note that a timer was cancelled: nothing to do."""
 
 
-def _call(callback: Callable[[*Arguments], object], *args: *Arguments) -> None:
-    callback(*args)
-
-
-def virtual_loop(timeline: Timeline, run: Callable[[Event], None]) -> asyncio.AbstractEventLoop:
+def virtual_loop(timeline: Timeline, run: Callable[[Event], None]) -> VirtualLoop:
     """Make the loop of a process."""
-    return VirtualLoop(timeline, run)  # type: ignore[abstract]  # of the 50 methods of a loop the driver uses four
+    return VirtualLoop(timeline, run)  # type: ignore[abstract]  # of the 50 methods of a loop few are needed

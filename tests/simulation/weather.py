@@ -33,6 +33,8 @@ class Weather:
         """The spells of the moment."""
         self.cut_until = 0
         """Nothing gets through before this instant (ns)."""
+        self.silent_since = 0
+        """When (ns) that began."""
 
     def publish(self, fire: Fire) -> Fate:
         """Decide what happens to a fire."""

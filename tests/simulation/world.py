@@ -3,19 +3,24 @@
 Its rule: one seed, one history. Time passes only on the timeline, and all that is random comes from the seed.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from random import Random
 
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.instance import Instance
+from tests.simulation.process import Point
 from tests.simulation.publishers import Publishers
-from tests.simulation.scenario import CLOCK_OFF, LONGEST, PARTITION_NOTICED, Scenario, drawn
+from tests.simulation.scenario import CLOCK_OFF, LONGEST, PARTITION_NOTICED, SILENT, Scenario, drawn
 from tests.simulation.server import CONSUMED_AFTER, Server
 from tests.simulation.timeline import Timeline
 
 SHARED = ("lossy", "slow", "refusing", "cut")
 """What may befall all instances at once, because it is the server that is in trouble."""
+
+BUCKET_MADE_ANEW = 3 * SECOND
+"""So long (ns) after it was deleted the bucket is there again, and everybody is heard in it."""
 
 Trace = Callable[[str], None]
 
@@ -38,6 +43,9 @@ class World:
         self._trace = written
         self._random = Random(f"faults {scenario.seed}")
         self._born: dict[str, int] = {}
+        self._consumed_through = 0
+        self.crashes: Counter[Point] = Counter()
+        """How often a process died at each point."""
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, Random(f"publishers {scenario.seed}"), written)
         self.instances = [
@@ -48,6 +56,7 @@ class World:
         self._faults: dict[str, Callable[[Instance, int], None]] = {
             "kill": self._kill,
             "crash": self._crash,
+            "leave": self._leave,
             "stall": self._stall,
             "cut": self._cut,
             "partition": self._partition,
@@ -55,12 +64,14 @@ class World:
             "slow": self._spell("slow"),
             "refusing": self._spell("refusing"),
             "clock": self._step_clock,
+            "bucket deleted": self._delete_bucket,
+            "bucket silent": self._silence_bucket,
         }
 
     def run(self) -> History:
         """Break everything, heal everything, and return what happened."""
         for instance in self.instances:
-            instance.crashed = self._has_crashed
+            instance.crashed, instance.left = self._has_crashed, self._has_left
             self._boot(instance)
         self.publishers.act_now_and_again(self.scenario.publishes_every)
         if self.scenario.consumes:
@@ -87,27 +98,42 @@ class World:
     def _heal(self) -> None:
         self._trace("world: heals")
         self.publishers.is_over = True
+        self.server.bucket.leaderless_until = min(self.server.bucket.leaderless_until, self.timeline.now)
         for instance in self.instances:
-            instance.crash_in = None
+            instance.process.doom = None
             instance.weather.kinds.clear()
             instance.weather.cut_until = min(instance.weather.cut_until, self.timeline.now)
             instance.wake(acts_first=False)
             if instance.clock.ahead:
                 self._broken("clock", None, CLOCK_OFF)
                 instance.step_clock(0)
+            if instance.is_alive and instance.is_leaving:
+                instance.kill()
+                self._died(instance)
             if not instance.is_alive:
                 self._boot(instance)
 
     def _closed(self) -> History:
+        self.history.holders = self._holders() if self.scenario.divides else None
         for instance in self.instances:
             if instance.is_alive:
                 self._died(instance)
+                instance.process.end()
         self.history.end = self.timeline.now
         self.history.remaining = {message.sequence for message in self.server.stream.messages("s.*")}
         return self.history
 
+    def _holders(self) -> dict[int, list[str]]:
+        holders: dict[int, list[str]] = defaultdict(list)
+        for instance in self.instances:
+            for shard in instance.held:
+                holders[shard].append(instance.name)
+        return holders
+
     def _consume(self) -> None:
-        self.server.stream.take("t.*")
+        if self.server.stream.last_sequence > self._consumed_through:
+            self._consumed_through = self.server.stream.last_sequence
+            self.server.stream.take("t.*")
         self.timeline.after(int(self._random.random() * CONSUMED_AFTER), self._consume)
 
     # -- record --------------------------------------------------------------------------------------------------
@@ -117,15 +143,14 @@ class World:
         now, name = self.timeline.now, None if instance is None else instance.name
         if "clock" in self.scenario.kinds:
             name, duration = None, duration + CLOCK_OFF
-        self.history.faults.append(Fault(kind, name, now, now + duration))
+        self.history.faults.append(Fault(kind, name, now, now + duration, silences=kind in SILENT))
 
     def _boot(self, instance: Instance) -> None:
-        written = self.server.checkpoints
         chance = self._random.random()
-        checkpoint = None if not written or chance < 0.2 else written[-1]
-        if written and chance > 0.8 and not self.scenario.consumes:
-            checkpoint = self._random.choice(written)
-        instance.boot(checkpoint)
+        memory = "none" if chance < 0.2 else "latest"
+        if chance > 0.8 and not self.scenario.consumes and not self.scenario.divides:
+            memory = "older"
+        instance.boot(memory)
         self._born[instance.name] = self.timeline.now
         if "clock" in self.scenario.kinds:
             self._broken("boot", None, 0)
@@ -146,16 +171,28 @@ class World:
             self._boot(instance)
 
     def _crash(self, instance: Instance, duration: int) -> None:
-        instance.crash_in = duration % 7
+        """Have it die at one of the next points, or at the next one of a kind that may be rare."""
+        at = self._random.choice([None, *Point])
+        instance.doom(at, duration % 7 if at is None else 0)
 
     def _has_crashed(self, instance: Instance) -> None:
         self._died(instance)
+        if instance.process.crashed_at is not None:
+            self.crashes[instance.process.crashed_at] += 1
         wait = int(self._random.random() * LONGEST["crash"])
         self.timeline.after(wait, lambda: self._boot_again(instance))
 
+    def _leave(self, instance: Instance, _duration: int) -> None:
+        instance.leave()
+
+    def _has_left(self, instance: Instance) -> None:
+        self._died(instance)
+        wait = int(self._random.random() * LONGEST["leave"])
+        self.timeline.after(wait, lambda: self._boot_again(instance))
+
     def _stall(self, instance: Instance, duration: int) -> None:
-        if instance.is_alive and not instance.is_stalled:
-            instance.stall()
+        if instance.is_alive and not instance.process.is_stalled:
+            instance.process.stall()
             self._broken("stall", instance, duration)
             acts_first = self._random.random() < 0.5
             self.timeline.after(duration, lambda: instance.wake(acts_first=acts_first))
@@ -165,13 +202,18 @@ class World:
         self._broken("cut", instance, duration)
 
     def _partition(self, instance: Instance, duration: int) -> None:
-        """Let nothing through; what is long is noticed."""
-        self._broken("partition", instance, duration)
-        weather = instance.weather
-        weather.cut_until = max(weather.cut_until, self.timeline.now + min(duration, PARTITION_NOTICED))
-        if duration > PARTITION_NOTICED:
-            left = duration - PARTITION_NOTICED
-            self.timeline.after(PARTITION_NOTICED, lambda: instance.cut(left))
+        """Let nothing through; what is long is noticed, and those that follow on each other are one.
+
+        What was sent before it is noticed arrives then, so that others hear of the instance for the last time.
+        """
+        weather, now = instance.weather, self.timeline.now
+        if weather.cut_until <= now:
+            weather.silent_since = now
+        delay = max(weather.silent_since + PARTITION_NOTICED - now, 0)
+        weather.cut_until = max(weather.cut_until, now + min(duration, delay))
+        self._broken("partition", instance, min(duration, delay))
+        if duration > delay:
+            self.timeline.after(delay, lambda: self._cut(instance, duration - delay))
 
     def _spell(self, kind: str) -> Callable[[Instance, int], None]:
         def begin(instance: Instance, duration: int) -> None:
@@ -181,6 +223,18 @@ class World:
             self.timeline.after(duration, lambda: instance.weather.kinds.discard(kind))
 
         return begin
+
+    def _delete_bucket(self, _instance: Instance, _duration: int) -> None:
+        self._trace("world: deletes the bucket")
+        self.server.bucket.delete()
+        now = self.timeline.now
+        self.history.faults.append(Fault("bucket deleted", None, now, now + BUCKET_MADE_ANEW, delays_only=True))
+
+    def _silence_bucket(self, _instance: Instance, duration: int) -> None:
+        self._trace(f"world: nobody answers for the bucket for {duration / SECOND:.3f} s")
+        bucket, now = self.server.bucket, self.timeline.now
+        bucket.leaderless_until = max(bucket.leaderless_until, now + duration)
+        self.history.faults.append(Fault("bucket silent", None, now, now + duration, delays_only=True))
 
     def _step_clock(self, instance: Instance, duration: int) -> None:
         self._broken("clock", None, CLOCK_OFF)

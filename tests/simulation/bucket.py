@@ -1,0 +1,223 @@
+"""The bucket of the registry: modelled as the stream that it is, and how one process sees it.
+
+Its rule: revisions are stream sequences and compare-and-set is the server's own check, both those of `MemoryStream`.
+A watcher hears every write once and in order, some late; it learns at once, or after a silence, that the bucket is
+gone.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from nats_scheduler.engine.inputs import Refused, Stored
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoJetStreamError
+from nats_scheduler.jetstream.follow import SILENCE_SECONDS
+from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.jetstream.registry import WRONG_LAST_SEQUENCE
+from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.judge.history import SECOND
+from tests.simulation.link import Link, UnheardError
+from tests.simulation.process import Point
+from tests.simulation.scenario import MILLISECOND
+from tests.simulation.timeline import Timeline
+
+CONFIG = {"name": "KV_sim", "subjects": [">"], "max_msgs_per_subject": 1, "allow_rollup_hdrs": True}
+
+GAP_NOTICED = 1250 * MILLISECOND
+"""A message that got lost on its way to a watcher is told again after so long (ns) at most."""
+
+Told = Callable[[str, Object | None, StoredMessage], None]
+
+
+class BucketServer:
+    """What the server keeps of the bucket."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.stream: MemoryStream | None = None
+        self.watchers: set[Watcher] = set()
+        self.versions: dict[str, list[bytes]] = {}
+        """Everything that was ever written, by key."""
+        self.leaderless_until = 0
+        """Nobody answers before this instant (ns)."""
+
+    def open(self) -> bool:
+        """Create it where it does not exist, and return whether that was so."""
+        self._listen()
+        if self.stream is not None:
+            return False
+        self.stream = MemoryStream(CONFIG, self.timeline.clock.now)
+        self.stream.listen(self._stored)
+        return True
+
+    def delete(self) -> None:
+        """Remove it, with all that is in it."""
+        self.stream = None
+        watchers, self.watchers = self.watchers, set()
+        for watcher in watchers:
+            watcher.is_gone()
+
+    def last(self, key: str) -> StoredMessage | None:
+        """Return the last message of a key, None where there is none."""
+        self._listen()
+        return None if self.stream is None else self.stream.last(key)
+
+    def swap(self, key: str, value: Any, revision: int) -> int | None:
+        """Write in place of a revision; None where another one is there by now."""
+        headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
+        return self.write(key, json.dumps(value).encode(), with_headers(b"", headers))
+
+    def write(self, key: str, body: bytes, block: bytes = b"") -> int | None:
+        """Write a value; returns its revision, None where the server refused it for the one that is there."""
+        self._listen()
+        if self.stream is None:
+            raise NoJetStreamError(f"{key}: nobody answers there")
+        outcome = self.stream.publish(key, block, body)
+        if isinstance(outcome, Refused):
+            assert outcome.code == WRONG_LAST_SEQUENCE, outcome
+            return None
+        assert isinstance(outcome, Stored), outcome
+        self.versions.setdefault(key, []).append(body)
+        return outcome.sequence
+
+    def forget(self, key: str) -> None:
+        """Remove what is stored under a key."""
+        self._listen()
+        if self.stream is None:
+            raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "purge")
+        self.stream.purge(key)
+
+    def tell(self, key: str, body: bytes, block: bytes = b"") -> None:
+        """Take a value that nobody awaits an answer for."""
+        if self.timeline.now >= self.leaderless_until and self.stream is not None:
+            self.write(key, body, block)
+
+    def watch(self, watcher: "Watcher") -> None:
+        """Tell a watcher what is stored, and from now on what is written."""
+        self._listen()
+        if self.stream is None:
+            raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
+        if watcher not in self.watchers:
+            self.watchers.add(watcher)
+            for message in self.stream.messages():
+                watcher.stored(message)
+
+    def _listen(self) -> None:
+        if self.timeline.now < self.leaderless_until:
+            raise UnheardError
+
+    def _stored(self, message: StoredMessage) -> None:
+        for watcher in list(self.watchers):
+            watcher.stored(message)
+
+
+class Watcher:
+    """One who follows the bucket: it hears in order, which what is lost delays."""
+
+    def __init__(self, link: Link, keys: Sequence[str], told: Told) -> None:
+        self._link = link
+        self._prefixes = tuple(key.rstrip("*>") for key in keys)
+        self._told = told
+        self._arrival = 0
+        self.ended = link.process.loop.create_future()
+
+    def stored(self, message: StoredMessage) -> None:
+        """Have a message on its way."""
+        if message.subject.startswith(self._prefixes):
+            self._arrives(GAP_NOTICED if self._link.weather.is_lost() else 0, lambda: self._tell(message))
+
+    def is_gone(self) -> None:
+        """Have the news on its way that there is nothing to follow any more, which can get lost."""
+        silence = round(SILENCE_SECONDS * SECOND)
+        self._arrives(silence if self._link.weather.is_lost() else 0, self._end)
+
+    def _arrives(self, late: int, event: Callable[[], None]) -> None:
+        link, clock = self._link, self._link.timeline.clock
+        self._arrival = max(self._arrival, clock.monotonic() + link.weather.way() + late)
+        link.timeline.after(self._arrival - clock.monotonic(), lambda: link.process.hear(event))
+
+    def _tell(self, message: StoredMessage) -> None:
+        if not self.ended.done() and not self._link.lost.done():
+            self._told(message.subject, read_object(message.body or b""), message)
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class SimulatedBucket:
+    """The bucket through one connection: a `runtime.port.Bucket`."""
+
+    def __init__(self, server: BucketServer, link: Link, memory: str, random: Random) -> None:
+        """Look at the bucket; of checkpoints the `latest` is remembered, an `older` one, or `none`."""
+        self._server = server
+        self._link = link
+        self._memory = memory
+        self._random = random
+        self.broken: Callable[[str, str], None] = _raise
+
+    async def open(self) -> bool:
+        """Create the bucket where it does not exist."""
+        return await self._link.ask(Point.OPEN_BUCKET, self._server.open, Point.OPENED_BUCKET)
+
+    async def get(self, key: str) -> Object | None:
+        """Return what is remembered of a checkpoint."""
+        last = await self._link.ask_again(
+            Point.READ_CHECKPOINT, lambda: self._server.last(key), then=Point.CHECKPOINT_READ
+        )
+        if last is None or self._memory == "none":
+            return None
+        older = self._memory == "older"
+        return read_object(self._random.choice(self._server.versions[key]) if older else last.body or b"")
+
+    async def revised(self, key: str) -> tuple[Object | None, int]:
+        """Return the last value and its revision."""
+        last = await self._link.ask_again(_asking(key)[0], lambda: self._server.last(key))
+        return (None, 0) if last is None else (read_object(last.body or b""), last.sequence)
+
+    async def swap(self, key: str, value: Any, revision: int) -> int | None:
+        """Write a value in place of another one."""
+        before, after = _asking(key)
+        return await self._link.ask(before, lambda: self._server.swap(key, value, revision), after)
+
+    async def forget(self, key: str) -> None:
+        """Remove whatever is stored under a key."""
+        await self._link.ask(Point.FORGET, lambda: self._server.forget(key), Point.FORGOT)
+
+    def tell(self, key: str, value: Any) -> bool:
+        """Write a value without waiting."""
+        self._link.process.point(Point.TELL)
+        self._link.tell(lambda: self._server.tell(key, json.dumps(value).encode()))
+        return True
+
+    def mark_deleted(self, key: str) -> None:
+        """Write that a key has no value."""
+        self._link.process.point(Point.LEAVE)
+        self._link.tell(lambda: self._server.tell(key, b"", with_headers(b"", [(b"KV-Operation", b"DEL")])))
+
+    async def follow(self, keys: Sequence[str], told: Told) -> None:
+        """Tell what is stored, and then what is written."""
+        link, watcher = self._link, Watcher(self._link, keys, told)
+        try:
+            await link.ask_again(Point.LISTEN, lambda: self._server.watch(watcher))
+            await asyncio.wait((link.lost, watcher.ended), return_when=asyncio.FIRST_COMPLETED)
+            if not link.lost.done():
+                raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
+        finally:
+            self._server.watchers.discard(watcher)
+        raise ConnectionLostError(link.lost.result())
+
+
+def _asking(key: str) -> tuple[Point, Point]:
+    if key.startswith("lease."):
+        return Point.CLAIM, Point.CLAIMED
+    return Point.WRITE_CHECKPOINT, Point.CHECKPOINT_WRITTEN
+
+
+def _raise(key: str, reason: str) -> None:
+    raise AssertionError(f"{key}: {reason}")

@@ -1,0 +1,105 @@
+"""One connection of one process to the server: it has one life, as `jetstream.connection` says.
+
+Its rule: what is asked happens at the server at one moment between the question and the answer, or never; whoever asks
+hears what happened, or that nobody can say.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nats_scheduler.jetstream.connection import ASK_AGAIN_SECONDS, REQUEST_DEADLINE_SECONDS
+from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError
+from tests.judge.history import SECOND
+from tests.simulation.process import Point, Process
+from tests.simulation.weather import Weather
+
+Answer = TypeVar("Answer")
+
+
+class Link:
+    """One connection."""
+
+    def __init__(self, process: Process, weather: Weather) -> None:
+        self.process = process
+        self.weather = weather
+        self.timeline = process.timeline
+        self.lost: asyncio.Future[str] = process.loop.create_future()
+        """Resolves, with the reason, when the connection is over."""
+        self._open: set[asyncio.Future[Any]] = set()
+
+    def lose(self, reason: str) -> None:
+        """End it; what was asked may still happen."""
+        if self.lost.done():
+            return
+        self.lost.set_result(reason)
+        for answer in self._open:
+            _fail(answer, ConnectionLostError(reason))
+        self._open.clear()
+
+    async def ask(self, point: Point, do: Callable[[], Answer], then: Point | None = None) -> Answer:
+        """Ask for something that is done once; raises as the server's `do` does, and where no answer comes."""
+        return await self._asked(point, do, then, None)
+
+    async def ask_again(self, point: Point, do: Callable[[], Answer], then: Point | None = None) -> Answer:
+        """Ask a question, which changes nothing, and again while no answer comes."""
+        return await self._asked(point, do, then, round(ASK_AGAIN_SECONDS * SECOND))
+
+    async def _asked(self, point: Point, do: Callable[[], Answer], then: Point | None, again: int | None) -> Answer:
+        self.process.point(point)
+        if self.lost.done():
+            raise ConnectionLostError(self.lost.result())
+        loop = self.process.loop
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._open.add(answer)
+        self._send(do, answer, again)
+        no_answer = NoAnswerError(f"no answer within {REQUEST_DEADLINE_SECONDS} s")
+        deadline = loop.call_later(REQUEST_DEADLINE_SECONDS, _fail, answer, no_answer)
+        try:
+            result = await answer
+        finally:
+            deadline.cancel()
+            self._open.discard(answer)
+        if then is not None:
+            self.process.point(then)
+        return result
+
+    def tell(self, do: Callable[[], None]) -> None:
+        """Ask for something without waiting for an answer."""
+        if not self.lost.done() and not self.weather.is_lost():
+            self.timeline.after(self.weather.way(), do)
+
+    def _send(self, do: Callable[[], Answer], answer: "asyncio.Future[Answer]", again: int | None) -> None:
+        if not self.weather.is_lost():
+            self.timeline.after(self.weather.way(), lambda: self._arrived(do, answer))
+        if again is not None:
+            self.timeline.after(again, lambda: None if answer.done() else self._send(do, answer, again))
+
+    def _arrived(self, do: Callable[[], Answer], answer: "asyncio.Future[Answer]") -> None:
+        result: Answer | Exception | None
+        try:
+            result = do()
+        except UnheardError:
+            return
+        except Exception as error:
+            result = error
+        if not self.weather.is_lost():
+            self.timeline.after(self.weather.way(), lambda: self.process.hear(lambda: _give(answer, result)))
+
+
+class UnheardError(Exception):
+    """Nobody answers this request: the group of servers that should has no leader."""
+
+
+def _give(answer: "asyncio.Future[Any]", result: object) -> None:
+    if answer.done():
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
+
+
+def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -1,0 +1,279 @@
+"""What one process runs: the real `StreamService`, and the real `Instances` where work is divided.
+
+Its rule: what is played here are the few lines of `runtime.sidecar` and `runtime.account` that lie around them, by the
+same rules: connections that end and are made anew, contacts that end on one that lives, hints about what others ask the
+server to remove, and the order of a drain.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    Input,
+    PublishConcluded,
+    PurgeConcluded,
+    RemovalRequested,
+)
+from nats_scheduler.engine.leases import Leases
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.instances import LOOK_SECONDS, Instances
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.testing.memory_contact import MemoryContact
+from tests.simulation.bucket import SimulatedBucket
+from tests.simulation.link import Link
+from tests.simulation.process import Point, Process
+from tests.simulation.scenario import MILLISECOND
+from tests.simulation.server import Server
+from tests.simulation.timeline import Event as Happening
+from tests.simulation.weather import Weather
+
+FOLLOWS_ANEW_SECONDS = 1.0
+"""After this long a stream is followed again through a connection that lives (`runtime.account`)."""
+
+RECONNECT_AFTER = 500 * MILLISECOND
+"""Longest wait (ns) between two attempts to connect."""
+
+SETTINGS = SidecarSettings()
+METRICS = Metrics()
+
+V2_10 = Capabilities("2.10.0", 0, 1 << 20)
+V2_11 = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
+
+ANSWERS: dict[type[Any], Point] = {
+    CaughtUp: Point.CAUGHT_UP,
+    ContentRead: Point.CONTENT_READ,
+    PublishConcluded: Point.PUBLISHED,
+    PurgeConcluded: Point.PURGED,
+}
+"""Where a process may die before it acts on what it was told."""
+
+
+class SilentReporter(Reporter):
+    """Traces what a sidecar tells its operator of the others, and of what went wrong."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__(METRICS)
+        self._note = note
+
+    def problem(self, action: str, **fields: Any) -> None:
+        """Tell of something that somebody should look at."""
+        self._note(f"{action} {fields}")
+
+    def instances(self, count: int) -> None:
+        """Tell how many instances live."""
+        self._note(f"knows of {count} instances")
+
+    def instance_lost(self, name: str, count: int) -> None:
+        """Tell that an instance was not heard of."""
+        self._note(f"takes {name} for dead, {count} are left")
+
+    def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
+        """Tell which part of a stream we fire for from now on."""
+        self._note(f"holds {held} shards, gained {gained}, lost {lost}")
+
+
+class SimulatedContact(MemoryContact):
+    """Contact with the stream; the process may die at each request, and before it hears each answer."""
+
+    def __init__(self, server: Server, link: Link, tell: Tell) -> None:
+        self._link = link
+        self._server = server
+        super().__init__(server.stream, partial(self._heard, tell), server.timeline.clock, link.weather)
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Begin to store these fires, as far as the process gets."""
+        for fire in fires:
+            self._link.process.point(Point.PUBLISH, f"{fire.schedule}@{fire.sequence} for {fire.fire_time}")
+            super().publish([fire])
+
+    def read(self, request: ReadContent) -> None:
+        """Begin to read what a fire will say."""
+        self._link.process.point(Point.READ, f"{request.schedule}@{request.sequence}")
+        super().read(request)
+
+    def purge(self, request: PurgeSchedule) -> None:
+        """Begin to remove a schedule's versions, which the others see."""
+        self._link.process.point(Point.PURGE, f"{request.schedule} through {request.through}")
+        super().purge(request)
+        hint = RemovalRequested(request.schedule, below=request.through + 1)
+        self._server.tell_of_removal(hint, besides=self._link.process)
+
+    def remove(self, request: RemoveExpired) -> None:
+        """Begin to remove a message whose TTL has run out."""
+        self._link.process.point(Point.PURGE, f"expired {request.sequence}")
+        super().remove(request)
+
+    async def follow(self, after: int) -> None:
+        """Tell what is stored until the connection is lost."""
+        self._link.process.point(Point.FOLLOW, f"after {after}")
+        stop = self.begin_following(after)
+        try:
+            reason = await self._link.lost
+        finally:
+            stop()
+        raise ConnectionLostError(reason)
+
+    def end(self, reason: str) -> None:
+        """End the contact; the dead hear nothing of it."""
+        if self._link.process.is_alive:
+            super().end(reason)
+
+    def _after(self, duration: int, event: Happening) -> None:
+        self._server.timeline.after(duration, event)
+
+    def _heard(self, tell: Tell, fact: Input) -> None:
+        self._link.process.hear(partial(self._told, tell, fact))
+
+    def _told(self, tell: Tell, fact: Input) -> None:
+        if type(fact) in ANSWERS:
+            self._link.process.point(ANSWERS[type(fact)])
+        tell(fact)
+
+
+class Sidecar:
+    """What one process runs, from its start to its end."""
+
+    def __init__(
+        self, name: str, process: Process, clock: Clock, server: Server, weather: Weather, random: Random, memory: str
+    ) -> None:
+        self._process = process
+        self._server = server
+        self._weather = weather
+        self._random = random
+        self._memory = memory
+        state = StreamState.from_info(server.information())
+        able = V2_11 if server.stream.guard else V2_10
+        self.service = StreamService(state, Mode.EMULATED, able, SETTINGS, clock, self._report)
+        self._services = {"SIM": self.service}
+        self._leases = Leases(name)
+        self._clock = clock
+        self._reporter = SilentReporter(process.note)
+        self._instances: Instances | None = None
+        self._bucket: SimulatedBucket
+        self.link: Link | None = None
+        """The connection of the moment."""
+
+    async def run(self) -> None:
+        """Connect and serve, again and again."""
+        while True:
+            self.link = link = await self._connected()
+            serving = asyncio.create_task(self._serve(link))
+            await asyncio.wait((serving, link.lost), return_when=asyncio.FIRST_COMPLETED)
+            serving.cancel()
+            await asyncio.wait((serving,))
+            if not serving.cancelled() and serving.exception() is not None:
+                serving.result()
+            self.link = self._instances = None
+
+    async def leave(self) -> None:
+        """Give up everything and finish what is in flight, for as long as there is a connection."""
+        if self.link is None:
+            return
+        draining = asyncio.create_task(self._drain())
+        await asyncio.wait((draining, self.link.lost), return_when=asyncio.FIRST_COMPLETED)
+        if draining.done():
+            draining.result()
+
+    async def _drain(self) -> None:
+        self._process.point(Point.DRAIN)
+        draining = asyncio.create_task(self.service.drain(SETTINGS.drain_timeout / SECOND))
+        if self._instances is not None:
+            await self._instances.leave()
+        await draining
+        await self.service.write_checkpoint(self._bucket)
+
+    def doubt(self, request: RemovalRequested) -> None:
+        """See on the API what somebody asked to remove."""
+        if self.link is not None and not self.link.lost.done():
+            self.service.doubt(request.filter, request.sequence, request.below)
+
+    async def _connected(self) -> Link:
+        while True:
+            wait = int(self._random.random() * RECONNECT_AFTER) + self._weather.way()
+            await self._process.rest(wait / SECOND)
+            self._process.point(Point.CONNECT)
+            if self._weather.cut_until <= self._server.timeline.now:
+                return Link(self._process, self._weather)
+
+    async def _serve(self, link: Link) -> None:
+        self._bucket = bucket = SimulatedBucket(self._server.bucket, link, self._memory, self._random)
+        api = Information(self._server, link)
+        try:
+            await bucket.open()
+        except JetStreamError:
+            await self._process.rest(RECONNECT_AFTER / SECOND)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            if self._server.divides:
+                self._instances = Instances(
+                    self._leases, bucket, api, self._clock, self._services, self._reporter, self._restore
+                )
+                tasks.create_task(self._instances.take_part())
+            else:
+                tasks.create_task(self._hold_everything(bucket, api))
+            tasks.create_task(self._keep_serving(link, bucket))
+
+    async def _hold_everything(self, bucket: SimulatedBucket, api: "Information") -> None:
+        while self.service.shards != ALL_SHARDS:
+            try:
+                await self.service.hold(ALL_SHARDS, bucket, api)
+            except JetStreamError:
+                await self._process.rest(LOOK_SECONDS)
+
+    async def _keep_serving(self, link: Link, bucket: SimulatedBucket) -> None:
+        """Serve the stream; where contact with it fails but the connection lives, try again."""
+        while not link.lost.done():
+            try:
+                await self.service.serve(partial(self._contact, link), bucket)
+            except JetStreamError as error:
+                if self.service.driver.failed.done():
+                    raise self.service.driver.failed.result() from error
+                self._process.note(f"lost contact: {error}")
+            await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
+
+    def _contact(
+        self,
+        link: Link,
+        config: Config,
+        tell: Tell,
+        tasks: asyncio.TaskGroup,
+        **_how: Any,
+    ) -> SimulatedContact:
+        return SimulatedContact(self._server, link, tell)
+
+    async def _restore(self) -> None:
+        self.service.forget_progress()
+
+    def _report(self, _stream: str, event: Event) -> None:
+        self._process.note(str(event))
+
+
+class Information:
+    """What the server says of the stream, asked through a connection: a `runtime.port.StreamInformation`."""
+
+    def __init__(self, server: Server, link: Link) -> None:
+        self._server = server
+        self._link = link
+
+    async def stream(self, _name: str) -> Any:
+        """Return the stream's information."""
+        return await self._link.ask_again(Point.LOOK_AT_STREAM, self._server.information, then=Point.LOOKED_AT_STREAM)
