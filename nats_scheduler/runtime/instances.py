@@ -4,7 +4,8 @@ The policy is `engine.leases`; here is what it costs to carry it out, through th
 `instance.<id>` is written twice a second and says what the instance serves and since when it lives,
 `lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
 
-The rule: nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
+The rules: an instance serves a stream from when it has read it, so that nothing is handed over to one who is not ready.
+Nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
 meanwhile everybody goes on with what he holds.
 Cost: two small messages a second for each instance, and each instance hears all of them.
 """
