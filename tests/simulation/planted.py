@@ -176,6 +176,11 @@ def checkpoint_for_the_shards_of_others() -> Changes:
     yield CheckpointKeeper, "write", write
 
 
+def shards_given_to_one_who_reads() -> Changes:
+    """Tell that one serves a stream that is yet to be read."""
+    yield StreamService, "has_read_all", True
+
+
 def life_not_told_while_waiting() -> Changes:
     """Tell that one lives between two divisions only, and wait there for answers that got lost."""
 
@@ -231,8 +236,9 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     record_taken_for_written: ("Divided", 30),
     shards_never_let_go: ("Divided", 20),
     dead_holders_never_buried: ("Live", 60),
-    dead_holders_buried_late: ("Live", 60),
+    dead_holders_buried_late: ("Live", 30),
     checkpoint_for_the_shards_of_others: ("Complete", 60),
+    shards_given_to_one_who_reads: ("Live", 30),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

@@ -67,6 +67,8 @@ class Scenario:
     guard: bool
     consumes: bool
     duplicate_window: int
+    reads_for: int
+    """How long (ns) a new process needs to read the stream."""
     kinds: tuple[str, ...]
     breaks_for: int
     """How long (ns) things break, before they heal."""
@@ -78,7 +80,7 @@ class Scenario:
     @property
     def heals_for(self) -> int:
         """How long (ns) all is well in the end: until everybody must be ready, and a while to watch that they are."""
-        return self.terms.resumes_within + 12 * SECOND
+        return self.terms.resumes_within + self.reads_for + 12 * SECOND
 
     @property
     def terms(self) -> Terms:
@@ -119,4 +121,5 @@ def drawn(seed: int) -> Scenario:
         breaks_for=random.choice([20, 40]) * SECOND,
         breaks_every=random.choice([500, 1000, 2000]) * MILLISECOND,
         publishes_every=random.choice([200, 500, 1500]) * MILLISECOND,
+        reads_for=random.choice([0, 0, 6]) * SECOND,
     )

@@ -43,6 +43,7 @@ class Server:
         self.history = history
         self.listeners: list[Listener] = []
         self.bucket = BucketServer(timeline)
+        self.reads_for = scenario.reads_for
         self.divides = scenario.divides
         """Whether the instances divide the work; if not, each of them serves everything."""
         self._trace = trace

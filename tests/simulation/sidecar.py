@@ -125,6 +125,8 @@ class SimulatedContact(MemoryContact):
     async def follow(self, after: int) -> None:
         """Tell what is stored until the connection is lost."""
         self._link.process.point(Point.FOLLOW, f"after {after}")
+        if not after:
+            await self._link.process.rest(self._server.reads_for / SECOND)
         stop = self.begin_following(after)
         try:
             reason = await self._link.lost
