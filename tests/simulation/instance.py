@@ -107,7 +107,7 @@ class Instance:
         self.process.hear(lambda: None if self._sidecar is None else self._sidecar.doubt(request))
 
     def _new_process(self) -> Process:
-        process = Process(self._server.timeline, lambda what: self._trace(f"{self.name}: {what}"))
+        process = Process(self.name, self._server.timeline, lambda what: self._trace(f"{self.name}: {what}"))
         process.died = lambda: self.crashed(self)
         return process
 

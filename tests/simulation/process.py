@@ -60,7 +60,9 @@ class Doom:
 class Process:
     """One process, from its start to its death."""
 
-    def __init__(self, timeline: Timeline, trace: Callable[[str], None]) -> None:
+    def __init__(self, name: str, timeline: Timeline, trace: Callable[[str], None]) -> None:
+        self.name = name
+        """The name of the instance."""
         self.timeline = timeline
         self.doom: Doom | None = None
         self.is_alive = True

@@ -14,7 +14,7 @@ from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.memory_stream import MemoryStream
-from tests.judge.history import FireSeen, History, ScheduleSeen
+from tests.judge.history import Fault, FireSeen, History, ScheduleSeen
 from tests.simulation.bucket import BucketServer
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
@@ -60,6 +60,11 @@ class Server:
         """Return what the server says of the stream."""
         state = {"first_seq": 1, "last_seq": self.stream.last_sequence}
         return {"config": self.stream.config, "created": "2026-01-01T00:00:00Z", "state": state}
+
+    def is_read_by(self, instance: str) -> None:
+        """Record that an instance reads the stream from its beginning, which takes its time."""
+        now = self.timeline.now
+        self.history.faults.append(Fault("reading", instance, now, now + self.reads_for, silences=True))
 
     def tell_of_removal(self, request: RemovalRequested, *, besides: Process | None = None) -> None:
         """Let everybody in contact know what was asked."""

@@ -126,6 +126,7 @@ class SimulatedContact(MemoryContact):
         """Tell what is stored until the connection is lost."""
         self._link.process.point(Point.FOLLOW, f"after {after}")
         if not after:
+            self._server.is_read_by(self._link.process.name)
             await self._link.process.rest(self._server.reads_for / SECOND)
         stop = self.begin_following(after)
         try:

@@ -152,8 +152,6 @@ class World:
             memory = "older"
         instance.boot(memory)
         self._born[instance.name] = self.timeline.now
-        now, read = self.timeline.now, self.timeline.now + self.scenario.reads_for
-        self.history.faults.append(Fault("reading", instance.name, now, read, silences=True))
         if "clock" in self.scenario.kinds:
             self._broken("boot", None, 0)
 
