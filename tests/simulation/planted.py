@@ -218,7 +218,6 @@ def old_knowledge_trusted() -> Changes:
 
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     old_versions_left_over: ("Gone", 152),
-    shards_given_to_one_who_reads: ("Live", 248),
     dead_holders_buried_late: ("Live", 444),
     dead_brought_back_to_life: ("Live", 4259),
 }

@@ -174,6 +174,8 @@ class World:
         """Have it die at one of the next points, or at the next one of a kind that may be rare."""
         at = self._random.choice([None, *Point])
         instance.doom(at, duration % 7 if at is None else 0)
+        if at is Point.LEAVE:
+            instance.leave()
 
     def _has_crashed(self, instance: Instance) -> None:
         self._died(instance)
