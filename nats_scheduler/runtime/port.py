@@ -18,6 +18,9 @@ from nats_scheduler.message.stored import StoredMessage
 class Bucket(Protocol):
     """The key-value bucket through which instances know of each other; see `jetstream.registry`."""
 
+    created: str
+    """When the bucket that was opened last was created, as the server says it; empty before."""
+
     broken: Callable[[str, str], None]
     """Is told the key of a value that is not of our making, and what is wrong with it."""
 

@@ -40,20 +40,22 @@ class BucketServer:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.stream: MemoryStream | None = None
+        self.created = ""
         self.watchers: set[Watcher] = set()
         self.versions: dict[str, list[bytes]] = {}
         """Everything that was ever written, by key."""
         self.leaderless_until = 0
         """Nobody answers before this instant (ns)."""
 
-    def open(self) -> bool:
-        """Create it where it does not exist, and return whether that was so."""
+    def open(self) -> tuple[bool, str]:
+        """Create it where it does not exist, and return whether that was so, and when it was created."""
         self._listen()
         if self.stream is not None:
-            return False
+            return False, self.created
         self.stream = MemoryStream(CONFIG, self.timeline.clock.now)
+        self.created = str(self.timeline.clock.now())
         self.stream.listen(self._stored)
-        return True
+        return True, self.created
 
     def delete(self) -> None:
         """Remove it, with all that is in it."""
@@ -159,11 +161,13 @@ class SimulatedBucket:
         self._link = link
         self._memory = memory
         self._random = random
+        self.created = ""
         self.broken: Callable[[str, str], None] = _raise
 
     async def open(self) -> bool:
         """Create the bucket where it does not exist."""
-        return await self._link.ask(Point.OPEN_BUCKET, self._server.open, Point.OPENED_BUCKET)
+        is_new, self.created = await self._link.ask(Point.OPEN_BUCKET, self._server.open, Point.OPENED_BUCKET)
+        return is_new
 
     async def get(self, key: str) -> Object | None:
         """Return what is remembered of a checkpoint."""
