@@ -12,6 +12,8 @@ class ReadContent(NamedTuple):
     schedule: str
     sequence: int
     source: str | None
+    by_sequence: bool = False
+    """What lies under the sequence will do, be it buried by now: a guard looks again when it is sent."""
 
 
 class PublishFire(NamedTuple):

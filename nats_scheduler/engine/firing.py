@@ -59,12 +59,14 @@ To go on would be to store it again, once the duplicate window is over.
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
-MAX_FLYING = 256
-"""Most fires on their way at once.
+MAX_FLYING = 1_024
+"""Most fires on their way at once: so many that neither the server waits for us, nor we for the server.
 
-What is cancelled, or replaced where no guard looks, while a fire is on its way cannot stop it: so no more are on their
-way than keep the server busy.
+What is cancelled while a fire is on its way cannot stop it: so no more are on their way than that takes.
 """
+
+MAX_FLYING_UNGUARDED = 256
+"""The same where the server does not refuse a stale fire (2.10), and a replacement comes too late as well."""
 
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 
@@ -75,6 +77,7 @@ class Firing(Removing):
     def __init__(self, roster: Roster, limits: ServerLimits, emit: Callable[[Action], None]) -> None:
         super().__init__(roster, emit)
         self._limits = limits
+        self._most_flying = MAX_FLYING if limits.guard else MAX_FLYING_UNGUARDED
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
         self.stored = 0
         """Fires that were acknowledged as stored."""
@@ -82,7 +85,7 @@ class Firing(Removing):
     @property
     def is_full(self) -> bool:
         """Whether the next fires have to wait for outcomes."""
-        return self._flying >= MAX_FLYING
+        return self._flying >= self._most_flying
 
     # -- the way to a fire ---------------------------------------------------------------------------------------
 
@@ -261,11 +264,14 @@ class Firing(Removing):
         self._roster.wake(held, held.due)
 
     def _read(self, held: Held, flight: Flight) -> None:
+        is_first = flight.reads == flight.attempts == 0 and not flight.looked_again
         flight.stage, flight.content = Stage.READING, None
         flight.reads += 1
         held.flight = flight
         self._active[held.sequence] = held
-        self._emit(ReadContent(held.subject, held.sequence, held.definition.source))
+        source = held.definition.source
+        by_sequence = is_first and source is None and self._limits.guard
+        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence))
 
     def _look_again(self, doubted: Iterable[Held]) -> None:
         for held in doubted:

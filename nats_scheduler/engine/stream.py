@@ -372,7 +372,7 @@ class StreamEngine:
     def _wake(self, now: int) -> None:
         for _ in range(MAX_WAKES_PER_STEP):
             if self._firing.is_full:
-                return  # an outcome is the next thing to come
+                break
             held = self._roster.pop_woken(now)
             if held is None:
                 self._remove_expired(now)
@@ -381,6 +381,8 @@ class StreamEngine:
                 self._firing.end(held, Ending.EXPIRED)
             else:
                 self._firing.woken(held, now)
+        if self._firing.is_full:
+            return  # an outcome is the next thing to come
         wakes = [self._roster.next_wake(), self._next_removal(), self._firing.left_over_until()]
         instant = min((wake for wake in wakes if wake is not None), default=None)
         if instant is not None:
@@ -392,9 +394,7 @@ class StreamEngine:
             self._expiry.remove_due(now, self._firing.has_begun)
 
     def _next_removal(self) -> int | None:
-        if self._expiry is None or self._firing.under_way > HERD:
-            return None
-        return self._expiry.next_wake()
+        return None if self._expiry is None or self._firing.under_way > HERD else self._expiry.next_wake()
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)

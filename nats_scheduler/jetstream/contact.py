@@ -18,6 +18,7 @@ from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.history import walk_through
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import purger
+from nats_scheduler.jetstream.ranges import RangeReader
 from nats_scheduler.jetstream.scan import ScanFollower
 
 NO_PLACE_FOR_A_CONSUMER = 10026
@@ -77,6 +78,7 @@ class StreamContact:
         stream = config["name"]
         self._publisher = Publisher(connection, stream, tell, window=window, ack_timeout=ack_timeout)
         self._reader = content_reader(api, stream, tell, tasks)
+        self._ranges = RangeReader(connection, api, config, tell, tasks, self._reader) if reads_all(config) else None
         self._purger = purger(api, stream, tell, tasks)
         self._remover = remover(api, stream, tell, tasks)
         self._follower = follower_of(connection, api, config, tell, holds)
@@ -88,7 +90,7 @@ class StreamContact:
 
     def read(self, request: ReadContent) -> None:
         """Begin to read what a fire will say."""
-        self._reader.begin(request)
+        (self._ranges or self._reader).begin(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to remove a schedule's versions."""
@@ -111,6 +113,8 @@ class StreamContact:
     def end(self, reason: str) -> None:
         """End the contact: what is in flight is unknown from here on."""
         self._publisher.end(reason)
+        if self._ranges is not None:
+            self._ranges.end()
         self._reader.end(reason)
         self._purger.end(reason)
         self._remover.end(reason)

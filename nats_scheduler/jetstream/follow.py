@@ -55,7 +55,7 @@ class ConsumerFollower:
         self._connection = connection
         self._api = api
         self._stream: str = config["name"]
-        self._inactive_threshold = _inactive_threshold(config)
+        self._inactive_threshold = inactive_threshold(config)
         self._tell = tell
         self._wants = wanted
         self._has_bodies = wanted.get("headers_only") is False
@@ -207,7 +207,7 @@ class ConsumerFollower:
             self._over.set_result(reason)
 
 
-def _inactive_threshold(config: Config) -> int:
+def inactive_threshold(config: Config) -> int:
     """Return after how long (ns) without a request the consumer may go: the stream's own limit may be lower."""
     allowed = (config.get("consumer_limits") or {}).get("inactive_threshold") or 0
     ours = CONSUMER_INACTIVE_SECONDS * NANOSECONDS

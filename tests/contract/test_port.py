@@ -149,11 +149,14 @@ class TestReading:
             assert read.message is not None
             assert (read.sequence, read.message.sequence) == (first, second)
 
-    async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(self, open_side: OpenSide) -> None:
+    @pytest.mark.parametrize("by_sequence", [False, True])
+    async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(
+        self, open_side: OpenSide, by_sequence: bool
+    ) -> None:
         async with open_side() as side:
             await side.store("schedule")
             for number in [*range(800), 7, 7]:
-                side.contact.read(ReadContent(side.subject("schedule"), number, None))
+                side.contact.read(ReadContent(side.subject("schedule"), number, None, by_sequence))
             answers = await side.hears(ContentRead, 802)
             assert Counter(answer.sequence for answer in answers) == Counter([*range(800), 7, 7])
 
@@ -300,14 +303,17 @@ class TestFollowing:
 
 
 class TestTheEnd:
+    @pytest.mark.parametrize("by_sequence", [False, True])
     @pytest.mark.parametrize("turns", [0, 1, 3])
-    async def test_it_answers_everything_that_is_open_exactly_once(self, open_side: OpenSide, turns: int) -> None:
+    async def test_it_answers_everything_that_is_open_exactly_once(
+        self, open_side: OpenSide, turns: int, by_sequence: bool
+    ) -> None:
         async with open_side() as side:
             await side.store("schedule")
             fires = [side.fire() for _ in range(500)]
             side.contact.publish(fires)
             for number in range(600):
-                side.contact.read(ReadContent(side.subject("schedule"), number, None))
+                side.contact.read(ReadContent(side.subject("schedule"), number, None, by_sequence))
             for number in range(300):
                 side.contact.purge(PurgeSchedule(side.subject("purged"), number))
                 side.contact.remove(RemoveExpired(number, LATER))

@@ -1,9 +1,11 @@
 """When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, look at the stream."""
 
-from nats_scheduler.engine.actions import WakeAt
+import pytest
+
+from nats_scheduler.engine.actions import ReadContent, WakeAt
 from nats_scheduler.engine.events import Ending, FireRefused, FireSeen, FireStored, ScheduleAccepted, ScheduleEnded
-from nats_scheduler.engine.firing import MAX_FLYING
-from nats_scheduler.engine.inputs import Stored
+from nats_scheduler.engine.firing import MAX_FLYING, MAX_FLYING_UNGUARDED
+from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -234,14 +236,15 @@ def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_th
     assert desk.purges == []
 
 
-def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more() -> None:
-    herd = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * MAX_FLYING + 1)]
-    desk = Desk(*herd)
-    desk.at(4.5)
-    for message in herd:
-        desk.found(message)
+@pytest.mark.parametrize(("guard", "most"), [(True, MAX_FLYING), (False, MAX_FLYING_UNGUARDED)])
+def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more(guard: bool, most: int) -> None:
+    herd = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * most + 1)]
+    desk = Desk(*herd, guard=guard)
+    desk.at(4.99)
+    while desk.reads:
+        desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in herd))
     first = desk.at(5).fires
-    assert len(first) == MAX_FLYING
+    assert len(first) == most
     assert desk.asked(WakeAt) == []
     last = herd[-1]
     desk.read(message_on("x.cancel", 10_000, Nats_Scheduler=last.subject, Nats_Schedule_Next="purge"))
@@ -250,3 +253,29 @@ def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more() -> None:
         desk.concluded(fire, Stored(20_000))
         sent += [more.schedule for more in desk.fires]
     assert sent == [message.subject for message in herd[:-1]]
+
+
+def looks_by_sequence(desk: Desk) -> list[bool]:
+    return [read.by_sequence for read in desk.asked(ReadContent)]
+
+
+def test_where_the_guard_looks_again_the_first_look_may_be_at_the_sequence_alone() -> None:
+    message = schedule("@every 1h")
+    desk = Desk(message)
+    desk.at(3600)
+    assert looks_by_sequence(desk) == [True]
+    desk.found(message)
+    desk.concluded(desk.fire, Refused(400, 10071, "wrong last sequence"))
+    assert looks_by_sequence(desk) == [False]
+
+
+def test_a_look_that_decides_is_at_the_last_message_of_the_subject() -> None:
+    message = schedule("@every 1h")
+    unguarded = Desk(message, guard=False)
+    assert looks_by_sequence(unguarded.at(3600)) == [False]
+    sampling = Desk(schedule("@every 1h", Nats_Schedule_Source="t.source"))
+    assert looks_by_sequence(sampling.at(3600)) == [False]
+    doubted = Desk(message)
+    doubted.at(3600)
+    doubted.step(RemovalRequested(message.subject))
+    assert looks_by_sequence(doubted) == [False]
