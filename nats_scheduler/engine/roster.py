@@ -141,16 +141,24 @@ class Roster:
     def pop_woken(self, now: int) -> Held | None:
         """Take the next schedule whose time has come, by time and then by sequence; None when there is none."""
         current = now >> SPAN_BITS
-        while self._order and self._order[0] <= current:
+        while (held := self._pop_near(now)) is None and self._order and self._order[0] <= current:
             self._come_near(self._order[0])
+        if held is not None:
+            return held
+        if self._order and self._order[0] == current + 1:
+            self._come_near(current + 1, MOVED_AT_ONCE)
+        return None
+
+    def _pop_near(self, now: int) -> Held | None:
+        """Take the first of the heap whose time has come; None when a far span that has begun may hold earlier ones."""
         agenda = self._agenda
+        if self._order:
+            now = min(now, (self._order[0] << SPAN_BITS) - 1)
         while agenda and agenda[0][0] <= now:
             instant, _sequence, held = heapq.heappop(agenda)
             if held.wake == instant:
                 held.wake = NO_WAKE
                 return held
-        if self._order and self._order[0] == current + 1:
-            self._come_near(current + 1, MOVED_AT_ONCE)
         return None
 
     def _enter(self, held: Held, instant: int) -> None:
@@ -172,9 +180,13 @@ class Roster:
         self._near = max(self._near, number)
         entries = self._spans[number].held
         rest = 0 if most is None else max(len(entries) - most, 0)
-        for held in entries[rest:]:
-            if held.wake >> SPAN_BITS == number:
-                heapq.heappush(self._agenda, (held.wake, held.sequence, held))
+        coming = [(held.wake, held.sequence, held) for held in entries[rest:] if held.wake >> SPAN_BITS == number]
+        if len(coming) > len(self._agenda) >> 3:  # a heap of them all is made in less time than so many pushes take
+            self._agenda += coming
+            heapq.heapify(self._agenda)
+        else:
+            for entry in coming:
+                heapq.heappush(self._agenda, entry)
         self._far -= len(entries) - rest
         del entries[rest:]
         if not entries:

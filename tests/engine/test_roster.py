@@ -113,6 +113,18 @@ def test_far_and_near_give_the_order_of_one_list(seed: int) -> None:
         assert len(roster._agenda) + roster._far <= 2 * len(roster) + MIN_AGENDA_ENTRIES
 
 
+def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
+    """A start after an outage must not move in one go what was due in all of it."""
+    roster = Roster()
+    for sequence in range(30):
+        one = held(sequence)
+        roster.hold(one)
+        roster.wake(one, (sequence % 3 + 1) << SPAN_BITS)
+    assert roster.pop_woken(9 << SPAN_BITS) is not None
+    assert (len(roster._agenda), roster._far) == (9, 20)
+    assert woken(roster, 9 << SPAN_BITS) == [*range(3, 30, 3), *range(1, 30, 3), *range(2, 30, 3)]
+
+
 def random_start(seed: int) -> int:
     """Begin at the epoch or in our days."""
     return 0 if seed % 2 else 1_790_000_000_000_000_000
