@@ -90,25 +90,29 @@ class Firing(Removing):
     # -- the way to a fire ---------------------------------------------------------------------------------------
 
     def await_due(self, held: Held) -> None:
-        """Have the schedule looked at in time for its due fire, or at its end where that comes first."""
+        """Have the schedule looked at in time for its due fire, or at its end where that comes first.
+
+        The same for all holders: who holds it then is asked when its time comes, so that shards change hands at once.
+        """
         ahead = 0 if held.definition.source is not None else self._look_ahead
-        if not self.is_ours(held):
-            ahead = -OTHERS_MAY_TAKE
         self._roster.wake(held, held.expires if held.only_expires else held.due - ahead)
 
     def let_go(self, held: Held) -> None:
         """Leave a schedule to another holder: what is in flight is concluded, and not repeated."""
-        if held.flight is not None and held.flight.stage in (Stage.READY, Stage.RETRYING):
+        if held.flight is None or held.flight.stage in (Stage.READY, Stage.RETRYING):
             self.settle(held)
             held.flight = None
-        if held.flight is None:
             self.await_due(held)
 
     def woken(self, held: Held, now: int) -> None:
         """Take the next step of a schedule whose time has come."""
         flight = held.flight
-        if flight is None:
+        if flight is None and not self.is_ours(held) and now < held.due + OTHERS_MAY_TAKE:
+            self.leave_to_others(held, held.due)
+        elif flight is None:
             self._read(held, Flight(Stage.READING))
+        elif flight.stage in (Stage.READY, Stage.RETRYING) and not self.is_ours(held):
+            self.let_go(held)
         elif flight.stage is Stage.READY and now < held.due:
             self._make_ready(held, flight)
         elif flight.stage is Stage.READY and self._has_aged(held, now):
@@ -145,7 +149,7 @@ class Firing(Removing):
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
-        for held in self._roster:
+        for held in self.in_hand():
             backs_off = held.flight is not None and held.flight.stage in (Stage.RETRYING, Stage.PURGING)
             if backs_off and held.wake != NO_WAKE:
                 self._roster.wake(held, held.wake - by)
@@ -153,8 +157,10 @@ class Firing(Removing):
 
     def earliest_unsettled(self) -> int | None:
         """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""
-        ours = filter(self.is_ours, self._active.values())
-        return min((held.due for held in ours if not is_stuck(held)), default=None)
+        shards, stuck = self.shards, self._stuck
+        # Asked once a second, of everything in its look-ahead: no call for each.
+        dues = [held.due for held in self._active.values() if held.shard in shards and held.sequence not in stuck]
+        return min(dues, default=None)
 
     def has_begun(self, sequence: int) -> bool:
         """Tell whether a fire of the schedule with this sequence was begun and is not settled."""
@@ -162,7 +168,7 @@ class Firing(Removing):
 
     def stuck(self) -> list[Held]:
         """Return the schedules whose fires the server refuses for the time being."""
-        return [held for held in self._active.values() if is_stuck(held) and self.is_ours(held)]
+        return [held for held in self._stuck.values() if self.is_ours(held)]
 
     def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
         """Take what lay on the subject; returns the message where it is another one than the schedule held."""
@@ -288,7 +294,7 @@ class Firing(Removing):
         """Let a schedule of another holder rest."""
         self.settle(held)
         held.flight = None
-        self._roster.wake(held, max(held.due, now) + OTHERS_MAY_TAKE)
+        self.leave_to_others(held, max(held.due, now))
 
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and tell whether it was asked again since."""
@@ -351,6 +357,7 @@ class Firing(Removing):
             self._read(held, flight)
             return
         wait = self._back_off(held, flight, now, REFUSED_RETRY_LIMIT)
+        self._stuck[held.sequence] = held
         if flight.reported_code != outcome.code:
             flight.reported_code = outcome.code
             self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))

@@ -11,11 +11,16 @@ The rules:
 - A checkpoint speaks for the shards that its writer held. Refused fires that it has no room to name hold it back: they
   would be lost otherwise.
 
-Cost: one pass over the schedules when shards change hands.
+A schedule that only waits is woken at the same instant whoever holds it, and judged then.
+So all that is to be done when shards change hands concerns those whose time has come, and is done a slice at a time.
+
+Cost: a look at the schedules in hand when shards change hands, and some microseconds for each of them that does.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from heapq import nsmallest
+from itertools import chain, islice
 
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
@@ -30,6 +35,9 @@ First the fires that the server refuses, by their times; what was rejected when 
 ends.
 """
 
+CHANGED_AT_ONCE = 1_024
+"""So many schedules in hand change hands in one step."""
+
 NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 
 
@@ -40,6 +48,10 @@ class Holdings:
         self._roster = roster
         self._firing = firing
         self._settled = [NOTHING_SETTLED] * SHARDS
+        self._changing: deque[Held] = deque()
+        """Schedules in hand whose shards have changed hands."""
+        self._earliest_changing: int | None = None
+        """No fire (ns) that one of them owes is due earlier."""
 
     def load(self, checkpoint: CheckpointLoaded) -> None:
         """Note what an earlier holder settled of some shards."""
@@ -48,26 +60,41 @@ class Holdings:
 
     def begin(self, held: Held) -> None:
         """Pass over the fires that an earlier holder has settled, then wait for the next."""
-        settled = self._settled[held.shard]
-        beyond = held.sequence > settled.sequence or held.due > settled.through
-        if beyond or held.sequence in settled.unsettled:
+        if not self.pass_over(held):
             self._firing.await_due(held)
-        elif not held.definition.pattern.repeats:
+
+    def pass_over(self, held: Held) -> bool:
+        """Move on behind the fires that an earlier holder has settled; returns whether there were any."""
+        settled = self._settled[held.shard]
+        if held.due > settled.through or held.sequence > settled.sequence or held.sequence in settled.unsettled:
+            return False
+        if not held.definition.pattern.repeats:
             self._firing.purge(held)
         else:
             self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
+        return True
 
     def hold(self, shards: frozenset[int]) -> frozenset[int]:
         """Fire for these shards from now on and for no others; returns those that are new."""
         before, self._firing.shards = self._firing.shards, shards
-        gained, lost = shards - before, before - shards
-        if gained or lost:
-            for held in list(self._roster):
-                if held.shard in gained:
-                    self._take_over(held)
-                elif held.shard in lost:
-                    self._firing.let_go(held)
-        return gained
+        changed = before ^ shards
+        self._changing.extend(held for held in self._firing.in_hand() if held.shard in changed)
+        self._earliest_changing = min((held.due for held in self._changing), default=None)
+        return shards - before
+
+    def change_hands(self) -> bool:
+        """Take over, or let go, some of those whose shards have changed hands; returns whether more are left."""
+        for _ in range(min(len(self._changing), CHANGED_AT_ONCE)):
+            held = self._changing.popleft()
+            if self._roster.on(held.subject) is not held:
+                continue
+            if self._firing.is_ours(held):
+                self._take_over(held)
+            else:
+                self._firing.let_go(held)
+        if not self._changing:
+            self._earliest_changing = None
+        return bool(self._changing)
 
     def checkpoint(self, now: int, last_read: int, rejected: Iterable[int]) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions."""
@@ -75,14 +102,16 @@ class Holdings:
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
         stuck = nsmallest(room + 1, self._firing.stuck(), key=lambda held: held.due)
         unnamed = stuck[room].due if len(stuck) > room else None
-        bounds = (self._firing.earliest_unsettled(), self._roster.next_wake(), unnamed)
+        bounds = (self._firing.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
-        unsettled = [*(held.sequence for held in stuck), *rejected][:room]
+        unsettled = islice(chain((held.sequence for held in stuck), rejected), room)
         return CheckpointLoaded(through, last_read, frozenset(unsettled), shards)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
         if flight is not None and flight.stage is Stage.SPENT:
             self._firing.purge(held, flight.ending)
-        elif flight is None or flight.stage is Stage.READING:
-            self.begin(held)
+            return
+        self._firing.let_go(held)  # what was built before another held it
+        if held.flight is None or held.flight.stage is Stage.READING:
+            self.pass_over(held)

@@ -37,6 +37,10 @@ class Removing:
         self._roster = roster
         self._emit = emit
         self._active: dict[int, Held] = {}
+        """Those whose fire was begun and is not settled, by sequence; of them, those whose fires are refused."""
+        self._stuck: dict[int, Held] = {}
+        self._aside: dict[int, Held] = {}
+        """Those of other holders whose time has come, and what is done and could not be removed."""
         self._purges: deque[PurgeSchedule] = deque()
         self._left_over: dict[str, int] = {}
         self._left_over_until = 0
@@ -58,7 +62,7 @@ class Removing:
             return
         self.settle(held)
         held.flight = Flight(Stage.SPENT, ending=ending)
-        self._roster.wake(held, held.due + OTHERS_MAY_TAKE)
+        self.leave_to_others(held, held.due)
 
     def remove(self, held: Held, ending: Ending) -> None:
         """Remove a schedule, whoever holds it."""
@@ -101,7 +105,9 @@ class Removing:
             return
         if conclusion.failure is None:
             self.end(held, held.flight.ending)
-        elif conclusion.refused:
+            return
+        self._aside[held.sequence] = held
+        if conclusion.refused:
             held.flight.stage = Stage.SPENT
         else:
             self._roster.wake(held, now + held.flight.back_off(REFUSED_RETRY_LIMIT))
@@ -133,9 +139,21 @@ class Removing:
         held = self._roster.exactly(subject, sequence)
         return held if held is not None and held.flight is not None and held.flight.stage is stage else None
 
+    def leave_to_others(self, held: Held, since: int) -> None:
+        """Let a schedule of another holder rest whose time came at `since` (ns), and look at it after a while."""
+        self._aside[held.sequence] = held
+        self._roster.wake(held, since + OTHERS_MAY_TAKE)
+
     def settle(self, held: Held) -> None:
         """Note that no fire of the schedule is begun any more."""
-        self._active.pop(held.sequence, None)
+        sequence = held.sequence
+        self._active.pop(sequence, None)
+        self._stuck.pop(sequence, None)
+        self._aside.pop(sequence, None)
+
+    def in_hand(self) -> list[Held]:
+        """Return the schedules that do more than wait for their time, those of other holders first."""
+        return list({**self._aside, **self._active}.values())
 
     def forget_removed(self, held: Held | None, below: int | None) -> None:
         """Let go of a schedule that is done, and that its holder asked to remove."""

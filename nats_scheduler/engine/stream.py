@@ -19,6 +19,7 @@ from typing import Any
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing, has_ended
@@ -57,9 +58,6 @@ from nats_scheduler.schedule.instants import SECOND
 MAX_WAKES_PER_STEP = 1024
 """How many schedules one step looks at; the rest follow in the next, so that answers are heard between."""
 
-MAX_SUPERSEDED = 10_000
-"""Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
-
 LEAST_CLOCK_STEP = 1 * SECOND
 """A wall clock that went back by less (ns) is not worth a look: no back-off grows by more than that."""
 
@@ -90,8 +88,8 @@ class StreamEngine:
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._reads_all = reads_all
         self._sightings = Sightings()
-        self._superseded: dict[str, int] = {}
         self._holdings = Holdings(self._roster, self._firing)
+        self._backlog = Backlog(self._rejected, self._firing, self._emit)
         self._last_read = 0
         self._history_through = 0
         self._now = 0
@@ -172,7 +170,7 @@ class StreamEngine:
 
         What cannot be settled for the time being is named, so that it does not hold back the rest.
         """
-        rejected = [sequence for subject, (sequence, _rejection) in self._rejected.items() if self._is_ours(subject)]
+        rejected = (sequence for subject, (sequence, _rejection) in self._rejected.items() if self._is_ours(subject))
         return self._holdings.checkpoint(now, self._last_read, rejected)
 
     # -- intake --------------------------------------------------------------------------------------------------
@@ -253,9 +251,7 @@ class StreamEngine:
         if self._live and self._firing.is_ours(after):
             self._firing.remove_versions(after.subject, after.sequence - 1)
             return
-        if self._live and len(self._superseded) >= MAX_SUPERSEDED:
-            del self._superseded[next(iter(self._superseded))]
-        self._superseded[after.subject] = after.sequence - 1
+        self._backlog.superseded(after.subject, after.sequence - 1, MAX_SUPERSEDED if self._live else None)
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
         if not self._live and not self._wants_to_be_a_schedule(message):
@@ -309,16 +305,8 @@ class StreamEngine:
         self._live = True
         self._firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
-        self._begin_with(self._firing.shards)
+        self._backlog.begin_with(self._firing.shards)
         self._firing.contact_regained()
-
-    def _begin_with(self, shards: frozenset[int]) -> None:
-        """Tell what is rejected in these shards, and have the older versions removed."""
-        for subject, (sequence, rejection) in self._rejected.items():
-            if shard_of(subject) in shards:
-                self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
-        for subject in [subject for subject in self._superseded if shard_of(subject) in shards]:
-            self._firing.remove_versions(subject, self._superseded.pop(subject))
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._firing.is_open = False
@@ -332,11 +320,11 @@ class StreamEngine:
         if self._expiry is not None:
             self._expiry.shards = given.shards
         if self._live:
-            self._begin_with(gained)
+            self._backlog.begin_with(gained)
 
     def _removal_requested(self, given: RemovalRequested, _now: int) -> None:
         if given.filter is not None and not self._is_ours(given.filter):
-            self._superseded.pop(given.filter, None)
+            self._backlog.removed(given.filter)
         self._firing.doubt(given)
 
     def _drain_requested(self, _given: DrainRequested, _now: int) -> None:
@@ -370,6 +358,7 @@ class StreamEngine:
             del self._rejected[given.subject]
 
     def _wake(self, now: int) -> None:
+        is_left = [self._holdings.change_hands(), self._backlog.work()]
         for _ in range(MAX_WAKES_PER_STEP):
             if self._firing.is_full:
                 break
@@ -379,11 +368,12 @@ class StreamEngine:
                 break
             if has_ended(held, now):
                 self._firing.end(held, Ending.EXPIRED)
-            else:
+            elif held.flight is not None or not self._holdings.pass_over(held):
                 self._firing.woken(held, now)
         if self._firing.is_full:
             return  # an outcome is the next thing to come
-        wakes = [self._roster.next_wake(), self._next_removal(), self._firing.left_over_until()]
+        at_once = now if any(is_left) else None
+        wakes = [self._roster.next_wake(), self._next_removal(), self._firing.left_over_until(), at_once]
         instant = min((wake for wake in wakes if wake is not None), default=None)
         if instant is not None:
             self._emit(WakeAt(instant))

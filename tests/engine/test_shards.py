@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 
+from nats_scheduler.engine.backlog import LOOKED_AT_ONCE
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEnded, ScheduleRejected
-from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
+from nats_scheduler.engine.holdings import CHANGED_AT_ONCE, MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -212,6 +213,51 @@ class TestAShardIsGained:
         assert desk.fires == [], "the answer was asked for before the doubt arose"
         desk.found(None, of=schedule(AT))
         assert (desk.fires, desk.is_held()) == ([], False)
+
+    def test_what_a_fast_clock_settled_ahead_of_ours_does_not_fire_either(self) -> None:
+        desk = watching(EVERY).at(1)
+        desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(OURS))
+        assert (desk.at(4).reads, desk.wake) == ([], 14)
+
+    def test_what_was_ready_before_others_held_it_does_not_fire_when_they_have_settled_it(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message).at(4.5)
+        desk.found(message)
+        hold(desk, NONE)
+        desk.step(CheckpointLoaded(START + 5 * SECOND, 1), ShardsHeld(OURS))
+        assert (desk.at(6).fires, desk.wake) == ([], 9)
+
+    def test_many_that_are_overdue_change_hands_a_slice_at_a_time(self) -> None:
+        """And the checkpoint speaks for none of them before."""
+        desk = Desk(live=False)
+        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 2 * CHANGED_AT_ONCE + 2)]
+        desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
+        for _ in range(4):
+            desk.at(6)
+        hold(desk, OURS)
+        found = set(desk.reads)
+        assert 0 < len(found) <= CHANGED_AT_ONCE
+        assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
+        while desk.wake == 6:
+            desk.step()
+            assert len(desk.reads) <= CHANGED_AT_ONCE
+            found.update(desk.reads)
+        assert len(found) == len(schedules)
+
+    def test_much_that_was_left_undone_is_done_a_slice_at_a_time(self) -> None:
+        desk = Desk(live=False)
+        numbers = range(1, 2 * LOOKED_AT_ONCE + 2)
+        wrong = [schedule("@every soon", number, f"w.{number}") for number in numbers]
+        twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
+        desk.step(ShardsHeld(NONE), MessagesRead([*wrong, *twice]), CaughtUp())
+        hold(desk, OURS)
+        told, purges = desk.told(ScheduleRejected), desk.purges
+        for _ in range(10):
+            desk.step()
+            told, purges = told + desk.told(ScheduleRejected), purges + desk.purges
+            assert len(desk.told(ScheduleRejected)) + len(desk.purges) <= LOOKED_AT_ONCE
+        assert [event.sequence for event in told] == list(numbers)
+        assert purges == [(f"s.{number}", 8_999 + number) for number in numbers]
 
 
 class TestAShardIsLost:

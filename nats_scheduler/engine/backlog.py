@@ -1,0 +1,76 @@
+"""What is told of shards, and removed in them, once we hold them: rejected schedules, and older versions.
+
+Others may have done it before us; twice is harmless.
+The rule: a slice in a step, and none while many conclusions are awaited, so that what is due need not wait.
+
+Cost: a look at each rejected subject and each older version when shards are gained.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.events import ScheduleRejected
+from nats_scheduler.engine.removing import Removing
+from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.message.rejection import Rejection
+
+MAX_SUPERSEDED = 10_000
+"""Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
+
+LOOKED_AT_ONCE = 256
+"""So many subjects are looked at in one step: each may be a line in the log, or a request."""
+
+MOST_UNDER_WAY = 2_048
+"""While more conclusions than this are awaited, the rest waits."""
+
+
+class Backlog:
+    """What one stream's engine tells and removes late."""
+
+    def __init__(
+        self, rejected: dict[str, tuple[int, Rejection]], removing: Removing, emit: Callable[[Action], None]
+    ) -> None:
+        """Begin with nothing; `rejected` is the engine's own, by subject."""
+        self._rejected = rejected
+        self._removing = removing
+        self._emit = emit
+        self._superseded: dict[str, int] = {}
+        self._left: Iterator[None] = iter(())
+
+    def superseded(self, subject: str, through: int, most: int | None) -> None:
+        """Remember that versions up to `through` are to be removed, and no more than `most` such subjects."""
+        if most is not None and len(self._superseded) >= most:
+            del self._superseded[next(iter(self._superseded))]
+        self._superseded[subject] = through
+
+    def removed(self, subject: str) -> None:
+        """Forget older versions, since their holder asked for their removal."""
+        self._superseded.pop(subject, None)
+
+    def begin_with(self, shards: frozenset[int]) -> None:
+        """Tell what is rejected in these shards, and have the older versions removed, from the next step on."""
+        if self._rejected or self._superseded:
+            self._left = chain(self._left, self._tell(shards), self._remove(shards))
+
+    def work(self) -> bool:
+        """Do some of what is left to do; returns whether to go on at once."""
+        if self._removing.under_way > MOST_UNDER_WAY:
+            return False  # a conclusion is the next thing to come
+        return sum(1 for _ in islice(self._left, LOOKED_AT_ONCE)) == LOOKED_AT_ONCE
+
+    def _tell(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject, known in list(self._rejected.items()):
+            if self._rejected.get(subject) is known and self._is_ours(subject, shards):
+                self._emit(Report(ScheduleRejected(subject, *known)))
+            yield
+
+    def _remove(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._superseded):
+            if subject in self._superseded and self._is_ours(subject, shards):
+                self._removing.remove_versions(subject, self._superseded.pop(subject))
+            yield
+
+    def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:
+        shard = shard_of(subject)
+        return shard in gained and shard in self._removing.shards
