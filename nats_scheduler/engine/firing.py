@@ -95,7 +95,8 @@ class Firing(Removing):
         The same for all holders: who holds it then is asked when its time comes, so that shards change hands at once.
         """
         ahead = 0 if held.definition.source is not None else self._look_ahead
-        self._roster.wake(held, held.expires if held.only_expires else held.due - ahead)
+        due, expires = held.due, held.expires
+        self._roster.wake(held, expires if expires <= due else due - ahead)
 
     def let_go(self, held: Held) -> None:
         """Leave a schedule to another holder: what is in flight is concluded, and not repeated."""

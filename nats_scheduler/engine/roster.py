@@ -119,7 +119,12 @@ class Roster:
     def wake(self, held: Held, instant: int) -> None:
         """Have the schedule looked at when `instant` (ns) comes, instead of any time set before."""
         held.wake = instant
-        self._enter(held, instant)
+        span = self._spans.get(instant >> SPAN_BITS)
+        if span is None or instant < span.first:
+            self._enter(held, instant)
+        else:  # nearly all of a start
+            span.held.append(held)
+            self._far += 1
         if len(self._agenda) + self._far > 2 * len(self._held) + MIN_AGENDA_ENTRIES:
             self._rebuild()
 

@@ -18,19 +18,20 @@ class Sightings:
     """The fires of one stream that are to be seen."""
 
     def __init__(self) -> None:
-        self._expected: dict[int, tuple[str, Reading]] = {}
+        self.expected: dict[int, tuple[str, Reading]] = {}
+        """What is to be seen, by sequence."""
 
     def expect(self, fire: Fire, sequence: int) -> None:
         """Note that a fire was stored under a sequence that was not read yet."""
-        if len(self._expected) < MOST:
+        if len(self.expected) < MOST:
             generated = Generated(fire.schedule, fire.sequence, fire.fire_time)
-            self._expected[sequence] = (fire.target, Reading(generated=generated))
+            self.expected[sequence] = (fire.target, Reading(generated=generated))
 
     def reading_of(self, message: StoredMessage) -> Reading | None:
         """Return what a message is known to mean, and expect it no more."""
-        target, reading = self._expected.pop(message.sequence, (None, None))
+        target, reading = self.expected.pop(message.sequence, (None, None))
         return reading if target == message.subject else None
 
     def forget(self) -> None:
         """Expect nothing: the next contact may be with another stream of the same name."""
-        self._expected.clear()
+        self.expected.clear()

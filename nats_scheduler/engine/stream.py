@@ -177,7 +177,8 @@ class StreamEngine:
 
     def _messages_read(self, given: MessagesRead, _now: int) -> None:
         for message in given.messages:
-            self._last_read = max(self._last_read, message.sequence)
+            if message.sequence > self._last_read:
+                self._last_read = message.sequence
             self._take(message)
 
     def _history_read(self, given: HistoryRead, _now: int) -> None:
@@ -187,7 +188,7 @@ class StreamEngine:
                 self._expiry.take(message)
 
     def _take(self, message: StoredMessage) -> None:
-        reading = self._sightings.reading_of(message)
+        reading = self._sightings.reading_of(message) if self._sightings.expected else None
         if reading is None and (definition := self._reader.known(message)) is not None:
             self._accept(definition, message, None if self._expiry is None else self._expiry.take(message))
             return
@@ -279,8 +280,7 @@ class StreamEngine:
 
     def _rejected_at(self, subject: str) -> int:
         """Return the sequence of the rejected message on a subject, 0 where there is none."""
-        known = self._rejected.get(subject)
-        return 0 if known is None else known[0]
+        return self._rejected[subject][0] if subject in self._rejected else 0
 
     def _generated(self, generated: Generated, message: StoredMessage) -> None:
         held = self._roster.exactly(generated.schedule, generated.sequence)

@@ -4,9 +4,9 @@ One rule: the accepted texts are exactly those of Go's `time.Parse(time.RFC3339,
 those of its `RFC3339Nano`.
 Go is laxer than the RFC in some places (a one-digit hour, a comma, offsets up to 24:60) and stricter in others
 (no lower-case letters, no leap second); publishers see the server's behaviour, so we follow it.
-A regular expression splits the text and integer arithmetic does the rest; dates repeat in real loads, so their
-day numbers are remembered.
-Cost: about a microsecond and a half a text.
+A regular expression splits the text and integer arithmetic does the rest; minutes and dates repeat in real loads, so
+they are remembered.
+Cost: half a microsecond where the minute is known, a microsecond and a half otherwise.
 Limit: years 0000–9999 are read, any year is printed.
 """
 
@@ -30,6 +30,8 @@ _split = re.compile(
     r"(?:Z|([+-][0-9]{2}:[0-9]{2}))"
 ).fullmatch
 
+_SECONDS = {f"{second:02d}": second * SECOND for second in range(60)}
+
 _EXPECTED = "expected a time such as 2026-11-20T15:04:05Z or 2026-11-20T15:04:05.25+01:00"
 
 
@@ -39,6 +41,8 @@ def parse_rfc3339(text: str) -> int | Invalid:
     As the server does: a one-digit hour, a decimal comma, digits beyond the nanosecond (dropped) and offsets up to
     24:60 are accepted (`test_times_are_read_as_go_reads_them`).
     """
+    if (instant := _as_usual(text)) is not None:
+        return instant
     parts = _split(text)
     if parts is None:
         return Invalid(text, _EXPECTED)
@@ -58,6 +62,19 @@ def parse_rfc3339(text: str) -> int | Invalid:
     return seconds * SECOND + int(f"{digits[:9]:0<9}")
 
 
+def _as_usual(text: str) -> int | None:
+    """Read a time in UTC with two digits in each place, as most are; None leaves it to the careful way."""
+    second = _SECONDS.get(text[17:19])
+    if second is None or text[-1] != "Z" or (minute := _minute_of(text[:17])) is None:
+        return None
+    if len(text) == 20:
+        return minute + second
+    digits = text[20:-1]
+    if text[19] != "." or len(digits) > 9 or not (digits.isascii() and digits.isdigit()):
+        return None
+    return minute + second + int(f"{digits:0<9}")
+
+
 def is_as_printed(text: str) -> bool:
     """Tell whether a time that `parse_rfc3339` reads is written as `format_rfc3339` prints it in UTC.
 
@@ -66,6 +83,17 @@ def is_as_printed(text: str) -> bool:
     if text[-1] != "Z":
         return False
     return len(text) == 20 or (text[19:20] == "." and text[-2] != "0" and len(text) <= 30)
+
+
+@lru_cache(maxsize=4096)
+def _minute_of(text: str) -> int | None:
+    """Return the instant at which the minute `YYYY-MM-DDThh:mm:` begins, None where that is not how it is written."""
+    if len(text) != 17 or text[16] != ":" or text[13] != ":" or (parts := _split(f"{text}00Z")) is None:
+        return None
+    days, hour, minute = _days_of(parts[1]), int(parts[2]), int(parts[3])
+    if days is None or hour > 23 or minute > 59:
+        return None
+    return (days * SECONDS_A_DAY + hour * 3600 + minute * 60) * SECOND
 
 
 @lru_cache(maxsize=4096)
