@@ -12,7 +12,8 @@ The rules:
 - A holder hands a shard over by naming the wanted one in the record; what the dead and the absent held is claimed by
   the wanted one. So nobody who lives loses a shard against his will.
 - Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
-  himself judges nobody, and what is stored of the dead does not bring them back to life.
+  himself judges nobody and hands nothing over, since whom he remembers may be dead; and what is stored of the dead does
+  not bring them back to life.
 - What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
   Correctness does not rest on it, and availability wins.
 
@@ -148,13 +149,13 @@ class Leases:
         """Return the last record of a stream that was seen."""
         return self._records.get(key, Record())
 
-    def change(self, key: str) -> Holders | None:
+    def change(self, key: str, now: int) -> Holders | None:
         """Return what the record of a stream should say instead; None where we have nothing to change.
 
         It is to be written in place of the revision that is known, and told by `recorded` when it is.
         """
-        if self._heard_myself_at is None:
-            return None  # there may be a record that was not told yet
+        if not self.is_heard(now):
+            return None  # a record may be there that was not told yet, and who seems to live may be dead
         record, holders = self.record(key), self.record(key).holders
         living = self.living(key)
         if living or self.is_leaving:

@@ -202,7 +202,7 @@ class Instances:
         self._registry.tell(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:
-        holders = self._leases.change(key)
+        holders = self._leases.change(key, self._clock.monotonic())
         if holders is not None and not self._leases.is_leaving:
             await self._record(key, holders)
         held, before = self._leases.held(key), service.shards
@@ -225,7 +225,7 @@ class Instances:
 
     async def _hand_over(self, key: str) -> None:
         for _ in range(LEAVE_ATTEMPTS):
-            holders = self._leases.change(key)
+            holders = self._leases.change(key, self._clock.monotonic())
             if holders is None or await self._record(key, holders):
                 return
             value, revision = await self._registry.revised(f"{LEASE}{key}")

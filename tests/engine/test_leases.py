@@ -36,9 +36,9 @@ def instance(name: str, *others: str, now: int = 0) -> Leases:
     return leases
 
 
-def write(leases: Leases, revision: int) -> Holders:
+def write(leases: Leases, revision: int, now: int = 0) -> Holders:
     """Carry out the change that an instance wants."""
-    holders = leases.change(KEY)
+    holders = leases.change(KEY, now)
     assert holders is not None
     leases.recorded(KEY, Record(holders, revision))
     return holders
@@ -48,12 +48,12 @@ def test_one_that_is_alone_takes_everything_at_once() -> None:
     alone = instance("a")
     write(alone, 1)
     assert alone.held(KEY) == ALL_SHARDS
-    assert alone.change(KEY) is None
+    assert alone.change(KEY, 0) is None
 
 
 def test_nothing_is_claimed_before_the_record_can_be_known() -> None:
     deaf = Leases("a", frozenset({KEY}))
-    assert deaf.change(KEY) is None
+    assert deaf.change(KEY, 0) is None
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
@@ -75,12 +75,12 @@ def test_a_holder_hands_over_and_is_not_robbed() -> None:
     a = instance("a")
     b = instance("b", "a")
     b.recorded(KEY, Record(write(a, 1), 1))
-    assert b.change(KEY) is None
+    assert b.change(KEY, 0) is None
     a.heard("b", {KEY}, 0, 0)
     handed = write(a, 2)
     b.recorded(KEY, Record(handed, 2))
     assert b.held(KEY) == ALL_SHARDS - a.held(KEY) != frozenset()
-    assert (a.change(KEY), b.change(KEY)) == (None, None)
+    assert (a.change(KEY, 0), b.change(KEY, 0)) == (None, None)
 
 
 def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> None:
@@ -88,9 +88,9 @@ def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> N
     a.recorded(KEY, Record(("b",) * SHARDS, 5))
     a.heard("a", {KEY}, LEASE_DURATION - 1, 0)
     assert a.bury(LEASE_DURATION - 1) == []
-    assert a.change(KEY) is None
+    assert a.change(KEY, LEASE_DURATION - 1) is None
     assert a.bury(LEASE_DURATION) == ["b"]
-    assert write(a, 6) == ("a",) * SHARDS
+    assert write(a, 6, LEASE_DURATION) == ("a",) * SHARDS
 
 
 def test_one_who_does_not_hear_himself_judges_nobody() -> None:
@@ -98,6 +98,17 @@ def test_one_who_does_not_hear_himself_judges_nobody() -> None:
     assert a.bury(10 * LEASE_DURATION) == []
     a.listening_anew()
     assert a.bury(10 * LEASE_DURATION) == []
+
+
+def test_one_who_does_not_hear_himself_hands_nothing_over_to_whom_he_remembers() -> None:
+    """The bucket was silent for everybody: nobody can say who still lives, until somebody is heard again."""
+    a = instance("a", "b")
+    a.recorded(KEY, Record(("a",) * SHARDS, 1))
+    a.serves = frozenset()  # what comes of it after `HEARING` and `PATIENCE`
+    assert a.change(KEY, LEASE_DURATION) is None
+    a.heard("a", (), LEASE_DURATION, LEASE_DURATION)
+    assert a.living(KEY) == []
+    assert a.change(KEY, LEASE_DURATION) is None, "nobody else lives"
 
 
 def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
@@ -118,7 +129,7 @@ def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> No
     a.heard("a", {KEY}, 10 * LEASE_DURATION, 10 * LEASE_DURATION)
     assert a.living(KEY) == ["a"]
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
-    assert a.change(KEY) is None
+    assert a.change(KEY, 10 * LEASE_DURATION) is None
 
 
 def test_nor_by_what_is_stored_of_ourselves() -> None:
@@ -166,7 +177,7 @@ def test_one_that_is_still_reading_is_given_nothing() -> None:
     a = instance("a")
     write(a, 1)
     a.heard("b", (), 0, 0)
-    assert a.change(KEY) is None
+    assert a.change(KEY, 0) is None
 
 
 def test_a_holder_who_lost_contact_is_relieved_at_once_and_where_nobody_has_any_all_stays() -> None:
@@ -174,7 +185,7 @@ def test_a_holder_who_lost_contact_is_relieved_at_once_and_where_nobody_has_any_
     a.recorded(KEY, Record(("a", "b") * (SHARDS // 2), 5))
     a.heard("b", (), 0, 0)
     a.serves = frozenset()
-    assert a.change(KEY) is None
+    assert a.change(KEY, 0) is None
     a.serves = frozenset({KEY})
     assert write(a, 6) == ("a",) * SHARDS
 
@@ -239,13 +250,13 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     a = instance("a", "b")
     holders = wanted_holders(KEY, ["a", "b"])
     a.recorded(KEY, Record(holders, 9))
-    assert a.change(KEY) is None
+    assert a.change(KEY, 0) is None
     a.listening_anew()
-    assert a.change(KEY) is None, "it may be told yet"
+    assert a.change(KEY, 0) is None, "it may be told yet"
     a.heard("a", {KEY}, 1, 1)
     assert a.record(KEY).revision == 0
     assert write(a, 1) == holders
-    assert a.change(KEY) is None
+    assert a.change(KEY, 0) is None
 
 
 # -- random histories ----------------------------------------------------------------------------------------------
@@ -296,7 +307,7 @@ class Fleet:
     def act(self, name: str) -> None:
         leases = self.alive[name]
         leases.bury(self.now)
-        holders = leases.change(KEY)
+        holders = leases.change(KEY, self.now)
         if holders is not None and leases.record(KEY).revision == self.bucket.record.revision:
             self.bucket.record = Record(holders, self.bucket.record.revision + 1)
             self.bucket.tell(name, self.bucket.record)
