@@ -47,15 +47,19 @@ class BucketServer:
         self.leaderless_until = 0
         """Nobody answers before this instant (ns)."""
 
-    def open(self) -> tuple[bool, str]:
-        """Create it where it does not exist, and return whether that was so, and when it was created."""
+    def look(self) -> str | None:
+        """Return when it was created, None where it does not exist."""
         self._listen()
-        if self.stream is not None:
-            return False, self.created
-        self.stream = MemoryStream(CONFIG, self.timeline.clock.now)
-        self.created = str(self.timeline.clock.now())
-        self.stream.listen(self._stored)
-        return True, self.created
+        return self.created if self.stream is not None else None
+
+    def create(self) -> str:
+        """Create it where it does not exist, and return when it was created."""
+        self._listen()
+        if self.stream is None:
+            self.stream = MemoryStream(CONFIG, self.timeline.clock.now)
+            self.created = str(self.timeline.clock.now())
+            self.stream.listen(self._stored)
+        return self.created
 
     def delete(self) -> None:
         """Remove it, with all that is in it."""
@@ -166,8 +170,12 @@ class SimulatedBucket:
 
     async def open(self) -> bool:
         """Create the bucket where it does not exist."""
-        is_new, self.created = await self._link.ask(Point.OPEN_BUCKET, self._server.open, Point.OPENED_BUCKET)
-        return is_new
+        known = await self._link.ask_again(Point.OPEN_BUCKET, self._server.look)
+        if known is None:
+            self.created = await self._link.ask(Point.CREATE_BUCKET, self._server.create, Point.CREATED_BUCKET)
+        else:
+            self.created = known
+        return known is None
 
     async def get(self, key: str) -> Object | None:
         """Return what is remembered of a checkpoint."""

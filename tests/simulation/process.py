@@ -18,7 +18,8 @@ class Point(StrEnum):
 
     CONNECT = "connect"
     OPEN_BUCKET = "open bucket"
-    OPENED_BUCKET = "opened bucket"
+    CREATE_BUCKET = "create bucket"
+    CREATED_BUCKET = "created bucket"
     LISTEN = "listen to instances"
     TELL = "tell that we live"
     CLAIM = "change a lease record"

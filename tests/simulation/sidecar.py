@@ -171,6 +171,7 @@ class Sidecar:
         self._clock = clock
         self._reporter = SilentReporter(process.note)
         self._instances: Instances | None = None
+        self._has_opened = False
         self._bucket: SimulatedBucket
         self.link: Link | None = None
         """The connection of the moment."""
@@ -220,9 +221,7 @@ class Sidecar:
     async def _serve(self, link: Link) -> None:
         self._bucket = bucket = SimulatedBucket(self._server.bucket, link, self._memory, self._random)
         api = Information(self._server, link)
-        try:
-            await bucket.open()
-        except JetStreamError:
+        if not await self._is_prepared(bucket):
             await self._process.rest(RECONNECT_AFTER / SECOND)
             return
         async with asyncio.TaskGroup() as tasks:
@@ -234,6 +233,16 @@ class Sidecar:
             else:
                 tasks.create_task(self._hold_everything(bucket, api))
             tasks.create_task(self._keep_serving(link, bucket))
+
+    async def _is_prepared(self, bucket: SimulatedBucket) -> bool:
+        """Open the registry, for which only the first connection of a process waits."""
+        try:
+            if not self._has_opened:
+                await bucket.open()
+        except JetStreamError:
+            return False
+        self._has_opened = True
+        return True
 
     async def _hold_everything(self, bucket: SimulatedBucket, api: "Information") -> None:
         while self.service.shards != ALL_SHARDS:
