@@ -1,0 +1,107 @@
+"""Instances that divide their work, in worlds made by hand: what few seeds show, shown without luck.
+
+The rule: each test fails with the bug planted that it stands for.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.runtime.instances import HEARTBEAT
+from tests.judge.history import SECOND, History
+from tests.simulation.bucket import BucketServer
+from tests.simulation.instance import Instance
+from tests.simulation.link import UnheardError
+from tests.simulation.planted import life_not_told_while_waiting, planted, shards_given_to_one_who_reads
+from tests.simulation.scenario import drawn
+from tests.simulation.server import Server
+from tests.simulation.timeline import Timeline
+from tests.simulation.world import silent
+
+READING = 6 * SECOND
+
+
+class LeaderlessBucket(BucketServer):
+    """The bucket, which may take heartbeats and answer no write."""
+
+    answers = True
+
+    def swap(self, key: str, value: Any, revision: int) -> int | None:
+        """Write in place of a revision, where it answers."""
+        if not self.answers:
+            raise UnheardError
+        return super().swap(key, value, revision)
+
+
+class Fleet:
+    """Instances on one server, where nothing breaks by itself."""
+
+    def __init__(self) -> None:
+        scenario = replace(drawn(1), divides=True, kinds=(), reads_for=0)
+        self.timeline = Timeline()
+        self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
+        self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
+        self._instances: list[Instance] = []
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for instance in self._instances:
+            instance.process.end()
+
+    def boot(self, name: str) -> Instance:
+        """Start an instance."""
+        instance = Instance(name, self.server, Random(name), silent)
+        self._instances.append(instance)
+        instance.boot("latest")
+        return instance
+
+    def silences(self, key: str, duration: int) -> list[int]:
+        """Let time pass, and return how long (ns) it was each time until a key was written again."""
+        times = [self.timeline.now]
+        stream = self.bucket.stream
+        assert stream is not None
+        stream.listen(lambda message: times.append(self.timeline.now) if message.subject == key else None)
+        self.timeline.run(duration)
+        return [after - before for before, after in pairwise([*times, self.timeline.now])]
+
+
+def held_while_reading() -> frozenset[int]:
+    """Have one join who needs a while to read the stream; return what it holds meanwhile."""
+    with Fleet() as fleet:
+        first = fleet.boot("i0")
+        fleet.timeline.run(3 * SECOND)
+        assert first.held == ALL_SHARDS
+        fleet.server.reads_for = READING
+        second = fleet.boot("i1")
+        fleet.timeline.run(READING // 2)
+        held = second.held
+        fleet.timeline.run(READING)
+        assert first.held == ALL_SHARDS - second.held != frozenset()
+        return held
+
+
+def longest_silence_of_one_who_waits() -> int:
+    """Have one claim what a dead one held, which nobody answers; return how long (ns) it was not heard at most."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        assert first.held == ALL_SHARDS - second.held != frozenset()
+        fleet.bucket.answers = False
+        second.kill()
+        return max(fleet.silences("instance.i0-1", 6 * SECOND))
+
+
+def test_one_who_is_still_reading_is_given_nothing() -> None:
+    assert held_while_reading() == frozenset()
+    with planted(shards_given_to_one_who_reads):
+        assert held_while_reading() != frozenset()
+
+
+def test_one_who_waits_for_an_answer_tells_all_the_same_that_it_lives() -> None:
+    assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT
+    with planted(life_not_told_while_waiting):
+        assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT
