@@ -171,10 +171,8 @@ class SimulatedBucket:
     async def open(self) -> bool:
         """Create the bucket where it does not exist."""
         known = await self._link.ask_again(Point.OPEN_BUCKET, self._server.look)
-        if known is None:
-            self.created = await self._link.ask(Point.CREATE_BUCKET, self._server.create, Point.CREATED_BUCKET)
-        else:
-            self.created = known
+        self.created = known or await self._link.ask(Point.OPEN_BUCKET, self._server.create)
+        self._link.process.point(Point.OPENED_BUCKET)
         return known is None
 
     async def get(self, key: str) -> Object | None:

@@ -47,6 +47,7 @@ class Instance:
         self._random = random
         self._trace = trace
         self._lives = 0
+        self._doom: Doom | None = None
         self.is_leaving = False
         """Whether the process was asked to end."""
         self.process = self._new_process()
@@ -69,6 +70,7 @@ class Instance:
         self._lives += 1
         self._sidecar, self.is_leaving = None, False
         self.process = process = self._new_process()
+        process.doom, self._doom = self._doom, None
         process.note(f"boots; of checkpoints it finds: {memory}")
         process.begin(self._live(f"{self.name}-{self._lives}", process, memory))
 
@@ -85,8 +87,15 @@ class Instance:
             process.run(lambda: process.begin(self._leave(process, sidecar)))
 
     def doom(self, at: Point | None, after: int) -> None:
-        """Have it die at a point."""
-        self.process.doom = Doom(at, after)
+        """Have it die at a point; where there is no process, the next one does."""
+        if self.is_alive:
+            self.process.doom = Doom(at, after)
+        else:
+            self._doom = Doom(at, after)
+
+    def spare(self) -> None:
+        """Have it die nowhere any more."""
+        self.process.doom = self._doom = None
 
     def wake(self, *, acts_first: bool) -> None:
         """Go on after a stall."""

@@ -18,8 +18,7 @@ class Point(StrEnum):
 
     CONNECT = "connect"
     OPEN_BUCKET = "open bucket"
-    CREATE_BUCKET = "create bucket"
-    CREATED_BUCKET = "created bucket"
+    OPENED_BUCKET = "opened bucket"
     LISTEN = "listen to instances"
     TELL = "tell that we live"
     CLAIM = "change a lease record"

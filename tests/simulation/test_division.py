@@ -14,8 +14,14 @@ from tests.judge.history import SECOND, History
 from tests.simulation.bucket import BucketServer
 from tests.simulation.instance import Instance
 from tests.simulation.link import UnheardError
-from tests.simulation.planted import life_not_told_while_waiting, planted, shards_given_to_one_who_reads
-from tests.simulation.scenario import drawn
+from tests.simulation.planted import (
+    dead_brought_back_to_life,
+    dead_holders_buried_late,
+    life_not_told_while_waiting,
+    planted,
+    shards_given_to_one_who_reads,
+)
+from tests.simulation.scenario import LIVE, drawn
 from tests.simulation.server import Server
 from tests.simulation.timeline import Timeline
 from tests.simulation.world import silent
@@ -24,15 +30,22 @@ READING = 6 * SECOND
 
 
 class LeaderlessBucket(BucketServer):
-    """The bucket, which may take heartbeats and answer no write."""
+    """The bucket, which may take heartbeats and answer no write, or forget nothing."""
 
     answers = True
+    forgets = True
 
     def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write in place of a revision, where it answers."""
         if not self.answers:
             raise UnheardError
         return super().swap(key, value, revision)
+
+    def forget(self, key: str) -> None:
+        """Remove what is stored under a key, where it does that."""
+        if not self.forgets:
+            raise UnheardError
+        super().forget(key)
 
 
 class Fleet:
@@ -93,6 +106,43 @@ def longest_silence_of_one_who_waits() -> int:
         fleet.bucket.answers = False
         second.kill()
         return max(fleet.silences("instance.i0-1", 6 * SECOND))
+
+
+def held_after_a_death(duration: int) -> frozenset[int]:
+    """Kill one of two, and return what the other one holds after a time (ns)."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        assert first.held == ALL_SHARDS - second.held != frozenset()
+        second.kill()
+        fleet.timeline.run(duration)
+        return first.held
+
+
+def held_after_a_reconnect() -> frozenset[int]:
+    """Have one connect again while the word of one long dead is still stored; return what it holds then."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        fleet.bucket.forgets = False
+        second.kill()
+        fleet.timeline.run(6 * SECOND)
+        assert first.held == ALL_SHARDS
+        first.cut(SECOND // 2)
+        fleet.timeline.run(2 * SECOND)
+        return first.held
+
+
+def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
+    assert held_after_a_death(LIVE) == ALL_SHARDS
+    with planted(dead_holders_buried_late):
+        assert held_after_a_death(LIVE) != ALL_SHARDS
+
+
+def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> None:
+    assert held_after_a_reconnect() == ALL_SHARDS
+    with planted(dead_brought_back_to_life):
+        assert held_after_a_reconnect() != ALL_SHARDS
 
 
 def test_one_who_is_still_reading_is_given_nothing() -> None:

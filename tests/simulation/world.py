@@ -100,7 +100,7 @@ class World:
         self.publishers.is_over = True
         self.server.bucket.leaderless_until = min(self.server.bucket.leaderless_until, self.timeline.now)
         for instance in self.instances:
-            instance.process.doom = None
+            instance.spare()
             instance.weather.kinds.clear()
             instance.weather.cut_until = min(instance.weather.cut_until, self.timeline.now)
             instance.wake(acts_first=False)
