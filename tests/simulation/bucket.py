@@ -171,7 +171,10 @@ class SimulatedBucket:
     async def open(self) -> bool:
         """Create the bucket where it does not exist."""
         known = await self._link.ask_again(Point.OPEN_BUCKET, self._server.look)
-        self.created = known or await self._link.ask(Point.OPEN_BUCKET, self._server.create)
+        created = known
+        if created is None:
+            created = await self._link.ask(Point.OPEN_BUCKET, self._server.create)
+        self.created = created
         self._link.process.point(Point.OPENED_BUCKET)
         return known is None
 
