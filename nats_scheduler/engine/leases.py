@@ -14,6 +14,8 @@ The rules:
 - Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
   himself judges nobody and hands nothing over, since whom he remembers may be dead; and what is stored of the dead does
   not bring them back to life.
+- What somebody told counts as of when he told it: he says what he had heard by then, and where the server stored it
+  `LATE` after that, his words are on their way for long, or he is deaf, and he serves nothing whatever they say.
 - What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
   Correctness does not rest on it, and availability wins.
 
@@ -37,6 +39,10 @@ PATIENCE = 1_000 * MILLISECOND
 """How long (ns) a stream still counts as served that cannot be for the moment: a reconnect moves no shards."""
 
 NOBODY = ""
+
+LATE = HEARING + PATIENCE
+"""What was stored so long (ns) after the last that its teller had heard is too old to give shards for, by one clock:
+both instants are the server's. It is the age at which its teller would not say it any more."""
 
 Holders = tuple[str, ...]
 """The holder of each shard of a stream."""
@@ -78,25 +84,32 @@ class Leases:
     """When each stream could be served last."""
     _wanted: dict[str, tuple[tuple[str, ...], Holders]] = field(default_factory=dict)
     _heard_myself_at: int | None = None
+    _in_time_at: int | None = None
+    """When (ns) we heard last what we had told in time."""
 
     # -- what is heard -------------------------------------------------------------------------------------------
 
     def listening_anew(self) -> None:
         """Trust no revision any more: the records are told again from the beginning, and may be gone."""
-        self._heard_myself_at = None
+        self._heard_myself_at = self._in_time_at = None
         for other in self._others.values():
             other.times = 0
         self._records = {key: Record(record.holders) for key, record in self._records.items()}
 
-    def heard(self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int) -> bool:
+    def heard(
+        self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int, knew_of: int | None = None
+    ) -> bool:
         """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams.
 
+        By then it had heard what was stored at `knew_of`; None where it does not say.
         Returns whether that changes who is wanted where.
         """
+        is_late = knew_of is not None and stored_at - knew_of >= LATE
         if instance == self.me:
+            self._in_time_at = self._in_time_at if is_late else now
             return self._heard_myself(now, stored_at)
         known = self._others.get(instance)
-        told = None if serves is None else frozenset(serves)
+        told = frozenset() if is_late else None if serves is None else frozenset(serves)
         self._others[instance] = _Other(now, stored_at, told, 1 if known is None else known.times + 1)
         return known is None or known.serves != told
 
@@ -113,7 +126,7 @@ class Leases:
 
     def able(self, caught_up: Iterable[str], now: int) -> frozenset[str]:
         """Return the streams to say that we serve, given those of which all that is stored has been read."""
-        if self._heard_myself_at is not None and now - self._heard_myself_at < HEARING:
+        if self._in_time_at is not None and now - self._in_time_at < HEARING:
             self._well_at.update(dict.fromkeys(caught_up, now))
         self._well_at = {key: at for key, at in self._well_at.items() if now - at < PATIENCE}
         return frozenset(self._well_at)

@@ -1,7 +1,8 @@
 """This instance among the others of its account: tell that we live, hear who else does, hold our part of each stream.
 
 The policy is `engine.leases`; here is what it costs to carry it out, through the bucket of the registry:
-`instance.<id>` is written twice a second and says what the instance serves and since when it lives,
+`instance.<id>` is written twice a second and says what the instance serves, since when it lives, and up to when (by the
+server's clock) it has heard of others and of itself,
 `lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
 
 The rules: an instance serves a stream from when it has read it, so that nothing is handed over to one who is not ready.
@@ -77,6 +78,8 @@ class Instances:
         self._restore = restore
         self._stirred = asyncio.Event()
         self._told_at: int | None = None
+        self._knows_of: int | None = None
+        """When what we heard last was stored."""
 
     def stir(self) -> None:
         """Look at once at what is to be divided: a stream is served that was not."""
@@ -106,7 +109,7 @@ class Instances:
     async def _keep_listening(self) -> None:
         while True:
             self._leases.listening_anew()
-            self._told_at = None
+            self._told_at = self._knows_of = None
             self.stir()
             reason = await self._listen()
             if reason is None:
@@ -147,6 +150,7 @@ class Instances:
         return None if isinstance(error, ConnectionLostError) else str(error)
 
     def _heard(self, key: str, value: Object | None, message: StoredMessage) -> None:
+        self._knows_of = message.stored_at
         if key.startswith(LEASE):
             self._leases.recorded(key.removeprefix(LEASE), Record(holders_of(value), message.sequence))
             self.stir()
@@ -157,7 +161,8 @@ class Instances:
         else:
             serves = value.get("serves")
             named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
-            if self._leases.heard(name, named, self._clock.monotonic(), message.stored_at):
+            knew_of = value.get("heard") if type(value.get("heard")) is int else None
+            if self._leases.heard(name, named, self._clock.monotonic(), message.stored_at, knew_of):
                 self.stir()
                 before *= name != self._leases.me
         if self._leases.count != before:
@@ -198,7 +203,7 @@ class Instances:
         self._leases.serves, self._told_at = serves, now
         named = sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
         self._leases.since = self._leases.since or self._clock.now()
-        about = {"serves": named, "since": format_rfc3339(self._leases.since)}
+        about = {"serves": named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
         self._registry.tell(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:

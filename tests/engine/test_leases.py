@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.engine.leases import (
     HEARING,
+    LATE,
     LEASE_DURATION,
     NOBODY,
     PATIENCE,
@@ -228,6 +229,26 @@ def test_one_who_stood_still_serves_again_when_he_has_heard_himself_and_read_wha
     a.heard("a", (), awake, awake)
     assert a.able([], awake) == frozenset()
     assert a.able([KEY], awake + 1) == {KEY}
+
+
+def test_words_that_were_long_on_their_way_give_nobody_shards_and_do_not_make_a_dead_one_of_him() -> None:
+    a, now = instance("a"), LEASE_DURATION - 1
+    a.heard("b", {KEY}, 0, 2 * LATE, knew_of=LATE + 1)
+    assert a.living(KEY) == ["b", "a"]
+    assert a.heard("b", {KEY}, now, 3 * LATE, knew_of=2 * LATE), "his part is another's from now on"
+    assert a.living(KEY) == ["a"]
+    a.heard("a", {KEY}, now, 3 * LATE)
+    assert a.bury(LEASE_DURATION) == []
+
+
+def test_one_whose_own_words_come_back_late_says_that_he_does_not_serve() -> None:
+    a = instance("a")
+    assert a.able([KEY], 0) == {KEY}
+    a.heard("a", {KEY}, LATE, LATE + 1, knew_of=1)
+    assert a.able([KEY], LATE) == frozenset()
+    assert a.is_heard(LATE), "he hears what others say nevertheless"
+    a.heard("a", (), LATE + 1, LATE + 2, knew_of=LATE + 1)
+    assert a.able([KEY], LATE + 1) == {KEY}
 
 
 def test_one_that_serves_more_than_it_can_name_serves_all() -> None:
