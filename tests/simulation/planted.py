@@ -12,6 +12,7 @@ from typing import Any
 from nats_scheduler.engine import assembly
 from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.flight import Stage
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.roster import Held
@@ -98,14 +99,21 @@ def no_guard() -> Changes:
 
 def early() -> Changes:
     """Fire as soon as the content was read, within a tenth of a second of the due time."""
-    original, woken = Firing._make_ready, Firing.woken
+    make, wake = Firing._make_ready, Firing.woken
 
     def make_ready(self: Firing, held: Held, flight: Any) -> None:
-        original(self, held, flight)
+        make(self, held, flight)
         self._roster.wake(held, held.due - 100 * MILLISECOND)
 
+    def woken(self: Firing, held: Held, now: int) -> None:
+        flight = held.flight
+        if flight is not None and flight.stage is Stage.READY and flight.fire is not None:
+            self._publish(held, flight, now)
+        else:
+            wake(self, held, now)
+
     yield Firing, "_make_ready", make_ready
-    yield Firing, "woken", lambda self, held, now: woken(self, held, now + 100 * MILLISECOND)
+    yield Firing, "woken", woken
 
 
 def every_missed_fire_made_up() -> Changes:
