@@ -29,6 +29,11 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 CHECKPOINT_SECONDS = 1.0
 """How often progress is written down, where there is any. Well inside the shortest useful duplicate window."""
 
+OVERLAP_SECONDS = 0.5
+"""So long we go on firing for shards that are another's: he has yet to hear of it, and to read our checkpoint.
+
+What both fire is stored once; what nobody fires is late.
+"""
 
 SILENCE = SECOND
 """Longest wait (ns) for an acknowledgement that does not come, where a fire is seen in the stream or not at all."""
@@ -75,7 +80,7 @@ class StreamService:
         self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
         self.driver.tell(ShardsHeld(frozenset()))
         self.shards: frozenset[int] = frozenset()
-        """The shards that we fire for."""
+        """The shards that we hold."""
         self.given_up: frozenset[int] = frozenset()
         """Shards that others hold since we began to drain: theirs is the checkpoint."""
         self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
@@ -123,8 +128,10 @@ class StreamService:
     async def hold(self, shards: frozenset[int], registry: Bucket, api: StreamInformation) -> bool:
         """Fire for these shards from now on; where some are new, read first how far their last holder was.
 
+        For those that we lose we go on for `OVERLAP_SECONDS`, so that somebody fires until the next one does.
         Returns False, and changes nothing, where the stream is gone.
         """
+        lost = self.shards - shards
         if shards - self.shards:
             info = await api.stream(self.state.name)
             if info is None:
@@ -135,8 +142,13 @@ class StreamService:
                 self.driver.tell(replace(checkpoint, shards=checkpoint.shards & shards - self.shards))
         self.shards = shards
         self.forget_progress()
-        self.driver.tell(ShardsHeld(shards))
+        self.driver.tell(ShardsHeld(shards | lost))
+        if lost:
+            asyncio.get_running_loop().call_later(OVERLAP_SECONDS, self._let_go)
         return True
+
+    def _let_go(self) -> None:
+        self.driver.tell(ShardsHeld(self.shards))
 
     def doubt(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
         """Look again at what somebody asked to remove, before it fires."""

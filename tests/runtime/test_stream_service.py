@@ -1,0 +1,99 @@
+"""What a service does with the shards that it is given and relieved of."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, ShardsHeld
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.harness.waiting import eventually
+
+LONG_SECONDS = 30.0
+"""Far above what any of these tests may take."""
+
+
+class Fires:
+    """A contact that notes for which schedules a fire is begun, and answers nothing."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Answer nothing."""
+
+    def read(self, request: ReadContent) -> None:
+        """Note that a fire is begun."""
+        self.begun.append(request.schedule)
+
+    def purge(self, request: PurgeSchedule) -> None:
+        """Answer nothing."""
+
+    def remove(self, request: RemoveExpired) -> None:
+        """Answer nothing."""
+
+    async def follow(self, after: int) -> None:
+        """Tell nothing."""
+
+    def end(self, reason: str) -> None:
+        """Answer nothing."""
+
+
+class Overdue:
+    """Stores schedules that are due at once, one after the other."""
+
+    def __init__(self, service: StreamService, fires: Fires) -> None:
+        self._service = service
+        self._fires = fires
+        self._stored = 0
+
+    async def one_fires(self) -> bool:
+        """Store a schedule, and return whether its fire is begun."""
+        self._stored += 1
+        subject = f"orders.s.{self._stored}"
+        now = format_rfc3339(SystemClock().now())  # one of long ago would be looked at, whoever has to fire it
+        block = f"NATS/1.0\r\nNats-Schedule: @at {now}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
+        self._service.driver.tell(MessagesRead([StoredMessage(subject, self._stored, 1, block, None)]))
+        self._service.driver.tell(CaughtUp())
+        idle = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(idle.set_result, None)  # behind the driver's step
+        await idle
+        return subject in self._fires.begun
+
+
+def service() -> StreamService:
+    """Return the service of a stream, which holds all of its shards."""
+    info = {"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "created": "2020-01-01T00:00:00Z"}
+    server = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
+    one = StreamService(
+        StreamState.from_info(info), Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None
+    )
+    one.shards = ALL_SHARDS
+    one.driver.tell(ShardsHeld(ALL_SHARDS))
+    return one
+
+
+async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -> None:
+    one, fires = service(), Fires()
+    one.driver.attach(fires)
+    overdue = Overdue(one, fires)
+    assert await overdue.one_fires()
+    nobody: Any = None  # who only loses shards asks nobody
+    assert await one.hold(frozenset(), nobody, nobody)
+    assert one.shards == frozenset(), "the checkpoint is the next one's from now on"
+    assert await overdue.one_fires()
+
+    async def rests() -> bool:
+        return not await overdue.one_fires()
+
+    await eventually(rests, within_seconds=LONG_SECONDS, describe="it has let go")
+    one.driver.stop()
