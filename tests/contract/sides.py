@@ -25,7 +25,7 @@ from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.harness.waiting import eventually
 
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
 """Longest wait for a fact; a busy machine is slow, the promise is that it comes."""
 
 Kind = TypeVar("Kind", bound=Input)

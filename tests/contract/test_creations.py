@@ -33,7 +33,7 @@ async def test_a_replicated_stream_is_told_of_later_whether_or_not_its_leader_is
     assert seen == [SINGLE]
     if announced:
         account.connection.write(frame(f"{LEADER_ELECTED}.R", "", b"", b"{}"))
-    await eventually(lambda: seen == [SINGLE, REPLICATED], within_seconds=20, describe=lambda: str(seen))
+    await eventually(lambda: seen == [SINGLE, REPLICATED], within_seconds=30, describe=lambda: str(seen))
     hold.end()
 
 

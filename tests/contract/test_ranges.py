@@ -73,7 +73,7 @@ async def eventually_without_consumers(side: Side) -> None:
         counts.append(await side.consumers())
         return counts[-1] == 0
 
-    await eventually(none_is_left, within_seconds=10)
+    await eventually(none_is_left, within_seconds=30)
 
 
 @pytest.mark.parametrize("version", [V2_11, V2_15])

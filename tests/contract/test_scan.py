@@ -64,7 +64,7 @@ async def test_a_replacement_is_told_even_where_both_came_at_once(open_queue: Op
     async with open_queue() as side, side.following():
         for _ in range(20):
             await side.store("a", SCHEDULE)
-        await eventually(lambda: side.read and side.read[-1].sequence == 20, within_seconds=5, describe="the last one")
+        await eventually(lambda: side.read and side.read[-1].sequence == 20, within_seconds=30, describe="the last one")
 
 
 async def test_each_version_but_the_last_is_known_to_lie_below_even_where_all_came_at_once(
@@ -73,7 +73,7 @@ async def test_each_version_but_the_last_is_known_to_lie_below_even_where_all_ca
     async with open_queue() as side, side.following():
         await asyncio.gather(*(side.store("a", SCHEDULE, b"%d" % number) for number in range(3)))
         await eventually(
-            lambda: {1, 3} <= {message.sequence for message in side.read}, within_seconds=5, describe="first and last"
+            lambda: {1, 3} <= {message.sequence for message in side.read}, within_seconds=30, describe="first and last"
         )
 
 

@@ -86,7 +86,7 @@ async def away_and_back(life: Life) -> Return:
             message = await account.api.message(name, seq=sequence)
             assert message is not None
             stored[key] = message.stored_at
-    await eventually(lambda: CLOCK.now() > max(stored.values()) + AWAY, within_seconds=20)
+    await eventually(lambda: CLOCK.now() > max(stored.values()) + AWAY, within_seconds=30)
     async with life() as account:
         counts = [1 if key == "@at" else 3 for key in patterns]
         fires = await asyncio.gather(

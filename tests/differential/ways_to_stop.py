@@ -11,7 +11,7 @@ from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import V2_10
 from tests.harness.waiting import eventually
 
-GONE_SECONDS = 10.0
+GONE_SECONDS = 30.0
 
 Stop = Callable[[FlaggedStream], Awaitable[object]]
 

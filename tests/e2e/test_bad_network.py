@@ -14,9 +14,9 @@ import pytest
 from nats_scheduler.engine.events import FireRefused, FireStored, FireUnsettled
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.burst import store_herd
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
@@ -49,10 +49,7 @@ class Far:
 
     async def herd(self, stream: str, seconds: float = 1.0) -> None:
         """Store schedules that are all due at the same time, in so many seconds."""
-        at = f"@at {format_rfc3339(CLOCK.now() + int(seconds * SECOND))}"
-        for number in range(HERD):
-            headers = {"Nats-Schedule": at, "Nats-Schedule-Target": f"{stream}.out"}
-            await self.account.publish(f"{stream}.s.{number}", headers, b"%d" % number)
+        await store_herd(self.account, stream, CLOCK.now() + int(seconds * SECOND), HERD)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
-SOON_SECONDS = 10.0
+SOON_SECONDS = 30.0
 MARKED = {METADATA_FLAG: "true"}
 ROUNDS = 12
 

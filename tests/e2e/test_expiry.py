@@ -18,7 +18,7 @@ from tests.harness.processes import sidecar
 from tests.harness.servers import V2_10
 from tests.harness.waiting import eventually
 
-SOON_SECONDS = 20.0
+SOON_SECONDS = 45.0
 RETENTIONS = ("limits", "workqueue", "interest")
 MARKS = {METADATA_FLAG: "true", METADATA_TTL_FLAG: "true"}
 """What a stream carries that was served before."""

@@ -25,7 +25,7 @@ async def gone(served: Served, rest: str) -> None:
     async def nothing() -> bool:
         return not await served.messages(rest)
 
-    await eventually(nothing, within_seconds=10, describe=f"{rest} is purged")
+    await eventually(nothing, within_seconds=30, describe=f"{rest} is purged")
 
 
 async def test_a_delayed_message_fires_once_at_its_time_and_its_schedule_is_purged(served: Served) -> None:
@@ -62,7 +62,7 @@ async def test_every_alias_is_taken_and_waits_for_its_time(served: Served) -> No
     await served.wait_for("canary.out")
     assert not served.sidecar.of(served.name, ScheduleRejected)
     held = served.sidecar.sidecar.services[served.name].driver.engine.held
-    await eventually(lambda: len(held) == 7, within_seconds=10, describe="the aliases alone are held")
+    await eventually(lambda: len(held) == 7, within_seconds=30, describe="the aliases alone are held")
 
 
 async def test_a_sample_is_the_last_message_of_the_source_and_falls_back_to_the_schedule_itself(served: Served) -> None:
@@ -103,7 +103,7 @@ async def test_a_rollup_leaves_only_the_last_generated_message(served: Served) -
     async def rolled_up() -> bool:
         return [message.body for message in await served.messages("out")] == [b"new"]
 
-    await eventually(rolled_up, within_seconds=10)
+    await eventually(rolled_up, within_seconds=30)
     [fired] = await served.messages("out")
     assert "Nats-Rollup: sub" in lines_of(fired)
 

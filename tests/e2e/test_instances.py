@@ -16,9 +16,9 @@ from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.runtime import last_requests
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.burst import store_herd
 from tests.harness.flagged import FlaggedStream
 from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
 from tests.harness.processes import ChildProcess
@@ -100,9 +100,7 @@ async def test_a_herd_shared_by_three_fires_once_each_while_one_is_killed(
         try:
             for _ in range(3):
                 await fleet.add()
-            due = format_rfc3339(CLOCK.now() + 4 * SECOND)
-            for number in range(1_000):
-                await fleet.stream.schedule(f"s.{number}", f"@at {due}", str(number).encode())
+            await store_herd(account, STREAM, CLOCK.now() + 3 * SECOND, 1_000)
             await fleet.stream.wait_for("out", 1)
             fleet.sidecars[0].kill()
 
@@ -169,7 +167,7 @@ async def all_settled(account: Account, *streams: str) -> None:
         async def is_settled(name: str = name) -> bool:
             return await shards_settled(account, name) == SHARDS
 
-        await eventually(is_settled, within_seconds=20, describe=f"checkpoints of all shards of {name}")
+        await eventually(is_settled, within_seconds=30, describe=f"checkpoints of all shards of {name}")
 
 
 async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
@@ -189,7 +187,7 @@ async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server
                 config = (await account.api.stream(name))["config"]
                 return config["max_msgs"] == 3_000 and "nats-scheduler.allow_msg_schedules" in config["metadata"]
 
-            await eventually(is_as_asked, within_seconds=10, describe=f"{name} is as it was last asked for")
+            await eventually(is_as_asked, within_seconds=30, describe=f"{name} is as it was last asked for")
 
 
 async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
@@ -214,7 +212,7 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
             async def is_as_asked(name: str = name) -> bool:
                 return bool((await account.api.stream(name))["config"]["max_msgs"] == 3_000)
 
-            await eventually(is_as_asked, within_seconds=10, describe=f"{name} is as a user asked for")
+            await eventually(is_as_asked, within_seconds=30, describe=f"{name} is as a user asked for")
 
 
 async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(start_server: StartServer) -> None:

@@ -20,7 +20,7 @@ from tests.harness.processes import sidecar
 from tests.harness.servers import ALL_VERSIONS, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
-SOON_SECONDS = 10.0
+SOON_SECONDS = 30.0
 OURS = b"Nats-Msg-Id: nats-scheduler:"
 REFUSED_ON_PLAIN_STREAMS = 10188
 

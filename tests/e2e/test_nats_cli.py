@@ -20,7 +20,7 @@ from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
-SOON_SECONDS = 10.0
+SOON_SECONDS = 30.0
 
 
 @dataclass
@@ -173,7 +173,7 @@ async def test_pub_takes_an_alias_behind_an_equals_sign(terminal: Terminal) -> N
     """As the CLI does: `@hourly` as a word of its own would name a file with more arguments."""
     await terminal.add_stream()
     await terminal.pub("s", "--schedule-cron=@hourly")
-    accepted = await eventually(lambda: terminal.sidecar.of(terminal.name, ScheduleAccepted), within_seconds=10)
+    accepted = await eventually(lambda: terminal.sidecar.of(terminal.name, ScheduleAccepted), within_seconds=30)
     assert [event.schedule for event in accepted] == [terminal.subject("s")]
     assert accepted[0].due % HOUR == 0
 
@@ -194,7 +194,7 @@ async def test_the_bare_time_of_schedule_after_is_rejected_and_the_reason_says_w
 ) -> None:
     await terminal.add_stream()
     await terminal.pub("s", "--schedule-after", "1s")
-    [event] = await eventually(lambda: terminal.sidecar.of(terminal.name, ScheduleRejected), within_seconds=10)
+    [event] = await eventually(lambda: terminal.sidecar.of(terminal.name, ScheduleRejected), within_seconds=30)
     assert (event.schedule, event.rejection.code) == (terminal.subject("s"), 10189)
     assert "'@at ' in front" in event.rejection.reason
     await terminal.schedule("canary", f"@at {in_seconds(1.2)}", target="canary.out")

@@ -54,7 +54,7 @@ async def test_each_kind_of_mistake_has_the_code_of_the_server(served: Served) -
     await served.publish("target", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "elsewhere"})
     expected = {(served.subject(name), code) for name, (_headers, code) in mistakes.items()}
     expected.add((served.subject("target"), 10190))
-    await eventually(lambda: set(told(served)) == expected, within_seconds=10, describe=lambda: str(told(served)))
+    await eventually(lambda: set(told(served)) == expected, within_seconds=30, describe=lambda: str(told(served)))
 
 
 async def test_a_fire_that_the_server_refuses_is_told_and_goes_out_when_the_reason_is_gone(served: Served) -> None:

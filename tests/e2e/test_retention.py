@@ -17,7 +17,7 @@ from tests.harness.account import Account, block_of, in_seconds, sidecar_on
 from tests.harness.flagged import Delivered
 from tests.harness.waiting import eventually
 
-SOON_SECONDS = 10.0
+SOON_SECONDS = 30.0
 WORK_QUEUE, INTEREST = "workqueue", "interest"
 EVERYTHING = "everything"
 

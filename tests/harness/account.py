@@ -25,7 +25,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.waiting import eventually
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 45.0
 """How long a test waits for what should take milliseconds, on a busy machine."""
 
 CLOCK = SystemClock()

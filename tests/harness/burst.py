@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nats_scheduler.jetstream.connection import frame
-from tests.harness.account import Account
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.account import Account, block_of
 from tests.harness.waiting import eventually
 
 ANSWER_SECONDS = 30.0
@@ -66,3 +67,17 @@ class Burst:
 
     def _was_followed(self, subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
         self.followed[int(subject.rpartition(b".")[2])] = json.loads(body or b"{}")
+
+
+async def store_herd(account: Account, stream: str, due: int, count: int) -> None:
+    """Store schedules that are all due at one instant (ns), numbered by their subjects `s.*` and their bodies.
+
+    They are sent in one breath, so that on a slow machine too all are stored before the first one fires.
+    """
+    headers = {"Nats-Schedule": f"@at {format_rfc3339(due)}", "Nats-Schedule-Target": f"{stream}.out"}
+    block, herd = block_of(headers), Burst(account, "herd")
+    [frames] = herd.frames([(f"{stream}.s.{number}", block, b"%d" % number) for number in range(count)])
+    herd.write(frames)
+    await herd.answered(count)
+    refused = [answer for answer in herd.answers.values() if "error" in answer]
+    assert not refused, refused[0]

@@ -50,7 +50,7 @@ async def pour(connection: Connection, sent: Sequence[Sent]) -> dict[int, bytes]
     for start in range(0, len(frames), AT_ONCE):
         batch = frames[start : start + AT_ONCE]
         connection.write(b"".join(batch))
-        await eventually(partial(_has, answers, start + len(batch)), within_seconds=20)
+        await eventually(partial(_has, answers, start + len(batch)), within_seconds=30)
     connection.unsubscribe(number)
     return answers
 
@@ -75,7 +75,7 @@ async def canary(served: Served) -> str:
 async def still_sings(served: Served, subject: str) -> None:
     """Wait for two more fires, and hold them all against the grid."""
     before = len(grid(served.sidecar, served.name, subject))
-    await eventually(lambda: len(grid(served.sidecar, served.name, subject)) >= before + 2, within_seconds=20)
+    await eventually(lambda: len(grid(served.sidecar, served.name, subject)) >= before + 2, within_seconds=30)
     assert set(grid(served.sidecar, served.name, subject)) == {1}
     assert not [event for event in served.sidecar.of(served.name, FiresMissed) if event.schedule == subject]
 
@@ -153,7 +153,7 @@ async def test_what_a_server_would_hang_up_over_is_refused_and_the_others_fire(s
         def refused() -> set[tuple[str, int]]:
             return {(event.fire.schedule, event.code) for event in sidecar.of("S", FireRefused)}
 
-        await eventually(lambda: refused() == expected, within_seconds=15, describe=lambda: f"{refused()}")
+        await eventually(lambda: refused() == expected, within_seconds=30, describe=lambda: f"{refused()}")
         await still_sings(served, subject)
         assert sidecar.sidecar.connection is connection
 
@@ -175,7 +175,7 @@ async def test_a_schedule_on_a_wildcard_removes_nothing_and_an_odd_literal_only_
     for sequence in kept:
         assert await served.account.api.message(served.name, seq=sequence)
     for rest in ODD_LITERALS:
-        await eventually(partial(_is_empty, served, rest), within_seconds=15)
+        await eventually(partial(_is_empty, served, rest), within_seconds=30)
 
 
 @pytest.mark.clause("hostile-subjects")
@@ -188,7 +188,7 @@ async def test_a_schedule_on_a_subject_that_is_not_utf8_fires_and_is_removed(ser
     await served.publish("h.\udcfe", again)
     await served.wait_for("once")
     await served.wait_for("again", 2)
-    await eventually(partial(_is_deleted, served, sequence), within_seconds=15)
+    await eventually(partial(_is_deleted, served, sequence), within_seconds=30)
     assert await served.account.api.message(served.name, seq=other)
 
 
@@ -197,7 +197,7 @@ async def test_a_schedule_on_a_subject_with_a_del_fires_or_is_told_and_stays(ser
     """A server of 2.11 stores such a message and does not find it by its subject: its own guard refuses each fire."""
     sequence = await served.schedule("h.\x7f", "@every 1s")
     if served.version == V2_11:
-        await eventually(lambda: served.sidecar.of(served.name, FireRefused), within_seconds=15)
+        await eventually(lambda: served.sidecar.of(served.name, FireRefused), within_seconds=30)
         assert {event.code for event in served.sidecar.of(served.name, FireRefused)} == {10071}
     else:
         await served.wait_for("out", 2)
@@ -218,12 +218,12 @@ async def test_a_target_on_which_the_server_takes_orders_is_refused(
         block = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": order}
         lines = "".join(f"{name}: {value}\r\n" for name, value in block.items())
         account.connection.write(frame(f"{recorder}.s", "", f"NATS/1.0\r\n{lines}\r\n".encode(), b""))
-        await eventually(lambda: sidecar.of(recorder, FireRefused), within_seconds=15)
+        await eventually(lambda: sidecar.of(recorder, FireRefused), within_seconds=30)
         assert {event.code for event in sidecar.of(recorder, FireRefused)} == {10190}
         assert await account.api.stream(victim)
         for name in (recorder, victim):
             account.connection.write(frame(f"$JS.API.STREAM.DELETE.{name}", "", b"", b""))
-        await eventually(lambda: _is_gone(account, victim), within_seconds=15)
+        await eventually(lambda: _is_gone(account, victim), within_seconds=30)
 
 
 async def _is_gone(account: Account, name: str) -> bool:

@@ -24,7 +24,7 @@ async def test_what_another_sidecar_asks_for_is_told_from_what_a_user_does(
         try:
             await account.api.info()  # the server has our subscriptions
             await JetStreamApi(other).create_stream({"name": stream_name, "subjects": [stream_name]})
-            await eventually(lambda: seen, within_seconds=10)
+            await eventually(lambda: seen, within_seconds=30)
         finally:
             watch.end()
             await other.close()
