@@ -209,7 +209,7 @@ def live(case: Case) -> list[Violation]:
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
         waited = case.readiness.longest(max(due, version.stored_at), fire.stored_at)
-        if waited > case.terms.slack and not version.is_uncovered:
+        if waited > case.terms.slack and not version.is_uncovered and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
     for version in case.versions.values():
@@ -218,6 +218,15 @@ def live(case: Case) -> list[Violation]:
         if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:
             found.append(_violation("Live", version, f"silent since {case.at(last)}, when all was well"))
     return found
+
+
+def _was_held_up(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
+    """Tell whether a fire was sent by one in trouble, and stored when a later one stood for it already."""
+    in_trouble = any(f.instance is not None and f.begin <= fire.stored_at and f.end >= due for f in case.history.faults)
+    return in_trouble and any(
+        sequence == version.sequence and later > due and other.stored_at < fire.stored_at
+        for (sequence, later), other in case.stored.items()
+    )
 
 
 def divided(case: Case) -> list[Violation]:

@@ -106,6 +106,12 @@ def was_taken_over_from_one_that_is_silent(made: History) -> None:
     made.faults = [Fault("partition", "i0", at(5.2), at(12), silences=True)]
 
 
+def was_held_up_until_a_later_one_stood_for_it(made: History) -> None:
+    was_taken_over_from_one_that_is_silent(made)
+    made.faults = [Fault("partition", "i0", at(5.2), at(10.5), silences=True)]
+    made.fires[1] = fire(6, 21, late=4.6)
+
+
 def was_held_by_one_in_trouble_that_is_heard(made: History) -> None:
     was_taken_over_from_one_that_is_silent(made)
     made.faults = [Fault("slow", "i0", at(5.2), at(7))]
@@ -122,6 +128,7 @@ def was_taken_over_when_that_could_be_written(made: History) -> None:
     "change",
     [
         is_kept,
+        was_held_up_until_a_later_one_stood_for_it,
         was_taken_over,
         was_taken_over_from_one_that_is_silent,
         was_held_by_one_in_trouble_that_is_heard,

@@ -37,12 +37,19 @@ async def read_into(history: History, account: Account, taken: dict[int, StoredM
 def _inferred(history: History) -> Iterator[ScheduleSeen]:
     """List schedules that must have been stored: by their acknowledgement, or by the body of a fire of theirs.
 
-    Of a leader that dies the copy may be lost, and nobody can say to the millisecond when it stored the schedule.
+    Of a leader that dies the copy may be lost, and nobody can say to the millisecond when it stored the schedule: where
+    it waited for a quorum, its time is that of the request, as its fires for instants before the answer show.
     """
     bodies = {(fire.schedule, fire.body): fire.schedule_sequence for fire in history.fires if fire.schedule_sequence}
+    firsts: dict[int, int] = {}
+    for fire in history.fires:
+        if fire.schedule_sequence and fire.fire_time:
+            firsts.setdefault(fire.schedule_sequence, fire.fire_time)
     for one in history.operations:
         if one.verb is Verb.STORE and one.sequence is not None and one.completed_at is not None:
-            yield ScheduleSeen(one.schedule, one.sequence, one.completed_at, one.body)
+            waited = firsts.get(one.sequence, one.completed_at) < one.completed_at
+            stored_at = one.invoked_at if waited else one.completed_at
+            yield ScheduleSeen(one.schedule, one.sequence, stored_at, one.body)
         elif one.verb is Verb.STORE and (sequence := bodies.get((one.schedule, one.body))) is not None:
             yield ScheduleSeen(one.schedule, sequence, one.invoked_at, one.body)
 
