@@ -38,7 +38,7 @@ def _inferred(history: History) -> Iterator[ScheduleSeen]:
     """List schedules that must have been stored: by their acknowledgement, or by the body of a fire of theirs.
 
     Of a leader that dies the copy may be lost, and nobody can say to the millisecond when it stored the schedule: where
-    it waited for a quorum, its time is that of the request, as its fires for instants before the answer show.
+    its first fire shows that it waited for a quorum, its time is that of the request, else that of the answer.
     """
     bodies = {(fire.schedule, fire.body): fire.schedule_sequence for fire in history.fires if fire.schedule_sequence}
     firsts: dict[int, int] = {}
@@ -47,9 +47,9 @@ def _inferred(history: History) -> Iterator[ScheduleSeen]:
             firsts.setdefault(fire.schedule_sequence, fire.fire_time)
     for one in history.operations:
         if one.verb is Verb.STORE and one.sequence is not None and one.completed_at is not None:
-            waited = firsts.get(one.sequence, one.completed_at) < one.completed_at
-            stored_at = one.invoked_at if waited else one.completed_at
-            yield ScheduleSeen(one.schedule, one.sequence, stored_at, one.body)
+            first = firsts.get(one.sequence)
+            waited = first is not None and one.pattern and first not in one.pattern.dues(one.completed_at, first)
+            yield ScheduleSeen(one.schedule, one.sequence, one.invoked_at if waited else one.completed_at, one.body)
         elif one.verb is Verb.STORE and (sequence := bodies.get((one.schedule, one.body))) is not None:
             yield ScheduleSeen(one.schedule, sequence, one.invoked_at, one.body)
 
