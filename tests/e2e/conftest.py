@@ -1,13 +1,16 @@
 """Fixtures of the end-to-end tests: a flagged stream on each server that we fire for, and a sidecar that serves it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import Account, Running, account_on, sidecar_on
 from tests.harness.flagged import FlaggedStream
+from tests.harness.watched import Watched
 
 
 @dataclass
@@ -33,3 +36,29 @@ async def served(emulated_server: EmbeddedServer, account: Account, stream_name:
         await running.ready(stream_name)
         yield Served(account, stream_name, running, emulated_server.version)
         await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
+@pytest.fixture
+def said() -> Iterator[list[dict[str, Any]]]:
+    """Collect what is logged."""
+    with capture_logs() as lines:
+        yield lines  # type: ignore[misc]
+
+
+@pytest.fixture
+async def swept(account: Account, stream_name: str) -> AsyncIterator[str]:
+    """Name a stream, and delete all streams whose names begin so when the test is over."""
+    yield stream_name
+    names = [info["config"]["name"] async for info in account.api.streams()]
+    for name in names:
+        if name.startswith(stream_name):
+            await account.api.call(f"STREAM.DELETE.{name}")
+
+
+@pytest.fixture
+async def watched(
+    emulated_server: EmbeddedServer, account: Account, swept: str, said: list[dict[str, Any]]
+) -> AsyncIterator[Watched]:
+    """Run a sidecar on a server of each version that we fire for; the stream is for the test to make."""
+    async with sidecar_on(emulated_server.url) as running:
+        yield Watched(account, running, swept, emulated_server.url, said)

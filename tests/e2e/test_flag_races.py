@@ -1,0 +1,100 @@
+"""What others write right behind a flag, or at once, is never lost to the sidecar's own updates."""
+
+import asyncio
+
+import pytest
+
+from nats_scheduler.engine.events import ScheduleRejected, StreamReady
+from nats_scheduler.jetstream.streams import METADATA_FLAG
+from tests.harness.waiting import eventually
+from tests.harness.watched import MARKED, SOON_SECONDS, Watched
+
+ROUNDS = 12
+
+
+async def test_an_update_right_behind_the_one_with_the_flag_is_never_undone(watched: Watched) -> None:
+    """The sidecar adopts the stream with an update of its own at the very moment of the second."""
+    names = [f"{watched.name}-{number}" for number in range(ROUNDS)]
+    for name in names:
+        await watched.account.create(name, allow_msg_schedules=False)
+    for name in names:
+        base = {"name": name, "subjects": [f"{name}.>"], "storage": "memory", "allow_msg_schedules": True}
+        await watched.account.api.call(f"STREAM.UPDATE.{name}", {**base, "description": "first"})
+        await watched.account.api.call(f"STREAM.UPDATE.{name}", {**base, "description": "second", "max_msgs": 77})
+
+    async def settled() -> bool:
+        configs = [(await watched.account.api.stream(name))["config"] for name in names]
+        told = [(c.get("description"), c["max_msgs"], (c.get("metadata") or {}).get(METADATA_FLAG)) for c in configs]
+        assert told == [("second", 77, "true")] * ROUNDS
+        return True
+
+    await eventually(settled, within_seconds=SOON_SECONDS, describe="every second update is in force")
+
+
+@pytest.mark.parametrize("kind", ["CREATE", "UPDATE"])
+async def test_a_flag_is_not_lost_to_an_update_without_it_right_behind(watched: Watched, kind: str) -> None:
+    """When the sidecar looks, the first request cannot be told from a refused one; the server would keep its flag."""
+    names = [f"{watched.name}-{number}" for number in range(ROUNDS)]
+    for name in names if kind == "UPDATE" else ():
+        await watched.account.create(name, allow_msg_schedules=False)
+    for name in names:
+        base = {"name": name, "subjects": [f"{name}.>"], "storage": "memory"}
+        await watched.account.api.call(f"STREAM.{kind}.{name}", {**base, "allow_msg_schedules": True})
+        await watched.account.api.call(f"STREAM.UPDATE.{name}", {**base, "description": "second"})
+
+    async def settled() -> bool:
+        configs = [(await watched.account.api.stream(name))["config"] for name in names]
+        told = [(config.get("description"), (config.get("metadata") or {}).get(METADATA_FLAG)) for config in configs]
+        assert told == [("second", "true")] * ROUNDS
+        return True
+
+    await eventually(settled, within_seconds=SOON_SECONDS, describe="every stream is flagged and updated")
+    await eventually(lambda: set(names) <= set(watched.sidecar.sidecar.services), within_seconds=SOON_SECONDS)
+
+
+async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(watched: Watched) -> None:
+    names = [f"{watched.name}-{number}" for number in range(ROUNDS)]
+    for name in names:
+        await watched.account.create(name)
+        await watched.account.api.call(f"STREAM.DELETE.{name}")
+        await watched.account.create(name, allow_msg_schedules=False)
+    await watched.create()
+    await watched.fires()
+    configs = [(await watched.account.api.stream(name))["config"] for name in names]
+    assert [METADATA_FLAG in (config.get("metadata") or {}) for config in configs] == [False] * ROUNDS
+    assert not set(names) & set(watched.sidecar.sidecar.services)
+
+
+async def test_updates_of_many_tools_at_once_all_leave_the_flag_and_the_last_change(watched: Watched) -> None:
+    await watched.create()
+    await watched.sidecar.ready(watched.name)
+    numbers = range(1, ROUNDS + 1)
+    await asyncio.gather(*(watched.rewrite(description=f"tool {number}") for number in numbers))
+    last = (await watched.config())["description"]
+    await watched.config_with(metadata=MARKED, description=last, allow_rollup_hdrs=True)
+    await watched.fires()
+
+
+async def test_targets_follow_the_subjects_of_the_stream(watched: Watched) -> None:
+    other = f"{watched.name}-other"
+    await watched.create()
+    await watched.sidecar.ready(watched.name)
+    await watched.schedule("s", f"{other}.out")
+    [rejected] = await eventually(
+        lambda: watched.sidecar.of(watched.name, ScheduleRejected), within_seconds=SOON_SECONDS
+    )
+    assert rejected.rejection.code == 10190
+    await watched.update(subjects=[f"{watched.name}.>", f"{other}.>"])
+    assert await watched.account.wait_for(watched.name, f"{other}.out")
+    await watched.update(subjects=[f"{watched.name}.>"])
+    await eventually(lambda: len(watched.sidecar.of(watched.name, StreamReady)) >= 3, within_seconds=SOON_SECONDS)
+    await watched.schedule("late", f"{other}.out")
+    late = await eventually(
+        lambda: [
+            event.rejection.code
+            for event in watched.sidecar.of(watched.name, ScheduleRejected)
+            if event.schedule.endswith(".late")
+        ],
+        within_seconds=SOON_SECONDS,
+    )
+    assert late == [10190]
