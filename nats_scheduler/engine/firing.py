@@ -21,7 +21,6 @@ from nats_scheduler.engine.events import (
     Ending,
     FireRefused,
     FiresMissed,
-    FireStored,
     FireUnsettled,
 )
 from nats_scheduler.engine.fire import Fire
@@ -213,7 +212,7 @@ class Firing(Removing):
         fire, outcome = conclusion.fire, conclusion.outcome
         if isinstance(outcome, Stored):
             self.stored += 1
-            self._emit(Report(FireStored(fire, outcome.sequence, outcome.duplicate)))
+            self._stored.append((fire, outcome))
         held = self.in_stage(fire.schedule, fire.sequence, Stage.FLYING)
         if held is None or held.flight is None or held.flight.fire is not fire:
             return

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
-from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireStored, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, Flight, Stage
-from nats_scheduler.engine.inputs import PurgeConcluded
+from nats_scheduler.engine.inputs import PurgeConcluded, Stored
 from nats_scheduler.engine.roster import Held, Roster
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
@@ -24,7 +25,13 @@ OTHERS_MAY_TAKE = 30 * SECOND
 """So long (ns) after its due time a schedule of another holder is taken for gone, and looked at."""
 
 HERD = 64
-"""While more fires than this are in flight, schedules that are done wait to be removed."""
+"""While more fires than this are in flight, what can wait does: to remove what is done, to tell what was stored."""
+
+RELEASED_AT_ONCE = 1_024
+"""So much of what waited is done in one step, so that what is due need not wait for it."""
+
+MOST_WAITING = 200_000
+"""Where more waits than this, some of it is done although a herd is in the way."""
 
 OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
 """Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
@@ -41,7 +48,10 @@ class Removing:
         self._stuck: dict[int, Held] = {}
         self._aside: dict[int, Held] = {}
         """Those of other holders whose time has come, and what is done and could not be removed."""
-        self._purges: deque[PurgeSchedule] = deque()
+        self._purges: deque[tuple[str, int]] = deque()
+        """What is to be removed: subject, and highest sequence."""
+        self._stored: deque[tuple[Fire, Stored]] = deque()
+        """What is to be told."""
         self._left_over: dict[str, int] = {}
         self._left_over_until = 0
         self._flying = 0
@@ -74,22 +84,35 @@ class Removing:
     def remove_versions(self, schedule: str, through: int) -> None:
         """Have every version of a schedule up to sequence `through` removed, once no herd is in the way."""
         self.under_way += 1
-        self._purges.append(PurgeSchedule(schedule, through))
+        self._purges.append((schedule, through))
 
     def left_over_until(self) -> int | None:
         """Return when (ns) older versions that could not be removed are tried again, None where there are none."""
         return self._left_over_until if self._left_over else None
 
-    def release_purges(self, now: int) -> None:
-        """Ask for the removals that wait. Fires go first: the server purges more slowly than it stores."""
-        if self._flying > HERD:
-            return
+    def is_herd_in_the_way(self, waiting: int) -> bool:
+        """Tell whether what waits, so much of it, has to wait on."""
+        return self._flying > HERD and waiting <= MOST_WAITING
+
+    def release(self, now: int) -> bool:
+        """Tell and remove what waited until no herd is in the way; returns whether there is more.
+
+        Fires go first: the server purges more slowly than it stores, and what was stored can be told later.
+        """
+        if self.is_herd_in_the_way(max(len(self._stored), len(self._purges))):
+            return False
         if self._left_over and self.is_open and now >= self._left_over_until:
             left_over, self._left_over = self._left_over, {}
             for schedule, through in left_over.items():
                 self.remove_versions(schedule, through)
-        while self._purges:
-            self._emit(self._purges.popleft())
+        for _ in range(min(RELEASED_AT_ONCE, len(self._stored))):
+            self._tell_stored(*self._stored.popleft())
+        for _ in range(min(RELEASED_AT_ONCE, len(self._purges))):
+            self._emit(PurgeSchedule(*self._purges.popleft()))
+        return bool(self._stored or self._purges)
+
+    def _tell_stored(self, fire: Fire, outcome: Stored) -> None:
+        self._emit(Report(FireStored(fire, outcome.sequence, outcome.duplicate)))
 
     def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
         """Let go of a removed schedule, or try again."""

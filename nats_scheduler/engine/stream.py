@@ -41,15 +41,14 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.removing import HERD
+from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import NO_EXPIRY, Held, Roster
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.known import MessageReader
-from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.reading import Generated, Reading, wants_to_be_a_schedule
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -124,7 +123,8 @@ class StreamEngine:
             self._handlers[type(given)](given, now)
         if self._firing.is_open:
             self._wake(now)
-        self._firing.release_purges(now)
+        if self._see_what_waited() | self._firing.release(now):
+            self._emit(WakeAt(now))
         if self._expiry is not None:
             self._expiry.report()
         actions, self._actions = self._actions, []
@@ -179,7 +179,17 @@ class StreamEngine:
         for message in given.messages:
             if message.sequence > self._last_read:
                 self._last_read = message.sequence
-            self._take(message)
+            if not self._sightings.expected or not self._sightings.take(message):
+                self._take(message)
+
+    def _see_what_waited(self) -> bool:
+        """Take what is known to be fires of ours, once no herd is in the way; returns whether there is more."""
+        seen = self._sightings.seen
+        if self._firing.is_herd_in_the_way(len(seen)):
+            return False
+        for _ in range(min(RELEASED_AT_ONCE, len(seen))):
+            self._mean(*self._sightings.next_seen())
+        return bool(seen)
 
     def _history_read(self, given: HistoryRead, _now: int) -> None:
         self._history_through = max(self._history_through, given.through)
@@ -188,14 +198,15 @@ class StreamEngine:
                 self._expiry.take(message)
 
     def _take(self, message: StoredMessage) -> None:
-        reading = self._sightings.reading_of(message) if self._sightings.expected else None
-        if reading is None and (definition := self._reader.known(message)) is not None:
+        if (definition := self._reader.known(message)) is not None:
             self._accept(definition, message, None if self._expiry is None else self._expiry.take(message))
-            return
-        reading = reading or self._reader.read_anew(message)
-        if reading is None:
+        elif (reading := self._reader.read_anew(message)) is not None:
+            self._mean(reading, message)
+        else:
             self._overwritten(message)
-            return
+
+    def _mean(self, reading: Reading, message: StoredMessage) -> None:
+        """Do what a message means."""
         expires = None if self._expiry is None else self._expiry.take(message)
         if reading.generated is not None:
             self._generated(reading.generated, message)
@@ -255,7 +266,7 @@ class StreamEngine:
         self._backlog.superseded(after.subject, after.sequence - 1, MAX_SUPERSEDED if self._live else None)
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
-        if not self._live and not self._wants_to_be_a_schedule(message):
+        if not self._live and not wants_to_be_a_schedule(message.block, self._dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: nobody is waiting.
             self._overwritten(message)
             return
@@ -270,9 +281,6 @@ class StreamEngine:
         self._rejected[message.subject] = (message.sequence, rejection)
         if self._live and self._is_ours(message.subject):
             self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
-
-    def _wants_to_be_a_schedule(self, message: StoredMessage) -> bool:
-        return any(header_value(message.block, dialect.schedule) for dialect in self._dialects)
 
     def _is_ours(self, subject: str) -> bool:
         """Tell whether what lies on a subject is ours to tell of."""

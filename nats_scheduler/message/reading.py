@@ -118,6 +118,11 @@ def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Read
     return reading
 
 
+def wants_to_be_a_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
+    """Tell whether somebody meant a message to be a schedule, be it a wrong one."""
+    return any(header_value(block, dialect.schedule) for dialect in dialects)
+
+
 def read_generated(block: bytes) -> Generated | None:
     """Recognise a fire of ours: our identity, and the scheduler's header naming the same schedule.
 

@@ -1,7 +1,9 @@
 """What lies under an acknowledged sequence is known to be the fire; anything else is read as if by a stranger."""
 
-from nats_scheduler.engine.events import FireSeen, ScheduleAccepted
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Stored
+from nats_scheduler.engine.actions import WakeAt
+from nats_scheduler.engine.events import FireSeen, FireStored, ScheduleAccepted
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, PublishConcluded, Stored
+from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.sightings import MOST, Sightings
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
 
@@ -62,5 +64,31 @@ def test_a_follower_that_is_far_behind_reads() -> None:
     sightings = Sightings()
     for sequence in range(MOST + 1):
         sightings.expect(fire, sequence)
-    assert sightings.reading_of(plain(TARGET, MOST)) is None
-    assert sightings.reading_of(plain(TARGET, MOST - 1)) is not None
+    assert not sightings.take(plain(TARGET, MOST))
+    assert sightings.take(plain(TARGET, MOST - 1))
+
+
+def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time() -> None:
+    number = RELEASED_AT_ONCE + HERD + 100
+    herd = [schedule("@at 2026-01-01T00:00:05Z", n, f"s.{n}") for n in range(1, number + 1)]
+    desk = Desk(*herd)
+    desk.at(4.5)
+    while desk.reads:
+        desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in herd))
+    fires = desk.at(5).fires
+    desk.step(*(PublishConcluded(fire, Stored(10_000 + fire.sequence)) for fire in fires[:200]))
+    fires += desk.fires
+    assert len(fires) == number
+    *most, one = fires[200:-HERD]
+    desk.step(*(PublishConcluded(fire, Stored(10_000 + fire.sequence)) for fire in most))
+    desk.read(*(plain(TARGET, 10_000 + fire.sequence) for fire in fires))
+    assert (desk.told(FireStored), desk.told(FireSeen), desk.purges) == ([], [], [])
+    desk.concluded(one, Stored(10_000 + one.sequence))
+    stored, purged = desk.told(FireStored), desk.purges
+    assert (len(stored), len(purged), desk.wake) == (RELEASED_AT_ONCE, RELEASED_AT_ONCE, 5)
+    desk.step()
+    stored += desk.told(FireStored)
+    purged += desk.purges
+    assert [told.fire for told in stored] == fires[:-HERD]
+    assert [subject for subject, _through in purged] == [fire.schedule for fire in fires[:-HERD]]
+    assert desk.asked(WakeAt) == []
