@@ -58,10 +58,12 @@ To go on would be to store it again, once the duplicate window is over.
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
-MAX_FLYING = 1_024
-"""Most fires on their way at once: so many that neither the server waits for us, nor we for the server.
+MAX_FLYING = 512
+"""Most fires on their way at once: enough that server and sidecar need not wait for each other in turns.
 
-What is cancelled while a fire is on its way cannot stop it: so no more are on their way than that takes.
+What is cancelled while a fire is on its way cannot stop it.
+Of 3,000 due at one instant, all cancelled then, the latest was stored 54 ms behind its cancel, with twice as many on
+their way 84 ms; a herd of 40,000 takes 37 µs a fire, with twice as many 31.
 """
 
 MAX_FLYING_UNGUARDED = 256
