@@ -64,6 +64,8 @@ class ConsumerFollower:
         self._wanted = 0
         self._pull_size = BATCH
         self._heard = False
+        self._is_made = False
+        """Whether there is a consumer to pull from: before, nobody would listen."""
         self._caught_up = False
         self._batch: list[StoredMessage] = []
         self._over: asyncio.Future[str] | None = None
@@ -86,7 +88,7 @@ class ConsumerFollower:
         self._inbox = self._connection.inbox(f"f.{name}")
         self._next = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         self._delivered = self._wanted = 0
-        self._caught_up = False
+        self._is_made = self._caught_up = False
         self._over = asyncio.get_running_loop().create_future()
         sid = self._connection.subscribe(self._inbox, self._received)
         stop_listening = self._connection.after_chunk(self._hand_over)
@@ -96,6 +98,7 @@ class ConsumerFollower:
             self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
             if info.get("num_pending", 0) == 0:
                 self._catch_up()
+            self._is_made = True
             self._pull()
             return await self._until_over(name)
         finally:
@@ -182,7 +185,8 @@ class ConsumerFollower:
         if self._batch:
             batch, self._batch = self._batch, []
             self._tell(MessagesRead(batch))
-        if self._wanted <= self._pull_size // 2 and self._over is not None and not self._over.done():
+        is_alive = self._is_made and self._over is not None and not self._over.done()
+        if is_alive and self._wanted <= self._pull_size // 2:
             self._pull()
 
     def _catch_up(self) -> None:
