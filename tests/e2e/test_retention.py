@@ -35,9 +35,10 @@ class Queue(Served):
         await eventually(empty, within_seconds=SOON_SECONDS, describe="the stream is empty")
 
     async def accepted(self, rest: str) -> None:
-        """Wait until the sidecar holds the schedule on a subject."""
+        """Wait until the sidecar took the schedule on a subject; where it held no shard yet, only its end is told."""
+        kinds = (ScheduleAccepted, ScheduleEnded)
         await eventually(
-            lambda: self.subject(rest) in [e.schedule for e in self.sidecar.of(self.name, ScheduleAccepted)],
+            lambda: self.subject(rest) in [e.schedule for kind in kinds for e in self.sidecar.of(self.name, kind)],
             within_seconds=SOON_SECONDS,
             describe=f"the schedule on {rest} is held",
         )
