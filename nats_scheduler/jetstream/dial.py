@@ -145,8 +145,11 @@ def _discovered(client: WireClient, server: str) -> list[str]:
 
 def _reason(error: Exception, client: WireClient) -> str:
     text = (str(error) or type(error).__name__).removeprefix("nats: ")
-    if isinstance(error, ConnectionResetError | UnexpectedEOF) and client.server_info.get("auth_required"):
-        # The server says "authorization violation" and hangs up; which of the two arrives first is a matter of luck.
+    hung_up = isinstance(error, ConnectionError | UnexpectedEOF)
+    # The server says what it minds and hangs up; which of the two arrives first is a matter of luck.
+    if hung_up and client.server_info.get("tls_verify"):
+        return f"{text} at login: the server asks for a certificate of the client, and does not accept ours"
+    if hung_up and client.server_info.get("auth_required"):
         return f"{text} at login: the server asks for authorization, and does not accept ours"
     if isinstance(error, TypeError | IndexError):
         return f"the file of credentials holds none ({text})"
