@@ -122,6 +122,10 @@ class Leases:
         if record.revision > self._records.get(key, Record()).revision:
             self._records[key] = record
 
+    def looked_up(self, key: str, record: Record) -> None:
+        """Note what was found to be the record of a stream just now, whatever was told before."""
+        self._records[key] = record
+
     # -- what follows --------------------------------------------------------------------------------------------
 
     def able(self, caught_up: Iterable[str], now: int) -> frozenset[str]:

@@ -224,17 +224,23 @@ class Instances:
         async with _patience():
             known = self._leases.record(key).revision
             revision = await self._registry.swap(f"{LEASE}{key}", _record_of(holders), known)
-        if revision is not None:
-            self._leases.recorded(key, Record(holders, revision))
-        return revision is not None
+            if revision is None:
+                await self._look_again(key, known)
+                return False
+        self._leases.recorded(key, Record(holders, revision))
+        return True
+
+    async def _look_again(self, key: str, known: int) -> None:
+        """Take what is there for the record: what was told may be of another bucket, which counted further."""
+        value, revision = await self._registry.revised(f"{LEASE}{key}")
+        if self._leases.record(key).revision == known:
+            self._leases.looked_up(key, Record(holders_of(value), revision))
 
     async def _hand_over(self, key: str) -> None:
         for _ in range(LEAVE_ATTEMPTS):
             holders = self._leases.change(key, self._clock.monotonic())
             if holders is None or await self._record(key, holders):
                 return
-            value, revision = await self._registry.revised(f"{LEASE}{key}")
-            self._leases.recorded(key, Record(holders_of(value), revision))
 
     async def _quietly(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what is tried again anyway.

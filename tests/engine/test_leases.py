@@ -371,3 +371,12 @@ def test_from_any_history_every_shard_comes_to_have_one_wanted_holder(seed: int)
     assert fleet.bucket.record.holders == wanted
     held = [leases.held(KEY) for leases in fleet.alive.values()]
     assert sorted(shard for shards in held for shard in shards) == list(range(SHARDS))
+
+
+def test_what_is_looked_up_counts_though_more_was_told_of_a_bucket_that_is_gone() -> None:
+    one = instance("a", "b")
+    one.recorded(KEY, Record(("b",) * SHARDS, 13))
+    one.recorded(KEY, Record(("a",) * SHARDS, 4))
+    assert one.record(KEY).revision == 13
+    one.looked_up(KEY, Record(("a",) * SHARDS, 4))
+    assert one.held(KEY) == ALL_SHARDS
