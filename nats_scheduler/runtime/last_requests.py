@@ -13,6 +13,7 @@ What another sidecar asks for is not noted here: it is nobody's wish, but a hint
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.streams import FLAG, TTL_FLAG
@@ -54,9 +55,14 @@ class LastRequests:
         return any(one is request for one in self._waited_for.get(request.stream, ()))
 
     def with_flag(self, request: ConfigRequested) -> Config:
-        """Return what was asked for, with the flag of an earlier request that is still waited for."""
-        waited_for = [one.config for one in self._waited_for.get(request.stream, ()) if one.config.get(FLAG) is True]
-        carried = {key: True for key in (FLAG, TTL_FLAG) if any(config.get(key) is True for config in waited_for)}
+        """Return what was asked for, with the flag of an earlier request that is still waited for.
+
+        Not with that of a later one, which comes with a configuration of its own that is not in force yet.
+        """
+        waited_for = self._waited_for.get(request.stream, [])
+        earlier = takewhile(lambda one: one is not request, waited_for)
+        flagged = [one.config for one in earlier if one.config.get(FLAG) is True]
+        carried = {key: True for key in (FLAG, TTL_FLAG) if any(config.get(key) is True for config in flagged)}
         return {**request.config, **carried}
 
     def written(self, stream: str) -> None:

@@ -62,6 +62,14 @@ def test_a_flag_that_is_waited_for_is_carried_over_to_the_next_request() -> None
     assert watch.requests.with_flag(second) == carried
 
 
+def test_a_flag_that_was_asked_for_later_is_not_carried_back() -> None:
+    watch = Watch()
+    first = watch.seen(discard="new")
+    second = watch.seen(allow_msg_schedules=True)
+    assert watch.requests.with_flag(first) == first.config
+    assert watch.requests.with_flag(second) == second.config
+
+
 def test_a_flag_is_carried_over_neither_once_settled_nor_to_another_stream_of_the_name() -> None:
     watch = Watch()
     watch.requests.settled(watch.seen(allow_msg_schedules=True))
