@@ -6,8 +6,8 @@ and the engine must hear of every one of them, also when the contact ends first.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from nats_scheduler.engine.inputs import Input
 from nats_scheduler.engine.port import Tell
@@ -44,8 +44,8 @@ class BoundedRequests(Generic[Request]):
             self._tell(self._give_up(request, self._ended))
             return
         self._waiting.append(request)
-        if self._workers < self._limit:
-            self._start_worker()
+        if self._workers < self._limit and is_started(self._work(), self._tasks):
+            self._workers += 1
 
     def end(self, reason: str) -> None:
         """Answer everything that was begun with `reason`; what the server says of it later is not told any more.
@@ -61,15 +61,6 @@ class BoundedRequests(Generic[Request]):
         for request in opened:
             self._tell(self._give_up(request, reason))
 
-    def _start_worker(self) -> None:
-        worker = self._work()
-        try:
-            self._tasks.create_task(worker)
-        except RuntimeError:  # the task group is ending, and `end` comes next: it answers what waits
-            worker.close()
-        else:
-            self._workers += 1
-
     async def _work(self) -> None:
         try:
             while self._waiting:
@@ -81,3 +72,13 @@ class BoundedRequests(Generic[Request]):
                     self._tell(answer)
         finally:
             self._workers -= 1
+
+
+def is_started(work: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup) -> bool:
+    """Start work in a task group; False where the group is ending, and whoever ends it answers what waits."""
+    try:
+        tasks.create_task(work)
+    except RuntimeError:
+        work.close()
+        return False
+    return True

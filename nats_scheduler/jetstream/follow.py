@@ -12,7 +12,6 @@ Cost: one subject split and one tuple a message, one request for thousands.
 
 import asyncio
 import json
-import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -20,6 +19,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.consumers import NANOSECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
@@ -33,11 +33,6 @@ SILENCE_SECONDS = 2.0
 
 LOOK_SECONDS = 0.5
 """How often it is looked at whether the consumer was heard of."""
-
-CONSUMER_INACTIVE_SECONDS = 30
-"""The server removes the consumer after this long without a request."""
-
-NANOSECONDS = 1_000_000_000
 
 
 class ConsumerFollower:
@@ -55,7 +50,7 @@ class ConsumerFollower:
         self._connection = connection
         self._api = api
         self._stream: str = config["name"]
-        self._inactive_threshold = inactive_threshold(config)
+        self._config = config
         self._tell = tell
         self._wants = wanted
         self._has_bodies = wanted.get("headers_only") is False
@@ -84,7 +79,7 @@ class ConsumerFollower:
         raise ConnectionLostError(self._connection.lost.result())
 
     async def _follow_with_one_consumer(self) -> str:
-        name = f"nats-scheduler-{uuid.uuid4().hex[:16]}"
+        name = consumer_name()
         self._inbox = self._connection.inbox(f"f.{name}")
         self._next = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         self._delivered = self._wanted = 0
@@ -93,7 +88,7 @@ class ConsumerFollower:
         sid = self._connection.subscribe(self._inbox, self._received)
         stop_listening = self._connection.after_chunk(self._hand_over)
         try:
-            info = await self._api.create_consumer(self._stream, name, self._config())
+            info = await self._api.create_consumer(self._stream, name, self._consumer())
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
             if info.get("num_pending", 0) == 0:
@@ -141,18 +136,8 @@ class ConsumerFollower:
         except JetStreamError:
             return  # the server removes it by itself when it is inactive
 
-    def _config(self) -> dict[str, object]:
-        return {
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._last + 1,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "headers_only": True,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": self._inactive_threshold,
-            **self._wants,
-        }
+    def _consumer(self) -> Config:
+        return {**consumer_from(self._last + 1, self._config), "headers_only": True, **self._wants}
 
     def _pull(self) -> None:
         request = {
@@ -209,13 +194,6 @@ class ConsumerFollower:
     def _finish(self, reason: str) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(reason)
-
-
-def inactive_threshold(config: Config) -> int:
-    """Return after how long (ns) without a request the consumer may go: the stream's own limit may be lower."""
-    allowed = (config.get("consumer_limits") or {}).get("inactive_threshold") or 0
-    ours = CONSUMER_INACTIVE_SECONDS * NANOSECONDS
-    return min(ours, allowed) if allowed > 0 else ours
 
 
 def _pending_messages(block: bytes, otherwise: int) -> int:

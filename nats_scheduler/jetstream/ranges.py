@@ -13,7 +13,6 @@ messages, which are read in vain.
 
 import asyncio
 import json
-import uuid
 from collections import deque
 from collections.abc import Iterable
 from itertools import pairwise
@@ -22,10 +21,10 @@ from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.consumers import consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.follow import inactive_threshold
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
@@ -59,7 +58,7 @@ class RangeReader:
         self._connection = connection
         self._api = api
         self._stream: str = config["name"]
-        self._inactive_threshold = inactive_threshold(config)
+        self._config = config
         self._tell = tell
         self._tasks = tasks
         self._one_by_one = one_by_one
@@ -84,7 +83,7 @@ class RangeReader:
             return
         self._gathered.append(request)
         if not self._is_at_work:
-            self._start()
+            self._is_at_work = is_started(self._work(), self._tasks)
 
     def end(self) -> None:
         """Read nothing together any more: what is still wanted is left to the reader of single contents."""
@@ -98,15 +97,6 @@ class RangeReader:
     def _leave(self, requests: Iterable[ReadContent]) -> None:
         for request in requests:
             self._one_by_one.begin(request)
-
-    def _start(self) -> None:
-        worker = self._work()
-        try:
-            self._tasks.create_task(worker)
-        except RuntimeError:  # the task group is ending, and `end` comes next
-            worker.close()
-        else:
-            self._is_at_work = True
 
     async def _work(self) -> None:
         """Take what was gathered meanwhile, again and again: the longer a run takes, the longer is the next one."""
@@ -137,13 +127,13 @@ class RangeReader:
 
     async def _deliver(self, first: int, last: int) -> None:
         """Have a consumer deliver what lies between two sequences."""
-        name = f"nats-scheduler-{uuid.uuid4().hex[:16]}"
+        name = consumer_name()
         inbox = self._connection.inbox(f"c.{name}")
         self._over, self._last = asyncio.get_running_loop().create_future(), last
         self._inbox, self._next = inbox, f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         sid = self._connection.subscribe(inbox, self._received)
         try:
-            info = await self._api.create_consumer(self._stream, name, self._consumer(first))
+            info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config))
             self._to_come = min(last - first + 1, integer(info.get("num_pending")))
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._most = integer(inner(info.get("config")).get("max_batch")) or self._to_come
@@ -152,17 +142,6 @@ class RangeReader:
             await self._api.delete_consumer(self._stream, name)
         finally:
             self._connection.unsubscribe(sid)
-
-    def _consumer(self, first: int) -> dict[str, object]:
-        return {
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": first,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": self._inactive_threshold,
-        }
 
     def _pull(self) -> None:
         self._pulled = min(self._most, self._to_come)
