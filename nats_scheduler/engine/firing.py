@@ -305,8 +305,7 @@ class Firing(Removing):
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         fire, fire_time = flight.fire, held.due
-        is_built = fire is not None and fire.fire_time == fire_time
-        next_fire = fire.next_fire if fire is not None and is_built else self._after(held, fire_time)
+        next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else self._after(held, fire_time)
         until = min(now, held.expires - 1)
         if next_fire is not None and next_fire <= until:
             fire_time, next_fire = self._make_up(held, next_fire, until)
