@@ -7,11 +7,11 @@ server made for the log when it stored them.
 from collections.abc import Iterator
 
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.account import Account
-from tests.judge.history import FireSeen, History, ScheduleSeen, Verb
+from tests.judge.history import History, ScheduleSeen, Verb
+from tests.judge.reading import fire_seen
 from tests.nemesis.ground import LOG, STREAM
 
 
@@ -21,7 +21,7 @@ async def read_into(history: History, account: Account, taken: dict[int, StoredM
     `taken` holds, by sequence, what a consumer has taken away.
     """
     stored = {message.sequence: message for message in await account.messages(STREAM, "t.>")}
-    fires = [_fire(message) for _sequence, message in sorted({**taken, **stored}.items())]
+    fires = [fire_seen(message) for _sequence, message in sorted({**taken, **stored}.items())]
     history.fires = [fire for fire in fires if fire.stored_at <= history.end]
     remaining = await account.messages(STREAM, "s.>")
     history.remaining = {message.sequence for message in remaining}
@@ -61,21 +61,6 @@ def _logged(message: StoredMessage) -> ScheduleSeen:
     assert isinstance(stored_at, int), headers
     body = message.body or b""
     return ScheduleSeen(headers["Nats-Subject"], int(headers["Nats-Sequence"]), stored_at, body)
-
-
-def _fire(message: StoredMessage) -> FireSeen:
-    headers = _headers(message)
-    identity = parse_identity(headers.get("Nats-Msg-Id", ""))
-    return FireSeen(
-        schedule=headers.get("Nats-Scheduler", ""),
-        schedule_sequence=identity and identity[1],
-        fire_time=identity and identity[2],
-        target=message.subject,
-        stored_at=message.stored_at,
-        sequence=message.sequence,
-        body=message.body or b"",
-        headers=tuple(headers.items()),
-    )
 
 
 def _headers(message: StoredMessage) -> dict[str, str]:

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.memory_stream import MemoryStream
-from tests.judge.history import Fault, FireSeen, History, ScheduleSeen
+from tests.judge.history import Fault, History, ScheduleSeen
+from tests.judge.reading import fire_seen
 from tests.simulation.bucket import BucketServer
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
@@ -75,7 +75,7 @@ class Server:
     def _stored(self, message: StoredMessage) -> None:
         scheduler = _header(message, "Nats-Scheduler")
         if message.subject.startswith("t.") or (scheduler and message.subject.startswith("s.")):
-            self.history.fires.append(_fire(message, scheduler or ""))
+            self.history.fires.append(fire_seen(message))
             self._trace(f"server: stores fire {message.sequence} {_header(message, 'Nats-Msg-Id')}")
             return
         self._trace(f"server: stores {message.subject} as {message.sequence}")
@@ -83,20 +83,6 @@ class Server:
         if reading is not None and reading.definition is not None:
             seen = ScheduleSeen(message.subject, message.sequence, message.stored_at, message.body or b"")
             self.history.schedules.append(seen)
-
-
-def _fire(message: StoredMessage, scheduler: str) -> FireSeen:
-    identity = parse_identity(_header(message, "Nats-Msg-Id") or "")
-    return FireSeen(
-        schedule=scheduler,
-        schedule_sequence=identity and identity[1],
-        fire_time=identity and identity[2],
-        target=message.subject,
-        stored_at=message.stored_at,
-        sequence=message.sequence,
-        body=message.body or b"",
-        headers=tuple((name.decode(), value.decode()) for name, value in header_items(message.block)),
-    )
 
 
 def _header(message: StoredMessage, wanted: str) -> str | None:

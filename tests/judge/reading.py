@@ -1,0 +1,23 @@
+"""Read what a judge is told out of stored messages, whoever stored them."""
+
+from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.message.stored import StoredMessage
+from tests.judge.history import FireSeen
+
+
+def fire_seen(message: StoredMessage) -> FireSeen:
+    """Read a generated message; of headers with one name the first counts."""
+    headers = tuple((name.decode(), value.decode()) for name, value in header_items(message.block))
+    values = dict(reversed(headers))
+    identity = parse_identity(values.get("Nats-Msg-Id", ""))
+    return FireSeen(
+        schedule=values.get("Nats-Scheduler", ""),
+        schedule_sequence=identity and identity[1],
+        fire_time=identity and identity[2],
+        target=message.subject,
+        stored_at=message.stored_at,
+        sequence=message.sequence,
+        body=message.body or b"",
+        headers=headers,
+    )
