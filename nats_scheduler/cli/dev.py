@@ -29,6 +29,7 @@ from nats_scheduler.cli.trial import Trial, TrialPlan
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server
+from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.load import ResolvedSettings
@@ -94,7 +95,7 @@ def command(
         stream_file = _written_once(folder / STREAM_FILE)
         plan = TrialPlan(folder, stream_file, keeps_data=data is not None, demo=demo, length=length)
         try:
-            clean = asyncio.run(_run(EmbeddedServer(binary, folder, port=port or 0), resolved.settings, plan))
+            clean = run_punctually(_run(EmbeddedServer(binary, folder, port=port or 0), resolved.settings, plan))
         except StreamFileError as error:
             raise CommandError(str(error), EXIT_WRONG_USE) from None
         except (EmbeddedServerError, JetStreamError) as error:

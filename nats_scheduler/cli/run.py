@@ -15,6 +15,7 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.garbage import collect_only_what_is_new
+from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -35,7 +36,7 @@ def command(resolved: ResolvedSettings) -> None:
     for warning in resolved.warnings:
         logger().warning("settings_warning", reason=warning)
     try:
-        clean = asyncio.run(_run(settings))
+        clean = run_punctually(_run(settings))
     except (ConnectError, StreamFileError) as error:
         raise CommandError(str(error), 2) from None
     if not clean:
