@@ -54,8 +54,8 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 
-MAX_WAKES_PER_STEP = 1024
-"""How many schedules one step looks at; the rest follow in the next, so that answers are heard between."""
+MAX_WAKES_PER_STEP = 128
+"""How many schedules one step looks at: answers are heard between two, and the server need not wait for a herd."""
 
 LEAST_CLOCK_STEP = 1 * SECOND
 """A wall clock that went back by less (ns) is not worth a look: no back-off grows by more than that."""

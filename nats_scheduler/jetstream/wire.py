@@ -29,6 +29,9 @@ Sink = Callable[[bytes, bytes, bytes, bytes], None]
 MAX_CONTROL_LINE_BYTES = 64 * 1024
 """Longest control line that is waited for: far above the server's own default of 4 KiB."""
 
+READ_AT_ONCE_BYTES = nats.aio.client.DEFAULT_BUFFER_SIZE
+"""What nats-py reads at most at a time; where so much came, more is probably there."""
+
 _CRLF = b"\r\n"
 _MESSAGES = b"MmHh"
 _MESSAGES_WITH_HEADERS = b"Hh"
@@ -66,6 +69,8 @@ class FrameParser:
             position = self._deliver(buffer, end + 2)
         self._keep(buffer[position:] if position else buffer)
         self._client.chunk_ended()
+        if len(data) >= READ_AT_ONCE_BYTES:
+            await asyncio.sleep(0)  # let what follows from this leave before more is read
 
     def _is_worth_a_look(self, data: bytes) -> bool:
         """Tell whether the frame that is begun may be complete: joining what was held costs all of it again."""

@@ -172,7 +172,7 @@ class TestAShardIsGained:
 
     def test_only_its_own_schedules_are_fired(self) -> None:
         desk = Desk(live=False)
-        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 200)]
+        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 100)]
         desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
         hold(desk, frozenset({3, 4}))
         desk.at(5)
@@ -232,13 +232,14 @@ class TestAShardIsGained:
         desk = Desk(live=False)
         schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 2 * CHANGED_AT_ONCE + 2)]
         desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
-        for _ in range(4):
-            desk.at(6)
+        desk.at(6)
+        while desk.wake <= 6:
+            desk.step()
         hold(desk, OURS)
         found = set(desk.reads)
         assert 0 < len(found) <= CHANGED_AT_ONCE
         assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
-        while desk.wake == 6:
+        while desk.wake <= 6:
             desk.step()
             assert len(desk.reads) <= CHANGED_AT_ONCE
             found.update(desk.reads)
