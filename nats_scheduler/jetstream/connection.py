@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.jetstream.wire import Sink, WireClient
+from nats_scheduler.jetstream.wire import Lane, Sink, WireClient
 
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
@@ -137,13 +137,15 @@ class Connection:
         """Return a subject of our own, distinct from that of requests, for instance `inbox("ack")`."""
         return f"{self._inbox}.{name}"
 
-    def subscribe(self, subject: str, sink: Sink) -> int:
-        """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`.
+    def subscribe(self, subject: str, sink: Sink, lane: Lane | None = None) -> int:
+        """Deliver to `sink`, or to the lane where it fits, what is published on `subject`.
+
+        Returns the number for `unsubscribe`.
 
         Raises `UnsendableError` where the subject is too long for the protocol, and so for any publisher.
         """
         _check_length(f"SUB {subject} 1234567890")
-        return self._client.add_sink(subject, sink)
+        return self._client.add_sink(subject, sink, lane)
 
     def unsubscribe(self, number: int) -> None:
         """End a subscription; a second time is harmless."""
@@ -285,6 +287,7 @@ class Connection:
     async def close(self) -> None:
         """End it from our side, after the socket took what was written."""
         self._client.sinks.clear()
+        self._client.lanes = {}
         self._client.flush_frames()
         await self._client.close()
         self.end("closed by us")

@@ -15,7 +15,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import nats.aio.client
 from nats.errors import ProtocolError
@@ -25,6 +25,20 @@ from nats_scheduler.jetstream.errors import ConnectError
 
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
 """Receives subject, reply subject (`b""` without one), header block (`b""` without one) and body of one message."""
+
+
+class Lane(NamedTuple):
+    """Frames of one shape: a regular expression cuts them out and reads them at once, in a third of the time.
+
+    What is not of the shape, and what is not there to its end, goes the plain way, to the sink.
+    """
+
+    match: Callable[[bytes, int], re.Match[bytes] | None]
+    """Finds a whole frame at a position; its group `size` is the number at the end of the control line."""
+
+    take: Callable[[re.Match[bytes]], None]
+    """Receives what was found, in order with what goes to sinks, and under the same rule."""
+
 
 MAX_CONTROL_LINE_BYTES = 64 * 1024
 """Longest control line that is waited for: far above the server's own default of 4 KiB."""
@@ -94,7 +108,14 @@ class FrameParser:
         One loop without a call but to the sinks: a herd passes here three times, as answers and as what it stored.
         """
         sinks, find, held = self._client.sinks, buffer.find, len(buffer)
-        while (end := find(_CRLF, position)) >= 0 and (kind := buffer[position]) in _MESSAGES:
+        lanes = self._client.lanes.values()
+        while True:
+            for match, take in lanes:
+                while (found := match(buffer, position)) is not None and _is_as_long_as_it_says(found):
+                    take(found)
+                    position = found.end()
+            if (end := find(_CRLF, position)) < 0 or (kind := buffer[position]) not in _MESSAGES:
+                break
             fields = buffer[position:end].split()
             has_headers = kind in _MESSAGES_WITH_HEADERS
             try:
@@ -138,6 +159,11 @@ class FrameParser:
         await self._client._process_err(match[1].decode(errors="replace").lower() if match else "")
 
 
+def _is_as_long_as_it_says(found: re.Match[bytes]) -> bool:
+    """Tell whether a frame ends where its control line says, and not where somebody wrote what looks like an end."""
+    return int(found["size"]) == found.end() - found.end("size") - 2 * len(_CRLF)
+
+
 class WireClient(nats.aio.client.Client):
     """A nats-py client whose message path is ours."""
 
@@ -146,6 +172,8 @@ class WireClient(nats.aio.client.Client):
         self._ps: Any = FrameParser(self)
         self._next_sid = 0
         self.sinks: dict[int, Sink] = {}
+        self.lanes: dict[int, Lane] = {}
+        """By subscription, like the sinks, of which each has to have one as well."""
         self.after_chunk: list[Callable[[], None]] = []
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
@@ -168,15 +196,19 @@ class WireClient(nats.aio.client.Client):
         for listener in list(self.when_denied):
             listener(denial)
 
-    def add_sink(self, subject: str, sink: Sink) -> int:
+    def add_sink(self, subject: str, sink: Sink, lane: Lane | None = None) -> int:
         """Subscribe `sink` to a subject and return the subscription's number."""
         self._next_sid += 1
         self.sinks[self._next_sid] = sink
+        if lane is not None:
+            self.lanes = {**self.lanes, self._next_sid: lane}
         self.write(f"SUB {subject} {self._next_sid}\r\n".encode())
         return self._next_sid
 
     def remove_sink(self, sid: int) -> None:
         """Unsubscribe; twice is harmless, and what is still on its way is not delivered."""
+        if sid in self.lanes:
+            self.lanes = {other: lane for other, lane in self.lanes.items() if other != sid}
         if self.sinks.pop(sid, None) is not None:
             self.write(f"UNSUB {sid}\r\n".encode())
 

@@ -1,13 +1,17 @@
-"""An acknowledgement that is read without JSON says what it says in JSON."""
+"""An acknowledgement that is read on its lane says what it says in JSON, and whatever is special goes the plain way."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.inputs import Stored, Unknown
-from nats_scheduler.jetstream.publish import outcome_in_json, outcome_of
+from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
+from nats_scheduler.jetstream.publish import outcome_of, plain_acknowledgement, plainly_stored
+from nats_scheduler.jetstream.wire import FrameParser, Lane, WireClient
+
+INBOX = "_INBOX.x"
 
 AS_SERVERS_WRITE_THEM = (
     b'{"stream":"ORDERS","seq":7}',
@@ -27,6 +31,8 @@ ODD = (
     b'{"stream":"S","seq":7,"duplicate":false}',
     b'{"stream":"S","seq":7,"error":{"code":400,"err_code":10071,"description":"no"}}',
     b'{"stream":"S","seq":7}\n',
+    b'{"stream":"S","seq":7}\r\n',
+    b'{"stream":"S","seq":7}\r\nMSG _INBOX.x.8 3 22\r\n{"stream":"S","seq":8}',
     b'{"stream":"\t","seq":7}',
     b'{"stream":"a\\"","seq":7}',
     b'{"seq":7,"stream":"S"}',
@@ -35,13 +41,51 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("body", AS_SERVERS_WRITE_THEM + ODD)
-def test_it_says_what_it_says_in_json(body: bytes) -> None:
-    assert outcome_of(b"", body) == outcome_in_json(body)
+class Reader:
+    """Reads acknowledgements off the wire, with the lane or without, and notes which fire each is of."""
+
+    def __init__(self, *, has_lane: bool) -> None:
+        self.read: list[tuple[bytes, Outcome]] = []
+        self.on_the_lane = 0
+        client = WireClient()
+        client.sinks[3] = lambda subject, _reply, block, body: self.read.append(
+            (subject.rpartition(b".")[2], outcome_of(block, body))
+        )
+        if has_lane:
+            client.lanes[3] = Lane(plain_acknowledgement(INBOX).match, self._taken)
+        self.parser = FrameParser(client)
+
+    def _taken(self, found: re.Match[bytes]) -> None:
+        self.on_the_lane += 1
+        self.read.append((found[1], plainly_stored(found)))
 
 
-def test_what_servers_write_is_understood() -> None:
-    told = [outcome_of(b"", body) for body in AS_SERVERS_WRITE_THEM]
+def wire_of(*bodies: bytes) -> bytes:
+    """Return the frames of acknowledgements, those of a pong and of a refusal without a body between them."""
+    frames = [b"MSG _INBOX.x.%d 3 %d\r\n%b\r\n" % (number, len(body), body) for number, body in enumerate(bodies)]
+    refusal = b"NATS/1.0 503\r\n\r\n"
+    frames.insert(len(frames) // 2, b"HMSG _INBOX.x.99 3 %d %d\r\n%b\r\n" % (len(refusal), len(refusal), refusal))
+    return b"".join(frames)
+
+
+async def assert_read_alike(wire: bytes, pieces: int = 1 << 20) -> Reader:
+    """Read the same bytes with the lane and without; return the reader with the lane."""
+    with_lane, without = Reader(has_lane=True), Reader(has_lane=False)
+    for reader in (with_lane, without):
+        for start in range(0, len(wire), pieces):
+            await reader.parser.parse(wire[start : start + pieces])
+    assert with_lane.read == without.read
+    return with_lane
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5, 23, 64, 1 << 20])
+async def test_it_says_what_it_says_in_json(pieces: int) -> None:
+    await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM, *ODD, *AS_SERVERS_WRITE_THEM), pieces)
+
+
+async def test_what_servers_write_is_understood_on_the_lane() -> None:
+    reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM))
+    told = [outcome for token, outcome in reader.read if token != b"99"]
     assert told == [
         Stored(7),
         Stored(7),
@@ -50,6 +94,13 @@ def test_what_servers_write_is_understood() -> None:
         Stored(7, duplicate=True),
         Stored(123456789),
     ]
+    assert reader.on_the_lane == len(AS_SERVERS_WRITE_THEM) - 1
+
+
+async def test_what_looks_like_an_end_inside_a_body_is_none() -> None:
+    inner = b'{"stream":"S","seq":7}\r\nMSG _INBOX.x.8 3 22\r\n{"stream":"S","seq":8}'
+    reader = await assert_read_alike(b"MSG _INBOX.x.1 3 %d\r\n%b\r\n" % (len(inner), inner))
+    assert [token for token, _outcome in reader.read] == [b"1"]
 
 
 @given(
@@ -59,10 +110,10 @@ def test_what_servers_write_is_understood() -> None:
     st.none() | st.booleans(),
     st.sampled_from([(",", ":"), (", ", ": "), (", ", ":")]),
 )
-def test_whatever_stands_in_it(
+async def test_whatever_stands_in_it(
     stream: str, domain: str | None, sequence: int, duplicate: bool | None, separators: tuple[str, str]
 ) -> None:
     said = {"stream": stream, "domain": domain, "seq": sequence, "duplicate": duplicate}
     said = {key: value for key, value in said.items() if value is not None}
     body = json.dumps(said, separators=separators, ensure_ascii=False).encode("utf-8", "replace")
-    assert outcome_of(b"", body) == outcome_in_json(body)
+    await assert_read_alike(wire_of(body))
