@@ -1,5 +1,6 @@
 """What the engine wants done: imperatives. The shell carries them out in order and answers each with an input."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Event
@@ -16,10 +17,10 @@ class ReadContent(NamedTuple):
     """What lies under the sequence will do, be it buried by now: a guard looks again when it is sent."""
 
 
-class PublishFire(NamedTuple):
-    """Publish, and answer `PublishConcluded` exactly once."""
+class PublishFires(NamedTuple):
+    """Publish in this order, and answer `PublishConcluded` exactly once for each; what a step asks for first."""
 
-    fire: Fire
+    fires: Sequence[Fire]
 
 
 class PurgeSchedule(NamedTuple):
@@ -51,4 +52,4 @@ class Report(NamedTuple):
     event: Event
 
 
-Action = ReadContent | PublishFire | PurgeSchedule | RemoveExpired | WakeAt | Report
+Action = ReadContent | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report

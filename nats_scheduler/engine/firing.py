@@ -15,14 +15,9 @@ The stages are those of `engine.flight`. `StreamEngine` owns this object and cal
 
 from collections.abc import Callable, Iterable
 
-from nats_scheduler.engine.actions import Action, PublishFire, ReadContent, Report
+from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Report
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.events import (
-    Ending,
-    FireRefused,
-    FiresMissed,
-    FireUnsettled,
-)
+from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed, FireUnsettled
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, UNKNOWN_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.inputs import (
@@ -80,6 +75,7 @@ class Firing(Removing):
         self._limits = limits
         self._most_flying = MAX_FLYING if limits.guard else MAX_FLYING_UNGUARDED
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
+        self._handed_out: list[Fire] = []
         self.stored = 0
         """Fires that were acknowledged as stored."""
 
@@ -87,6 +83,13 @@ class Firing(Removing):
     def is_full(self) -> bool:
         """Whether the next fires have to wait for outcomes."""
         return self._flying >= self._most_flying
+
+    def hand_out(self) -> Action | None:
+        """Return what was made since the last time, to be published; None where that is nothing."""
+        if not self._handed_out:
+            return None
+        fires, self._handed_out = self._handed_out, []
+        return PublishFires(fires)
 
     # -- the way to a fire ---------------------------------------------------------------------------------------
 
@@ -109,24 +112,30 @@ class Firing(Removing):
     def woken(self, held: Held, now: int) -> None:
         """Take the next step of a schedule whose time has come."""
         flight = held.flight
-        if flight is None and not self.is_ours(held) and now < held.due + OTHERS_MAY_TAKE:
-            self.leave_to_others(held, held.due)
-        elif flight is None:
-            self._read(held, Flight(Stage.READING))
-        elif flight.stage in (Stage.READY, Stage.RETRYING) and not self.is_ours(held):
-            self.let_go(held)
-        elif flight.stage is Stage.READY and now < held.due:
-            self._make_ready(held, flight)
-        elif flight.stage is Stage.READY and self._has_aged(held, now):
-            self._look_again((held,))
+        if flight is None:
+            if self.is_ours(held) or now >= held.due + OTHERS_MAY_TAKE:
+                self._read(held, Flight(Stage.READING))
+            else:
+                self.leave_to_others(held, held.due)
         elif flight.stage is Stage.READY:
-            self._publish(held, flight, now)
+            self._ready(held, flight, now)
         elif flight.stage is Stage.RETRYING:
             self._retry(held, flight, now)
         elif flight.stage is Stage.PURGING:
             self.remove_versions(held.subject, held.sequence)
         elif flight.stage is Stage.SPENT:
             self.remove(held, flight.ending)  # its holder did not, or nobody saw it
+
+    def _ready(self, held: Held, flight: Flight, now: int) -> None:
+        """Take the next step of a schedule whose content was read."""
+        if held.shard not in self.shards:
+            self.let_go(held)
+        elif now < held.due:
+            self._make_ready(held, flight)
+        elif not self._limits.guard and now - held.due > UNGUARDED_LOOK_AHEAD:
+            self._look_again((held,))  # no guard looks, and we were stopped: what was read may be long gone
+        else:
+            self._publish(held, flight, now)
 
     def doubt(self, request: RemovalRequested) -> None:
         """Look again at what the request may have removed, before it fires.
@@ -288,10 +297,6 @@ class Firing(Removing):
                     held.flight.fire = None
                 self._read(held, held.flight)
 
-    def _has_aged(self, held: Held, now: int) -> bool:
-        """Tell whether a fire is so late that its look cannot be believed, where no guard looks: we were stopped."""
-        return not self._limits.guard and now - held.due > UNGUARDED_LOOK_AHEAD
-
     def _leave_alone(self, held: Held, now: int) -> None:
         """Let a schedule of another holder rest."""
         self.settle(held)
@@ -305,6 +310,9 @@ class Firing(Removing):
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         fire, fire_time = flight.fire, held.due
+        if fire is not None and fire.fire_time == fire_time and (fire.next_fire is None or fire.next_fire > now):
+            self._send(held, flight, fire, now)  # as it was built before its time: nearly always
+            return
         next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else self._after(held, fire_time)
         until = min(now, held.expires - 1)
         if next_fire is not None and next_fire <= until:
@@ -333,9 +341,12 @@ class Firing(Removing):
         flight.stage, flight.fire = Stage.FLYING, fire
         self.under_way += 1
         self._flying += 1
-        self._emit(PublishFire(fire))
+        self._handed_out.append(fire)
 
     def _retry(self, held: Held, flight: Flight, now: int) -> None:
+        if not self.is_ours(held):
+            self.let_go(held)
+            return
         # Where nothing is acknowledged, the guard refuses in silence: for ever, unless somebody looks.
         looks = flight.attempts % LOOK_AGAIN_EVERY == 0
         if flight.fire is not None and self._limits.guard and not looks:

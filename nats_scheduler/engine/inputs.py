@@ -110,7 +110,7 @@ class ContentUnread:
 
 
 class PublishConcluded(NamedTuple):
-    """The one and only answer to a `PublishFire`."""
+    """The one and only answer about a fire of `PublishFires`."""
 
     fire: Fire
     outcome: Outcome

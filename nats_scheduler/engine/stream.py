@@ -128,7 +128,8 @@ class StreamEngine:
         if self._expiry is not None:
             self._expiry.report()
         actions, self._actions = self._actions, []
-        return actions
+        fires = self._firing.hand_out()
+        return actions if fires is None else [fires, *actions]
 
     @property
     def is_idle(self) -> bool:

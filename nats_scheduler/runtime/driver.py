@@ -14,9 +14,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
+from nats_scheduler.engine.actions import (
+    Action,
+    PublishFires,
+    PurgeSchedule,
+    ReadContent,
+    RemoveExpired,
+    Report,
+    WakeAt,
+)
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -64,6 +71,7 @@ class StreamDriver:
         """Since the last step or the contact began."""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Report: lambda action: self._report(action.event),
+            PublishFires: self._publish,
             ReadContent: self._read,
             PurgeSchedule: self._purge,
             RemoveExpired: self._remove,
@@ -164,18 +172,14 @@ class StreamDriver:
             self._sleep(LONGEST_SLEEP_SECONDS)
 
     def _carry_out(self, actions: list[Action]) -> None:
-        fires = [action.fire for action in actions if isinstance(action, PublishFire)]
-        if fires:
-            self._publish(fires)
         for action in actions:
-            if not isinstance(action, PublishFire):
-                self._handlers[type(action)](action)
+            self._handlers[type(action)](action)
 
-    def _publish(self, fires: list[Fire]) -> None:
+    def _publish(self, request: PublishFires) -> None:
         if self._port is not None:
-            self._port.publish(fires)
+            self._port.publish(request.fires)
             return
-        for fire in fires:
+        for fire in request.fires:
             self.tell(PublishConcluded(fire, Unknown(NO_CONTACT)))
 
     def _read(self, request: ReadContent) -> None:

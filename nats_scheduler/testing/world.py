@@ -17,10 +17,17 @@ Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes n
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
+from nats_scheduler.engine.actions import (
+    Action,
+    PublishFires,
+    PurgeSchedule,
+    ReadContent,
+    RemoveExpired,
+    Report,
+    WakeAt,
+)
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CheckpointLoaded,
     ContactLost,
@@ -251,10 +258,9 @@ class ScheduleWorld:
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         contact = self._contacts[-1]
-        fires: list[Fire] = []
         for action in actions:
-            if isinstance(action, PublishFire):
-                fires.append(action.fire)
+            if isinstance(action, PublishFires):
+                contact.publish(action.fires)
             elif isinstance(action, ReadContent):
                 contact.read(action)
             elif isinstance(action, PurgeSchedule):
@@ -265,7 +271,6 @@ class ScheduleWorld:
                 self._wake = action.instant
             elif isinstance(action, Report):
                 self.events.append(action.event)
-        contact.publish(fires)
 
     def _stored(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, self._dialects)

@@ -6,7 +6,15 @@ Its rule: nothing answers by itself; a test that says nothing about a fire leave
 from collections.abc import Sequence
 from typing import TypeVar
 
-from nats_scheduler.engine.actions import Action, PublishFire, PurgeSchedule, ReadContent, RemoveExpired, Report, WakeAt
+from nats_scheduler.engine.actions import (
+    Action,
+    PublishFires,
+    PurgeSchedule,
+    ReadContent,
+    RemoveExpired,
+    Report,
+    WakeAt,
+)
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
@@ -114,7 +122,7 @@ class Desk:
     @property
     def fires(self) -> list[Fire]:
         """The fires that the last step handed out."""
-        return [action.fire for action in self.asked(PublishFire)]
+        return [fire for action in self.asked(PublishFires) for fire in action.fires]
 
     @property
     def fire(self) -> Fire:

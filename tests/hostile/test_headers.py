@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.actions import PublishFire, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.inputs import Refused, Unknown
 from nats_scheduler.message.definition import Definition
@@ -77,8 +77,7 @@ def live_through(block: bytes) -> None:
     for second, outcome in ((2, Unknown("?")), (4, Refused(400, 10054, "no"))):
         desk.at(second)
         desk.found(message)
-        fires = [action.fire for action in desk.actions if isinstance(action, PublishFire)]
-        for fire in fires:
+        for fire in desk.fires:
             desk.concluded(fire, outcome)
     told = [action.event for action in desk.actions if isinstance(action, Report)]
     assert all(event.code for event in told if isinstance(event, FireRefused))
