@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.jetstream.wire import Lane, Sink, WireClient
+from nats_scheduler.jetstream.wire import Run, Sink, WireClient
 
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
@@ -137,15 +137,13 @@ class Connection:
         """Return a subject of our own, distinct from that of requests, for instance `inbox("ack")`."""
         return f"{self._inbox}.{name}"
 
-    def subscribe(self, subject: str, sink: Sink, lane: Lane | None = None) -> int:
-        """Deliver to `sink`, or to the lane where it fits, what is published on `subject`.
-
-        Returns the number for `unsubscribe`.
+    def subscribe(self, subject: str, sink: Sink) -> int:
+        """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`.
 
         Raises `UnsendableError` where the subject is too long for the protocol, and so for any publisher.
         """
         _check_length(f"SUB {subject} 1234567890")
-        return self._client.add_sink(subject, sink, lane)
+        return self._client.add_sink(subject, sink)
 
     def unsubscribe(self, number: int) -> None:
         """End a subscription; a second time is harmless."""
@@ -156,6 +154,12 @@ class Connection:
         listeners = self._client.after_chunk
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
+
+    def read_runs(self, run: Run) -> Callable[[], None]:
+        """Have `run` take many messages at once out of what was read, before the sinks; returns what ends that."""
+        runs = self._client.runs
+        runs.append(run)
+        return lambda: runs.remove(run) if run in runs else None
 
     def when_denied(self, listener: Callable[[Denial], None]) -> Callable[[], None]:
         """Call `listener` with each thing that our user turns out not to be permitted; returns what ends that."""
@@ -287,7 +291,7 @@ class Connection:
     async def close(self) -> None:
         """End it from our side, after the socket took what was written."""
         self._client.sinks.clear()
-        self._client.lanes = {}
+        self._client.runs.clear()
         self._client.flush_frames()
         await self._client.close()
         self.end("closed by us")

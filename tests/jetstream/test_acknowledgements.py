@@ -1,15 +1,15 @@
-"""An acknowledgement that is read on its lane says what it says in JSON, and whatever is special goes the plain way."""
+"""Acknowledgements that are cut out together say what they say one by one, in JSON."""
 
 import json
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
-from nats_scheduler.jetstream.publish import outcome_of, plain_acknowledgement, plainly_stored
-from nats_scheduler.jetstream.wire import FrameParser, Lane, WireClient
+from nats_scheduler.jetstream.frames import AcknowledgementFrames
+from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.jetstream.wire import FrameParser, WireClient
 
 INBOX = "_INBOX.x"
 
@@ -42,22 +42,25 @@ ODD = (
 
 
 class Reader:
-    """Reads acknowledgements off the wire, with the lane or without, and notes which fire each is of."""
+    """Reads acknowledgements off the wire, at once or one by one, and notes which fire each is of."""
 
-    def __init__(self, *, has_lane: bool) -> None:
+    def __init__(self, *, at_once: bool) -> None:
         self.read: list[tuple[bytes, Outcome]] = []
-        self.on_the_lane = 0
+        self.taken_at_once = 0
+        self._frames = AcknowledgementFrames(INBOX)
         client = WireClient()
         client.sinks[3] = lambda subject, _reply, block, body: self.read.append(
             (subject.rpartition(b".")[2], outcome_of(block, body))
         )
-        if has_lane:
-            client.lanes[3] = Lane(plain_acknowledgement(INBOX).match, self._taken)
+        if at_once:
+            client.runs.append(self._run)
         self.parser = FrameParser(client)
 
-    def _taken(self, found: re.Match[bytes]) -> None:
-        self.on_the_lane += 1
-        self.read.append((found[1], plainly_stored(found)))
+    def _run(self, buffer: bytes, position: int) -> int:
+        found, position = self._frames.read(buffer, position)
+        self.taken_at_once += len(found)
+        self.read += found
+        return position
 
 
 def wire_of(*bodies: bytes) -> bytes:
@@ -69,38 +72,42 @@ def wire_of(*bodies: bytes) -> bytes:
 
 
 async def assert_read_alike(wire: bytes, pieces: int = 1 << 20) -> Reader:
-    """Read the same bytes with the lane and without; return the reader with the lane."""
-    with_lane, without = Reader(has_lane=True), Reader(has_lane=False)
-    for reader in (with_lane, without):
+    """Read the same bytes both ways; return the reader that reads at once."""
+    at_once, one_by_one = Reader(at_once=True), Reader(at_once=False)
+    for reader in (at_once, one_by_one):
         for start in range(0, len(wire), pieces):
             await reader.parser.parse(wire[start : start + pieces])
-    assert with_lane.read == without.read
-    return with_lane
+    assert at_once.read == one_by_one.read
+    return at_once
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 5, 23, 64, 1 << 20])
+@pytest.mark.parametrize("pieces", [1, 2, 5, 64, 1_024, 1_100, 1 << 20])
 async def test_it_says_what_it_says_in_json(pieces: int) -> None:
-    await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM, *ODD, *AS_SERVERS_WRITE_THEM), pieces)
+    await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM * 5, *ODD, *AS_SERVERS_WRITE_THEM * 5), pieces)
 
 
-async def test_what_servers_write_is_understood_on_the_lane() -> None:
-    reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM))
+async def test_what_servers_write_is_understood_at_once() -> None:
+    reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM * 4))
     told = [outcome for token, outcome in reader.read if token != b"99"]
-    assert told == [
-        Stored(7),
-        Stored(7),
-        Stored(7),
-        Unknown(f"the acknowledgement cannot be read: {AS_SERVERS_WRITE_THEM[3]!r}"),
-        Stored(7, duplicate=True),
-        Stored(123456789),
-    ]
-    assert reader.on_the_lane == len(AS_SERVERS_WRITE_THEM) - 1
+    assert (
+        told
+        == [
+            Stored(7),
+            Stored(7),
+            Stored(7),
+            Unknown(f"the acknowledgement cannot be read: {AS_SERVERS_WRITE_THEM[3]!r}"),
+            Stored(7, duplicate=True),
+            Stored(123456789),
+        ]
+        * 4
+    )
+    assert reader.taken_at_once == 4 * (len(AS_SERVERS_WRITE_THEM) - 1)
 
 
 async def test_what_looks_like_an_end_inside_a_body_is_none() -> None:
     inner = b'{"stream":"S","seq":7}\r\nMSG _INBOX.x.8 3 22\r\n{"stream":"S","seq":8}'
-    reader = await assert_read_alike(b"MSG _INBOX.x.1 3 %d\r\n%b\r\n" % (len(inner), inner))
-    assert [token for token, _outcome in reader.read] == [b"1"]
+    reader = await assert_read_alike(wire_of(*[inner] * 20))
+    assert (len(reader.read), reader.taken_at_once) == (21, 0)
 
 
 @given(
@@ -116,4 +123,4 @@ async def test_whatever_stands_in_it(
     said = {"stream": stream, "domain": domain, "seq": sequence, "duplicate": duplicate}
     said = {key: value for key, value in said.items() if value is not None}
     body = json.dumps(said, separators=separators, ensure_ascii=False).encode("utf-8", "replace")
-    await assert_read_alike(wire_of(body))
+    await assert_read_alike(wire_of(*[body] * 20))

@@ -1,0 +1,83 @@
+"""Cut many frames of one kind out of what was read, in one go.
+
+During a start and in a herd the server sends a consumer's messages one behind the other, all of one shape, and in a
+herd acknowledgements as well.
+A regular expression takes them apart without a turn of Python for each.
+
+The rule: only what the plain path would take in the same way.
+A frame of another shape, of another subscription, or not read to its end ends the run, and so do sizes that do not fit:
+somebody may have written into a body what looks like its end. The plain path goes on from there.
+
+Cost: 1 µs a message, half of that an acknowledgement.
+Limit: replies of the long form, which servers send where they are told to, are left to the plain path.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import repeat
+
+from nats_scheduler.engine.inputs import Stored
+from nats_scheduler.message.stored import StoredMessage
+
+_LINE = (
+    rb"HMSG (\S++) %d \$JS\.ACK\.%b\.%b\.1\.([0-9]{1,20}+)\.([0-9]{1,20}+)\.([0-9]{1,20}+)\.%b "
+    rb"([0-9]{1,9}+) \5\r\n"
+)
+_REST = rb"(NATS/1\.0\r\n(?:[^\r]++\r\n)++\r\n)\r\n"
+_TEXT = rb'"[^"\\\x00-\x1f]*+"'
+_ACKNOWLEDGED = rb'\{"stream":%b, ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})(,"duplicate": ?true)?\}' % (
+    _TEXT,
+    _TEXT,
+)
+_SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
+
+
+def _run(shape: re.Pattern[bytes], buffer: bytes, position: int) -> Iterator[re.Match[bytes]]:
+    """Yield the frames of a shape that follow each other from a position on."""
+    match = shape.match
+    while (found := match(buffer, position)) is not None:
+        yield found
+        position = found.end()
+
+
+class ConsumerFrames:
+    """The frames of one subscription to one consumer."""
+
+    def __init__(self, sid: int, stream: str, consumer: str) -> None:
+        names = re.escape(stream.encode("utf-8", "surrogateescape")), re.escape(consumer.encode())
+        self._behind, self._live = (re.compile(_LINE % (sid, *names, more) + _REST) for more in (_SOME, _ANY))
+
+    def read(self, buffer: bytes, position: int, delivered: int, *, is_live: bool) -> tuple[list[StoredMessage], int]:
+        """Return the messages that stand at a position, behind the one that was delivered last, and where they end.
+
+        Unless the follower is live, one behind which none is pending is left: with it, all has been read.
+        """
+        found = list(_run(self._live if is_live else self._behind, buffer, position))
+        if not found:
+            return [], position
+        subjects, sequences, orders, times, sizes, blocks = zip(*(one.groups() for one in found), strict=True)
+        are_in_order = list(map(int, orders)) == list(range(delivered + 1, delivered + 1 + len(found)))
+        if not are_in_order or list(map(int, sizes)) != list(map(len, blocks)):
+            return [], position
+        names = [subject.decode("utf-8", "surrogateescape") for subject in subjects]
+        messages = map(StoredMessage, names, map(int, sequences), map(int, times), blocks, repeat(None))
+        return list(messages), found[-1].end()
+
+
+class AcknowledgementFrames:
+    """The frames of the acknowledgements to one inbox that are nothing special."""
+
+    def __init__(self, inbox: str) -> None:
+        line = rb"MSG %b\.([0-9]++) [0-9]++ ([0-9]{1,9}+)\r\n(" % re.escape(inbox.encode())
+        self._shape = re.compile(line + _ACKNOWLEDGED + rb")\r\n")
+
+    def read(self, buffer: bytes, position: int) -> tuple[list[tuple[bytes, Stored]], int]:
+        """Return what stands at a position, each with the last token of its subject, and where it ends."""
+        read: list[tuple[bytes, Stored]] = []
+        for found in _run(self._shape, buffer, position):
+            token, size, body, sequence, duplicate = found.groups()
+            if int(size) != len(body):
+                break
+            read.append((token, Stored(int(sequence), duplicate is not None)))
+            position = found.end()
+        return read, position
