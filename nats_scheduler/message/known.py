@@ -10,7 +10,7 @@ That holds because a text that is a pattern contains neither a line end nor the 
 finds or misses another header for it; and because pattern, subject and stored time are asked for each message.
 Equal patterns in equal blocks share their definition.
 
-Cost: 3 µs for an `@at` schedule, half of it to read the time; 1.5 µs where the whole block is known.
+Cost: 2.5 µs for an `@at` schedule, half of it to read the time; 1 µs where the whole block is known.
 Limit: blocks with a value of their own in another header, such as an identity, are never known and cost 1 µs more.
 """
 
@@ -26,7 +26,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import parse_pattern
+from nats_scheduler.schedule.patterns import Pattern, parse_pattern, usual_at
 
 MOST_KEPT = 4_096
 """Blocks, and surroundings of patterns, that are kept at most; then they are learned anew."""
@@ -51,6 +51,8 @@ class MessageReader:
         self._names = tuple((dialect, CRLF + dialect.schedule + b":") for dialect in self._dialects)
         self._whole: dict[bytes, Definition] = {}
         self._around: dict[bytes, _Surroundings] = {}
+        self._last: tuple[bytes, bytes, Definition] | None = None
+        """What stood before and behind the last pattern without a zone; most often the next one stands there too."""
 
     def read(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does."""
@@ -62,8 +64,13 @@ class MessageReader:
         subject, _sequence, stored_at, block, _body = message
         if len(block) > LONGEST_KEPT or block.find(MARK) < 0:
             return None
-        definition = self._whole.get(block) or self._known(block)
-        return definition if definition is not None and _suits(definition, subject, stored_at) else None
+        definition = self._whole.get(block) or self._known_at(block) or self._known(block)
+        if definition is None:
+            return None
+        _dialect, pattern, target, source, _ttl, _rollup = definition
+        if subject in (target, source) or not is_literal_subject(subject):
+            return None  # it holds on other subjects only
+        return None if pattern.repeats and pattern.first_fire(stored_at) is None else definition
 
     def read_anew(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does, and keep what the block says."""
@@ -73,16 +80,32 @@ class MessageReader:
             self._learn(block, reading.definition)
         return reading
 
+    def _known_at(self, block: bytes) -> Definition | None:
+        """Read an `@at` pattern that stands where the last pattern stood."""
+        if self._last is None:
+            return None
+        before, after, example = self._last
+        if not (block.startswith(before) and block.endswith(after)):
+            return None
+        pattern = usual_at(block, len(before), len(block) - len(after))
+        return None if pattern is None else self._keep(block, example, pattern)
+
     def _known(self, block: bytes) -> Definition | None:
         """Read the pattern of a block of which the rest is known."""
         _dialect, start, end = self._pattern_in(block)
         known = self._around.get(block[:start] + block[end:])
         if known is None:
             return None
-        (dialect, _pattern, target, source, ttl, rollup), time_zone = known
-        pattern = parse_pattern(_text(block[start:end]), time_zone)
+        text = block[start:end].lstrip(b" ")
+        pattern = parse_pattern(_decoded(text), known.time_zone)
         if pattern is None or isinstance(pattern, Invalid):
             return None
+        if known.time_zone is None:
+            self._last = block[: end - len(text)], block[end:], known.example
+        return self._keep(block, known.example, pattern)
+
+    def _keep(self, block: bytes, example: Definition, pattern: Pattern) -> Definition:
+        dialect, _pattern, target, source, ttl, rollup = example
         definition = Definition(dialect, pattern, target, source, ttl, rollup)
         _make_room(self._whole)
         self._whole[block] = definition
@@ -94,7 +117,7 @@ class MessageReader:
         if (
             len(block) > LONGEST_KEPT
             or dialect is not definition.dialect
-            or _text(block[start:end]) != definition.pattern.text
+            or _decoded(block[start:end].lstrip(b" ")) != definition.pattern.text
         ):
             return
         name = definition.dialect.time_zone
@@ -113,16 +136,8 @@ class MessageReader:
         return None, 0, 0
 
 
-def _suits(definition: Definition, subject: str, stored_at: int) -> bool:
-    """Tell whether the definition holds on this subject as well, and has a fire behind this stored time."""
-    if subject in (definition.target, definition.source) or not is_literal_subject(subject):
-        return False
-    pattern = definition.pattern
-    return not pattern.repeats or pattern.first_fire(stored_at) is not None
-
-
-def _text(value: bytes) -> str:
-    return value.lstrip(b" ").decode("utf-8", "surrogateescape")
+def _decoded(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
 
 
 def _make_room(kept: dict[bytes, Any]) -> None:

@@ -20,7 +20,7 @@ from nats_scheduler.schedule.cron_search import latest_fire, next_fire
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339, usual_instant
 from nats_scheduler.schedule.zones import Zone, load_zone
 
 __all__ = ["ALIASES", "At", "Cron", "Every", "Invalid", "InvalidPattern", "InvalidTimeZone", "Pattern", "parse_pattern"]
@@ -34,6 +34,10 @@ ALIASES = {
     "@midnight": "0 0 0 * * *",
     "@hourly": "0 0 * * * *",
 }
+
+_AT = b"@at "
+_ZERO = ord("0")
+_WHOLE_SECONDS = len("2026-11-20T15:04:05Z")
 
 _MOST_TEXTS_KEPT = 16_384
 _MOST_FIRES_KEPT = 2
@@ -207,6 +211,17 @@ def parse_pattern(text: str, time_zone: str | None = None) -> Pattern | InvalidP
     if text == "":
         return None
     return _parse_known_cron(text, zone) if is_kept else _parse_cron(text, zone)
+
+
+def usual_at(text: bytes, start: int, end: int) -> At | None:
+    """Read `@at` and a time in UTC out of bytes, as `parse_pattern` does without a zone; None leaves it to that."""
+    if not text.startswith(_AT, start):
+        return None
+    instant = usual_instant(text, start + len(_AT), end)
+    if instant is None or instant == ZERO_TIME:
+        return None
+    is_printed = text[end - 2] != _ZERO or end - start == len(_AT) + _WHOLE_SECONDS
+    return At(None if is_printed else text[start:end].decode(), instant)
 
 
 def _zone_refused(text: str, kind: str) -> InvalidPattern:

@@ -30,7 +30,13 @@ _split = re.compile(
     r"(?:Z|([+-][0-9]{2}:[0-9]{2}))"
 ).fullmatch
 
+_split_usual = re.compile(
+    rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:)([0-5][0-9])(?:\.([0-9]{1,9}+))?Z",
+).fullmatch
+
 _SECONDS = {f"{second:02d}": second * SECOND for second in range(60)}
+_NANOSECONDS_A_DIGIT = tuple(10 ** (9 - digits) for digits in range(10))
+_SECONDS_IN_BYTES = {text.encode(): nanoseconds for text, nanoseconds in _SECONDS.items()}
 
 _EXPECTED = "expected a time such as 2026-11-20T15:04:05Z or 2026-11-20T15:04:05.25+01:00"
 
@@ -75,6 +81,19 @@ def _as_usual(text: str) -> int | None:
     return minute + second + int(f"{digits:0<9}")
 
 
+def usual_instant(text: bytes, start: int, end: int) -> int | None:
+    """Read a time in UTC with two digits in each place out of bytes; None leaves it to `parse_rfc3339`."""
+    parts = _split_usual(text, start, end)
+    if parts is None:
+        return None
+    minute_text, second, digits = parts.groups()
+    minute = _minute_in_bytes(minute_text)
+    if minute is None:
+        return None
+    whole = minute + _SECONDS_IN_BYTES[second]
+    return whole if digits is None else whole + int(digits) * _NANOSECONDS_A_DIGIT[len(digits)]
+
+
 def is_as_printed(text: str) -> bool:
     """Tell whether a time that `parse_rfc3339` reads is written as `format_rfc3339` prints it in UTC.
 
@@ -94,6 +113,12 @@ def _minute_of(text: str) -> int | None:
     if days is None or hour > 23 or minute > 59:
         return None
     return (days * SECONDS_A_DAY + hour * 3600 + minute * 60) * SECOND
+
+
+@lru_cache(maxsize=4096)
+def _minute_in_bytes(text: bytes) -> int | None:
+    """Do what `_minute_of` does."""
+    return _minute_of(text.decode())
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ from nats_scheduler.schedule.patterns import (
     InvalidTimeZone,
     Pattern,
     parse_pattern,
+    usual_at,
 )
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -42,6 +43,31 @@ def test_each_kind_keeps_its_text_and_says_whether_it_repeats() -> None:
     assert [type(pattern) for pattern in patterns] == [At, Every, Cron, Cron]
     assert [pattern.text for pattern in patterns] == texts
     assert [pattern.repeats for pattern in patterns] == [False, True, True, True]
+
+
+@given(
+    st.one_of(
+        st.from_regex(
+            r"@at ?20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2]?[0-9]:[0-6][0-9]:[0-6][0-9]([.,][0-9]{1,11})?(Z|\+00:00|)",
+            fullmatch=True,
+        ),
+        st.sampled_from(
+            ["@at 0001-01-01T00:00:00Z", "@at 0001-01-01T00:00:01.50Z", "@at ", "@at 2026-01-16T12:00:00Z\n"]
+        ),
+    ),
+    st.sampled_from([b"", b"Z", b"@at 2026-01-16T12:00:00Z"]),
+)
+def test_a_time_that_is_read_out_of_bytes_is_the_one_of_the_text(text: str, around: bytes) -> None:
+    value = text.encode()
+    usual = usual_at(around + value + around, len(around), len(around) + len(value))
+    assert usual is None or usual == parse_pattern(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["@at 2026-01-16T12:00:00Z", "@at 2026-01-16T12:00:00.1Z", "@at 2026-01-16T12:00:00.10Z"]
+)
+def test_usual_times_are_read_out_of_bytes(text: str) -> None:
+    assert usual_at(text.encode(), 0, len(text)) == read(text)
 
 
 @pytest.mark.parametrize("text", ["", "@at 0001-01-01T00:00:00Z"])
