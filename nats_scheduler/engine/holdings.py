@@ -48,6 +48,8 @@ class Holdings:
         self._roster = roster
         self._firing = firing
         self._settled = [NOTHING_SETTLED] * SHARDS
+        self._settled_through = NOTHING_SETTLED.through
+        """No fire (ns) behind it is settled."""
         self._changing: deque[Held] = deque()
         """Schedules in hand whose shards have changed hands."""
         self._earliest_changing: int | None = None
@@ -57,10 +59,11 @@ class Holdings:
         """Note what an earlier holder settled of some shards."""
         for shard in checkpoint.shards:
             self._settled[shard] = checkpoint
+        self._settled_through = max(settled.through for settled in self._settled)
 
     def begin(self, held: Held) -> None:
         """Pass over the fires that an earlier holder has settled, then wait for the next."""
-        if not self.pass_over(held):
+        if held.due > self._settled_through or not self.pass_over(held):
             self._firing.await_due(held)
 
     def pass_over(self, held: Held) -> bool:

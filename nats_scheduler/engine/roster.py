@@ -2,11 +2,12 @@
 
 The rule: a held schedule has at most one valid entry in the agenda, the one whose instant equals its `wake`.
 Entries are never searched for; one that became stale is skipped when its time comes.
-When more than half of the agenda is stale, it is built anew, so that memory follows what is held.
+Where more than half is stale, of a span or of all, what is stale is forgotten, so that memory follows what is held.
 
 The agenda is a heap of what is near, and lists of what is far, one for each span of 17 s.
 Of a million schedules most are far, and there an entry takes 8 bytes and no order.
 A list is moved into the heap a piece at a time during the span before its own, so that a herd does not come late.
+One whose time has passed, as after an outage, is moved a piece at a time as well, and then woken from.
 
 Cost: a lookup per message, a heap push and pop per wake; about 500 bytes a schedule with its definition.
 """
@@ -19,7 +20,7 @@ from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.definition import Definition
 
 MIN_AGENDA_ENTRIES = 1024
-"""Below this many entries the agenda is never rebuilt."""
+"""With fewer entries than this beside those that are valid, nothing is forgotten before its time."""
 
 SPAN_BITS = 34
 """A span is 2 to this power of nanoseconds, 17 s."""
@@ -66,12 +67,14 @@ class Held:
 class _Span:
     """What is to be looked at in one span that is far."""
 
-    __slots__ = ("first", "held")
+    __slots__ = ("first", "held", "stale")
 
     def __init__(self, first: int) -> None:
         self.first = first
         """No entry has an earlier instant (ns)."""
         self.held: list[Held] = []
+        self.stale = 0
+        """So many of them, at most, are to be looked at no more."""
 
 
 class Roster:
@@ -82,7 +85,7 @@ class Roster:
         self._agenda: list[tuple[int, int, Held]] = []
         self._spans: dict[int, _Span] = {}
         self._order: list[int] = []
-        """The numbers of the spans that are far, as a heap."""
+        """The numbers of the spans that are far, as a heap; some may be gone."""
         self._far = 0
         """Entries in all spans."""
         self._near = 0
@@ -113,11 +116,13 @@ class Roster:
         """Hold nothing on a subject; returns what was held."""
         held = self._held.pop(subject, None)
         if held is not None:
-            held.wake = NO_WAKE
+            self.rest(held)
         return held
 
     def wake(self, held: Held, instant: int) -> None:
         """Have the schedule looked at when `instant` (ns) comes, instead of any time set before."""
+        if held.wake != NO_WAKE:
+            self.rest(held)
         held.wake = instant
         span = self._spans.get(instant >> SPAN_BITS)
         if span is None or instant < span.first:
@@ -125,12 +130,17 @@ class Roster:
         else:  # nearly all of a start
             span.held.append(held)
             self._far += 1
-        if len(self._agenda) + self._far > 2 * len(self._held) + MIN_AGENDA_ENTRIES:
-            self._rebuild()
 
     def rest(self, held: Held) -> None:
         """Look at the schedule no more, until it is woken for another reason."""
-        held.wake = NO_WAKE
+        instant, held.wake = held.wake, NO_WAKE
+        if instant == NO_WAKE:
+            return
+        span = self._spans.get(instant >> SPAN_BITS)
+        if span is not None:
+            self._became_stale(span, instant >> SPAN_BITS)
+        if len(self._agenda) + self._far >= 2 * len(self._held) + MIN_AGENDA_ENTRIES:
+            self._forget_stale_near()
 
     def next_wake(self) -> int | None:
         """Return the earliest instant at which something is to be looked at, or was before it changed."""
@@ -138,27 +148,32 @@ class Roster:
         while agenda and agenda[0][2].wake != agenda[0][0]:
             heapq.heappop(agenda)
         near = agenda[0][0] if agenda else None
-        if not self._order:
+        number = self._first_far()
+        if number is None:
             return near
-        far = self._spans[self._order[0]].first
+        far = self._spans[number].first
         return far if near is None or far < near else near
 
     def pop_woken(self, now: int) -> Held | None:
-        """Take the next schedule whose time has come, by time and then by sequence; None when there is none."""
+        """Take the next schedule whose time has come, by time and then by sequence.
+
+        None when there is none, or when more has to come near first: then `next_wake` has come already.
+        """
         current = now >> SPAN_BITS
-        while (held := self._pop_near(now)) is None and self._order and self._order[0] <= current:
-            self._come_near(self._order[0])
-        if held is not None:
-            return held
-        if self._order and self._order[0] == current + 1:
-            self._come_near(current + 1, MOVED_AT_ONCE)
-        return None
+        while (held := self._pop_near(now)) is None:
+            number = self._first_far()
+            if number is None or number > current + 1:
+                return None
+            is_rest_left = self._come_near(number)
+            if is_rest_left or number > current:
+                return None
+        return held
 
     def _pop_near(self, now: int) -> Held | None:
         """Take the first of the heap whose time has come; None when a far span that has begun may hold earlier ones."""
-        agenda = self._agenda
-        if self._order:
-            now = min(now, (self._order[0] << SPAN_BITS) - 1)
+        agenda, far = self._agenda, self._first_far()
+        if far is not None:
+            now = min(now, (far << SPAN_BITS) - 1)
         while agenda and agenda[0][0] <= now:
             instant, _sequence, held = heapq.heappop(agenda)
             if held.wake == instant:
@@ -180,11 +195,17 @@ class Roster:
         span.held.append(held)
         self._far += 1
 
-    def _come_near(self, number: int, most: int | None = None) -> None:
-        """Move what a span holds into the heap, or `most` entries of it; it is the first of those that are far."""
+    def _first_far(self) -> int | None:
+        """Return the number of the first span that is far."""
+        while self._order and self._order[0] not in self._spans:
+            heapq.heappop(self._order)
+        return self._order[0] if self._order else None
+
+    def _come_near(self, number: int) -> bool:
+        """Move some of the first far span into the heap; returns whether more of it is left."""
         self._near = max(self._near, number)
         entries = self._spans[number].held
-        rest = 0 if most is None else max(len(entries) - most, 0)
+        rest = max(len(entries) - MOVED_AT_ONCE, 0)
         coming = [(held.wake, held.sequence, held) for held in entries[rest:] if held.wake >> SPAN_BITS == number]
         if len(coming) > len(self._agenda) >> 3:  # a heap of them all is made in less time than so many pushes take
             self._agenda += coming
@@ -195,11 +216,24 @@ class Roster:
         self._far -= len(entries) - rest
         del entries[rest:]
         if not entries:
-            del self._spans[heapq.heappop(self._order)]
+            del self._spans[number]
+        return bool(entries)
 
-    def _rebuild(self) -> None:
-        """Forget what is stale."""
-        self._agenda, self._spans, self._order, self._far = [], {}, [], 0
-        for held in self._held.values():
-            if held.wake != NO_WAKE:
-                self._enter(held, held.wake)
+    def _became_stale(self, span: _Span, number: int) -> None:
+        """Count an entry of a span as stale, and forget those that are, once they are more than half."""
+        span.stale += 1
+        if 2 * span.stale <= len(span.held):
+            return
+        valid = dict.fromkeys(held for held in span.held if held.wake >> SPAN_BITS == number)
+        self._far -= len(span.held) - len(valid)
+        span.held, span.stale = list(valid), 0
+        if not valid:
+            del self._spans[number]
+            if len(self._order) > 2 * len(self._spans) + MIN_AGENDA_ENTRIES:
+                self._order = sorted(self._spans)
+
+    def _forget_stale_near(self) -> None:
+        """Forget what is stale in the heap."""
+        valid = {held: (wake, sequence, held) for wake, sequence, held in self._agenda if held.wake == wake}
+        self._agenda = list(valid.values())
+        heapq.heapify(self._agenda)

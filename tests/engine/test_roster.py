@@ -125,6 +125,38 @@ def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
     assert woken(roster, 9 << SPAN_BITS) == [*range(3, 30, 3), *range(1, 30, 3), *range(2, 30, 3)]
 
 
+def test_a_herd_whose_span_has_passed_is_brought_near_in_pieces() -> None:
+    """And nothing of it is woken before, since what is left may be due earlier."""
+    roster, count = Roster(), 3 * MOVED_AT_ONCE
+    for sequence in range(count):
+        one = held(sequence)
+        roster.hold(one)
+        roster.wake(one, (5 << SPAN_BITS) + count - sequence)
+    now = 7 << SPAN_BITS
+    for pieces in (1, 2):
+        assert roster.pop_woken(now) is None
+        assert len(roster._agenda) == pieces * MOVED_AT_ONCE
+        wake = roster.next_wake()
+        assert wake is not None
+        assert wake <= now
+    assert woken(roster, now) == list(reversed(range(count)))
+
+
+def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
+    """Neither entries nor spans: a fleet is replaced as a whole, and a lease is renewed for ever."""
+    random, roster = Random(2), Roster()
+    everyone = [held(sequence) for sequence in range(50)]
+    for one in everyone:
+        roster.hold(one)
+    for number in range(20 * MIN_AGENDA_ENTRIES):
+        roster.wake(random.choice(everyone), (1_000 + number // random.choice((1, 100))) << SPAN_BITS)
+        assert sum(len(span.held) for span in roster._spans.values()) == roster._far <= 2 * len(roster)
+        assert len(roster._spans) <= len(roster)
+        assert len(roster._order) <= 2 * len(roster) + MIN_AGENDA_ENTRIES + 1
+    expected = sorted((one.wake, one.sequence) for one in everyone if one.wake != NO_WAKE)
+    assert woken(roster, 1 << 50) == [sequence for _instant, sequence in expected]
+
+
 def random_start(seed: int) -> int:
     """Begin at the epoch or in our days."""
     return 0 if seed % 2 else 1_790_000_000_000_000_000
