@@ -38,6 +38,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.garbage import Load
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -77,6 +78,7 @@ class StreamDriver:
             RemoveExpired: self._remove,
             WakeAt: self._wake_at,
         }
+        self._load = Load()
         self._idle = asyncio.Event()
         self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
@@ -153,6 +155,7 @@ class StreamDriver:
         except Exception as error:
             self._fail(error)
             return
+        self._load.grew_to(len(self.engine.held))
         self._keep_waking()
         if self.engine.is_idle and not self._inputs:
             self._idle.set()

@@ -9,9 +9,12 @@ what is held.
 Where little survives nothing is frozen: a cycle that outlives a pass, such as that of a connection, is found by a later
 one.
 
-Cost: three looks at an object in its life, in passes of a few milliseconds.
-Limit: a cycle that was frozen alive stays when it ends; there is at most one pass that freezes for each
-`FREEZE_FROM` objects by which the process grows.
+What a load brings is frozen as it comes, before any pass has looked at much of it.
+
+Cost: three looks at an object in its life, in passes of a few milliseconds; hardly one where many schedules are loaded.
+Limit: a cycle that was frozen alive stays when it ends, and so does one that ended just before a load was frozen.
+There is at most one pass that freezes for each `FREEZE_FROM` objects by which the process grows, and one freeze for
+each `LOADED_AT_ONCE` of the most schedules that a stream ever held.
 """
 
 import gc
@@ -23,6 +26,9 @@ THRESHOLDS = (5_000, 2, 2)
 FREEZE_FROM = 20_000
 """So many survivors of a full pass are kept out of the next one: what a pass of a millisecond or two looks at."""
 
+LOADED_AT_ONCE = 1_000
+"""So many schedules more than ever before are frozen without a look."""
+
 OLDEST = 2
 
 
@@ -31,6 +37,19 @@ def collect_only_what_is_new() -> None:
     gc.set_threshold(*THRESHOLDS)
     if _freeze_survivors not in gc.callbacks:
         gc.callbacks.append(_freeze_survivors)
+
+
+class Load:
+    """What one stream holds, as it grows."""
+
+    def __init__(self) -> None:
+        self._most = 0
+
+    def grew_to(self, schedules: int) -> None:
+        """Freeze what was loaded since the last time, where it is much."""
+        if schedules >= self._most + LOADED_AT_ONCE and _freeze_survivors in gc.callbacks:
+            self._most = schedules
+            gc.freeze()
 
 
 def _freeze_survivors(phase: str, info: Mapping[str, int]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 SET_UP = """
 import gc
-from nats_scheduler.runtime.garbage import FREEZE_FROM, collect_only_what_is_new
+from nats_scheduler.runtime.garbage import FREEZE_FROM, LOADED_AT_ONCE, Load, collect_only_what_is_new
 
 class Cycle:
     alive = 0
@@ -45,7 +45,29 @@ gc.collect()
 assert Cycle.alive == 0, Cycle.alive
 """
 
+A_LOAD = """
+gc.collect()
+load, held, frozen = Load(), [], gc.get_freeze_count()
+for _ in range(10):
+    held += [[number] for number in range(LOADED_AT_ONCE)]
+    load.grew_to(len(held))
+    assert gc.get_freeze_count() >= frozen + len(held)
+frozen = gc.get_freeze_count()
+for fewer_again in (5_000, 10_000, 10_999):
+    few = [Cycle() for _ in range(2_000)]
+    load.grew_to(fewer_again)
+    few.clear()
+    gc.collect()
+    assert Cycle.alive == 0, Cycle.alive
+"""
 
-@pytest.mark.parametrize("what", [WHAT_IS_HELD, CYCLES, FEW_SURVIVORS])
+ANOTHERS_PROCESS = """
+gc.callbacks.clear()
+Load().grew_to(LOADED_AT_ONCE)
+assert gc.get_freeze_count() == 0
+"""
+
+
+@pytest.mark.parametrize("what", [WHAT_IS_HELD, CYCLES, FEW_SURVIVORS, A_LOAD, ANOTHERS_PROCESS])
 def test_what_is_held_is_looked_at_no_more_and_cycles_are_found(what: str) -> None:
     subprocess.run([sys.executable, "-c", SET_UP + what], check=True)
