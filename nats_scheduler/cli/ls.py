@@ -81,13 +81,13 @@ async def _read(session: Session, stream: str | None) -> Listing:
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     for one in served:
-        checkpoints = await read_checkpoint(session.registry, one.state, one.mode, clock.now())
+        checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, clock.now())
         read = await take_snapshot(
             session.connection,
             session.api,
             one.state,
             one.mode,
-            checkpoints,
+            checkpoints or (),
             clock.now,
             restrictions=session.settings.restrictions_on(one.state.name),
             removes_expired=removes_expired(one.state, session.server),

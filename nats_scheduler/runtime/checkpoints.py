@@ -18,7 +18,7 @@ from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.port import Bucket
+from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.invalid import LONGEST_SHOWN
 
@@ -61,21 +61,32 @@ class CheckpointKeeper:
         return False
 
 
-async def read_checkpoint(registry: Bucket, state: StreamState, mode: Mode, now: int) -> Sequence[CheckpointLoaded]:
-    """Return how far earlier holders settled the fires of this very stream; nothing where nobody wrote it down.
+async def read_checkpoint(
+    registry: Bucket, api: StreamInformation, stream: str, mode: Mode, now: int
+) -> Sequence[CheckpointLoaded] | None:
+    """Return how far earlier holders settled the fires of a stream: nothing where nobody wrote it down.
 
+    None where there is no such stream.
     What was written while we emulated holds for every mode, since both spellings were served then.
     Of several that speak for one shard the last in the sequence reaches furthest.
+
+    The stream is looked at last: what a holder writes between two questions would seem to be of another state of it.
     """
+    keys = [checkpoint_key(stream, written_in) for written_in in sorted({mode, Mode.EMULATED})]
+    written = [(key, await registry.get(key)) for key in keys]
+    info = await api.stream(stream)
+    if info is None:
+        return None
+    state = StreamState.from_info(info)
     found: list[CheckpointLoaded] = []
-    for written_in in {mode, Mode.EMULATED}:
-        found += await _read_entries(registry, state, written_in, now)
+    for key, value in written:
+        found += _read_entries(registry, key, value, state, now)
     return sorted(found, key=lambda checkpoint: checkpoint.through)
 
 
-async def _read_entries(registry: Bucket, state: StreamState, mode: Mode, now: int) -> list[CheckpointLoaded]:
-    key = checkpoint_key(state, mode)
-    value = await registry.get(key)
+def _read_entries(
+    registry: Bucket, key: str, value: Mapping[str, Any] | None, state: StreamState, now: int
+) -> list[CheckpointLoaded]:
     entries = _entries_of(value, state.created)
     if entries is None:
         return []
@@ -85,9 +96,9 @@ async def _read_entries(registry: Bucket, state: StreamState, mode: Mode, now: i
     return [checkpoint for checkpoint in checkpoints if checkpoint.sequence <= state.last_sequence]
 
 
-def checkpoint_key(state: StreamState, mode: Mode) -> str:
+def checkpoint_key(stream: str, mode: Mode) -> str:
     """Return the key under which the checkpoint of a stream is kept."""
-    return f"checkpoint.{state.name}.{mode}"
+    return f"checkpoint.{stream}.{mode}"
 
 
 def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | None:

@@ -96,7 +96,8 @@ class Graduation:
     async def look(self, registry: Registry, restrictions: Restrictions) -> None:
         """Read everything and find what would go wrong; nothing is written."""
         await self._set_clock()
-        checkpoints = await read_checkpoint(registry, self._state, Mode.EMULATED, self._now())
+        name = self._state.name
+        checkpoints = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now()) or ()
         self._handover = Handover(
             replace(self._state.rules, restrictions=restrictions),
             self._server.api_level,

@@ -133,12 +133,10 @@ class StreamService:
         """
         lost = self.shards - shards
         if shards - self.shards:
-            info = await api.stream(self.state.name)
-            if info is None:
+            checkpoints = await read_checkpoint(registry, api, self.state.name, self.mode, self._clock.now())
+            if checkpoints is None:
                 return False
-            for checkpoint in await read_checkpoint(
-                registry, StreamState.from_info(info), self.mode, self._clock.now()
-            ):
+            for checkpoint in checkpoints:
                 self.driver.tell(replace(checkpoint, shards=checkpoint.shards & shards - self.shards))
         self.shards = shards
         self.forget_progress()
@@ -199,7 +197,7 @@ class StreamService:
         """Return what writes through this connection; since the one before, the bucket may have become another one."""
         if self._keeper is None or self._keeper[0] is not registry:
             self.forget_progress()
-            key = checkpoint_key(self.state, self.mode)
+            key = checkpoint_key(self.state.name, self.mode)
             self._keeper = registry, CheckpointKeeper(registry, self.state.created, key)
         return self._keeper[1]
 

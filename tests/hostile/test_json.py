@@ -205,8 +205,11 @@ async def test_a_filter_longer_than_any_subject_stands_for_everything(shared_ser
 class TestTheRegistry:
     """Anybody may write into the bucket."""
 
-    STATE = StreamState({"name": "S"}, "2026-11-20T00:00:00Z", 1, 50)
     GOOD = {"created": "2026-11-20T00:00:00Z", "through": 5, "sequence": 50, "unsettled": [7]}  # noqa: RUF012
+
+    async def stream(self, name: str) -> Any:
+        """Return what the server says of the stream whose checkpoints are read."""
+        return {"config": {"name": name}, "created": self.GOOD["created"], "state": {"first_seq": 1, "last_seq": 50}}
 
     async def opened(self, connection: Connection, account: Account, name: str) -> tuple[Registry, list[str]]:
         registry, told = Registry(connection, account.api, name), list[str]()
@@ -257,11 +260,11 @@ class TestTheRegistry:
             for fault in broken:
                 told.clear()
                 await registry.put(key, {**self.GOOD, **fault})
-                assert not await read_checkpoint(registry, self.STATE, Mode.EMULATED, now), fault
+                assert not await read_checkpoint(registry, self, "S", Mode.EMULATED, now), fault
                 assert told == [key], fault
             told.clear()
             await registry.put(key, self.GOOD)
-            (checkpoint,) = await read_checkpoint(registry, self.STATE, Mode.EMULATED, now)
+            (checkpoint,) = await read_checkpoint(registry, self, "S", Mode.EMULATED, now) or ()
             assert (checkpoint.through, checkpoint.sequence, told) == (5, 50, [])
 
 

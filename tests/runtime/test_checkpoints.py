@@ -1,6 +1,7 @@
 """Checkpoints of several holders in one value: nobody writes for the shards of another."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -8,14 +9,13 @@ from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11
 
-STATE = StreamState({"name": "S"}, "2026-01-01T00:00:00Z", 1, 100)
+CREATED = "2026-01-01T00:00:00Z"
 LOW, HIGH = frozenset(range(32)), frozenset(range(32, 64))
 
 
@@ -29,14 +29,30 @@ async def registry(shared_server: SharedServer, stream_name: str) -> AsyncIterat
         yield bucket
 
 
-def keeper(registry: Registry, created: str = STATE.created) -> CheckpointKeeper:
+class Stream:
+    """A stream that is written to: a message is stored, and a checkpoint written, behind each look at it."""
+
+    def __init__(self, keeper: CheckpointKeeper | None = None) -> None:
+        self._keeper = keeper
+        self._last = 100
+
+    async def stream(self, name: str) -> Any:
+        """Return what the server says of the stream."""
+        info = {"config": {"name": name}, "created": CREATED, "state": {"first_seq": 1, "last_seq": self._last}}
+        if self._keeper is not None:
+            self._last += 1
+            assert await self._keeper.write(CheckpointLoaded(self._last, self._last))
+        return info
+
+
+def keeper(registry: Registry, created: str = CREATED) -> CheckpointKeeper:
     """Make what writes the checkpoints of one instance."""
-    return CheckpointKeeper(registry, created, checkpoint_key(STATE, Mode.EMULATED))
+    return CheckpointKeeper(registry, created, checkpoint_key("S", Mode.EMULATED))
 
 
 async def read(registry: Registry, now: int = 1_000) -> set[CheckpointLoaded]:
     """Return what a new holder is told."""
-    return set(await read_checkpoint(registry, STATE, Mode.EMULATED, now))
+    return set(await read_checkpoint(registry, Stream(), "S", Mode.EMULATED, now) or ())
 
 
 async def test_each_holder_writes_for_its_own_shards(registry: Registry) -> None:
@@ -60,8 +76,8 @@ async def test_a_shard_that_changed_hands_is_written_by_its_new_holder(registry:
 
 
 async def test_what_an_earlier_version_wrote_speaks_for_all_shards(registry: Registry) -> None:
-    old = {"created": STATE.created, "through": 5, "sequence": 10, "unsettled": [3]}
-    await registry.put(checkpoint_key(STATE, Mode.EMULATED), old)
+    old = {"created": CREATED, "through": 5, "sequence": 10, "unsettled": [3]}
+    await registry.put(checkpoint_key("S", Mode.EMULATED), old)
     assert await read(registry) == {CheckpointLoaded(5, 10, frozenset({3}), ALL_SHARDS)}
     assert await keeper(registry).write(CheckpointLoaded(9, 12, shards=HIGH))
     assert CheckpointLoaded(5, 10, frozenset({3}), LOW) in await read(registry)
@@ -72,6 +88,23 @@ async def test_what_was_written_of_an_earlier_stream_of_the_name_is_dropped(regi
     assert await read(registry) == set()
     assert await keeper(registry).write(CheckpointLoaded(9, 12, shards=HIGH))
     assert await read(registry) == {CheckpointLoaded(9, 12, frozenset(), HIGH)}
+
+
+async def test_what_is_written_while_it_is_read_is_not_taken_for_another_state_of_the_stream(
+    registry: Registry,
+) -> None:
+    writer = keeper(registry)
+    assert await writer.write(CheckpointLoaded(5, 100))
+    growing = Stream(writer)
+    for through in (5, 101, 102):
+        assert await read_checkpoint(registry, growing, "S", Mode.EMULATED, 1_000) == [
+            CheckpointLoaded(through, max(through, 100))
+        ]
+
+
+async def test_what_reaches_beyond_the_stream_was_written_before_it_was_rolled_back(registry: Registry) -> None:
+    assert await keeper(registry).write(CheckpointLoaded(5, 101))
+    assert await read(registry) == set()
 
 
 def numbers(shard: int, count: int) -> frozenset[int]:
@@ -107,11 +140,13 @@ def numbers_of(checkpoint: CheckpointLoaded) -> frozenset[int]:
 
 async def test_what_was_settled_while_we_emulated_is_settled_in_every_mode(registry: Registry) -> None:
     async def write(mode: Mode, through: int) -> None:
-        value = {"created": STATE.created, "through": through, "sequence": 50, "unsettled": []}
-        await registry.put(checkpoint_key(STATE, mode), value)
+        value = {"created": CREATED, "through": through, "sequence": 50, "unsettled": []}
+        await registry.put(checkpoint_key("S", mode), value)
 
     async def furthest(mode: Mode) -> int:
-        return (await read_checkpoint(registry, STATE, mode, 1_000))[-1].through
+        found = await read_checkpoint(registry, Stream(), "S", mode, 1_000)
+        assert found is not None
+        return found[-1].through
 
     await write(Mode.EMULATED, 10)
     assert [await furthest(mode) for mode in (Mode.EMULATED, Mode.DORMANT, Mode.NATIVE)] == [10, 10, 10]
