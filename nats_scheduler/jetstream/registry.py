@@ -41,6 +41,12 @@ LOOK_UP_SECONDS = 0.25
 WRONG_LAST_SEQUENCE = 10071
 """Somebody wrote the key since its revision was seen."""
 
+BEING_WRITTEN = 10164
+"""Somebody writes the key at this moment: nodes of a cluster are agreeing on it."""
+
+LOST_RACES = frozenset({WRONG_LAST_SEQUENCE, BEING_WRITTEN})
+"""Normal business where several write: whoever lost looks again."""
+
 IN_A_DOMAIN = re.compile(r"\$JS\.[^.]+\.API")
 """The prefix of a JetStream domain."""
 
@@ -107,12 +113,15 @@ class Registry:
         return value
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write a value in place of the one with this revision (0: of none); None where another one is there by now."""
+        """Write a value in place of the one with this revision (0: of none); None where another one is there by now.
+
+        Or is about to be: what is looked up then may still be the one before.
+        """
         headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
         subject = f"{self._written_to}.{key}"
         reply = await self._connection.request(subject, json.dumps(value).encode(), with_headers(b"", headers))
         answer = read_object(reply.body) or {}
-        if inner(answer.get("error")).get("err_code") == WRONG_LAST_SEQUENCE:
+        if inner(answer.get("error")).get("err_code") in LOST_RACES:
             return None
         raise_refusal(answer, f"swap {key}")
         return integer(answer.get("seq"))
