@@ -14,6 +14,9 @@ The rules:
 - Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
   himself judges nobody and hands nothing over, since whom he remembers may be dead; and what is stored of the dead does
   not bring them back to life.
+- Who was away himself, since nothing of his own was stored for `HEARING`, cannot tell whether the others died or were
+  away as well. For `GRACE` he counts on those who lived when he left, himself among them, to serve what they served:
+  so after an outage that hit all, each goes on with his own, whoever is back first.
 - What somebody told counts as of when he told it: he says what he had heard by then, and where the server stored it
   `LATE` after that, his words are on their way for long, or he is deaf, and he serves nothing whatever they say.
 - What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
@@ -37,6 +40,10 @@ HEARING = 1_000 * MILLISECOND
 
 PATIENCE = 1_000 * MILLISECOND
 """How long (ns) a stream still counts as served that cannot be for the moment: a reconnect moves no shards."""
+
+GRACE = 1_250 * MILLISECOND
+"""So long (ns) after our return we count on those who lived when we left: others connect half a second after us, and
+*Live* leaves 3 s from the end of the outage."""
 
 NOBODY = ""
 
@@ -64,7 +71,9 @@ class _Other:
     stored_at: int
     serves: frozenset[str] | None
     times: int = 1
-    """How often it was heard since we listen; what was heard once may have been stored long before."""
+    """How often it was heard since we listen; what was heard once may have been stored long before.
+
+    Once more for who is counted on."""
 
 
 @dataclass(slots=True)
@@ -86,6 +95,13 @@ class Leases:
     _heard_myself_at: int | None = None
     _in_time_at: int | None = None
     """When (ns) we heard last what we had told in time."""
+    _told_at: int | None = None
+    """When the last that we heard of ourselves was stored, by the server's clock."""
+    _served: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    """What each served, we among them, as far as it was told while we heard ourselves."""
+    _expected: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    """What each is counted on to serve again, we among them."""
+    _expected_until: int = 0
 
     # -- what is heard -------------------------------------------------------------------------------------------
 
@@ -105,17 +121,19 @@ class Leases:
         Returns whether that changes who is wanted where.
         """
         is_late = knew_of is not None and stored_at - knew_of >= LATE
-        if instance == self.me:
-            self._in_time_at = self._in_time_at if is_late else now
-            return self._heard_myself(now, stored_at)
-        known = self._others.get(instance)
         told = frozenset() if is_late else None if serves is None else frozenset(serves)
+        is_news = instance == self.me and self._heard_of_me(now, stored_at, is_late=is_late)
+        if self._heard_myself_at is not None and not self._was_away(stored_at) and now >= self._expected_until:
+            self._served[instance] = told
+        if instance == self.me:
+            return is_news
+        known = self._others.get(instance)
         self._others[instance] = _Other(now, stored_at, told, 1 if known is None else known.times + 1)
         return known is None or known.serves != told
 
     def left(self, instance: str) -> None:
         """Note that an instance gave up everything."""
-        self._others.pop(instance, None)
+        self._forget(instance)
 
     def recorded(self, key: str, record: Record) -> None:
         """Note what the record of a stream says; what is older than what is known changes nothing."""
@@ -145,12 +163,12 @@ class Leases:
             return []
         dead = [name for name, other in self._others.items() if now - other.heard_at >= LEASE_DURATION]
         for name in dead:
-            del self._others[name]
+            self._forget(name)
         return dead
 
     def living(self, key: str) -> list[str]:
-        """Return the living instances that serve a stream."""
-        others = [name for name, other in self._others.items() if other.serves is None or key in other.serves]
+        """Return the living instances that serve a stream, or are counted on to serve it."""
+        others = [name for name in self._others if self._serves(name, key) or self._is_expected(name, key)]
         return others if self.is_leaving or key not in self.serves else [*others, self.me]
 
     @property
@@ -173,11 +191,13 @@ class Leases:
         """
         if not self.is_heard(now):
             return None  # a record may be there that was not told yet, and who seems to live may be dead
+        if now >= self._expected_until:
+            self._expected.clear()
         record, holders = self.record(key), self.record(key).holders
         living = self.living(key)
         if living or self.is_leaving:
             changed = tuple(
-                wanted if wanted != holder and self._may_change(holder, wanted, living) else holder
+                wanted if wanted != holder and self._may_change(key, holder, wanted, living) else holder
                 for holder, wanted in zip(holders, self._wanted_holders(key, tuple(living)), strict=True)
             )
         else:  # nobody can fire yet, or for the moment: everybody keeps what he has, and what is nobody's is ours
@@ -192,8 +212,49 @@ class Leases:
             known = self._wanted[key] = living, wanted_holders(key, living)
         return known[1]
 
-    def _may_change(self, holder: str, wanted: str, living: list[str]) -> bool:
-        return holder == self.me or (wanted == self.me and holder not in living)
+    def _may_change(self, key: str, holder: str, wanted: str, living: list[str]) -> bool:
+        if self._is_expected(wanted, key) and wanted != self.me and not self._serves(wanted, key):
+            return False  # he goes on with what he has, and is given nothing
+        if holder == self.me:
+            return self.is_leaving or key in self.serves or not self._is_expected(self.me, key)
+        return wanted == self.me and holder not in living
+
+    def _serves(self, other: str, key: str) -> bool:
+        serves = self._others[other].serves
+        return serves is None or key in serves
+
+    def _is_expected(self, instance: str, key: str) -> bool:
+        if instance not in self._expected:
+            return False
+        serves = self._expected[instance]
+        return serves is None or key in serves
+
+    def _forget(self, instance: str) -> None:
+        for known in (self._others, self._served, self._expected):
+            known.pop(instance, None)
+
+    def _heard_of_me(self, now: int, stored_at: int, *, is_late: bool) -> bool:
+        """Note that we heard ourselves; returns whether that is news."""
+        self._in_time_at = self._in_time_at if is_late else now
+        if self._was_away(stored_at) and now >= self._expected_until:
+            self._count_on_the_others(now, stored_at)
+        self._told_at = stored_at
+        return self._heard_myself(now, stored_at)
+
+    def _was_away(self, stored_at: int) -> bool:
+        """Tell whether nothing of ours was stored for long before this."""
+        return self._told_at is not None and stored_at - self._told_at >= HEARING
+
+    def _count_on_the_others(self, now: int, stored_at: int) -> None:
+        """Expect those who lived when we left to be back soon."""
+        assert self._told_at is not None, "we were never there"
+        self._expected, self._expected_until = dict(self._served), now + GRACE
+        if stored_at - self._told_at < LEASE_DURATION:
+            return  # who died is missed as early as ever
+        for name in self._served:
+            other = self._others.get(name)
+            if other is not None and other.times and not self._was_away(other.stored_at):
+                other.heard_at, other.times = now + GRACE - LEASE_DURATION, other.times + 1
 
     def _heard_myself(self, now: int, stored_at: int) -> bool:
         """Judge from now on.
@@ -206,7 +267,7 @@ class Leases:
             if is_news and other.times == 0:
                 other.heard_at = now
             elif other.times == 1 and stored_at - other.stored_at >= LEASE_DURATION:
-                del self._others[name]
+                self._forget(name)
                 is_news = True
         return is_news
 

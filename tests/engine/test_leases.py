@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.leases import (
+    GRACE,
     HEARING,
     LATE,
     LEASE_DURATION,
@@ -278,6 +279,91 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     assert a.record(KEY).revision == 0
     assert write(a, 1) == holders
     assert a.change(KEY, 0) is None
+
+
+# -- outages that hit all ------------------------------------------------------------------------------------------
+
+BACK = 3 * LEASE_DURATION
+"""When an outage is over that began at 0."""
+
+
+def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:
+    """Have two hold a stream while nothing can be stored; return the first one that is back, and serves at once."""
+    a = instance("a", "b")
+    for one in ("b", "a"):
+        a.heard(one, {KEY}, 0, 0)
+    a.recorded(KEY, Record(holders * (SHARDS // len(holders)), 5))
+    if connects_anew:
+        a.listening_anew()
+        a.heard("b", {KEY}, BACK, 0)
+        a.heard("a", {KEY}, BACK, 0)
+        a.recorded(KEY, Record(holders * (SHARDS // len(holders)), 5))
+    a.heard("a", {KEY}, BACK, BACK)
+    return a
+
+
+def tell_on(a: Leases, served: dict[str, set[str]]) -> None:
+    """Have all tell what they serve until nobody is counted on any more."""
+    for now in (*range(BACK, BACK + GRACE, BEAT), BACK + GRACE):
+        for one, keys in served.items():
+            a.heard(one, keys, now, now)
+
+
+@pytest.mark.parametrize("connects_anew", [True, False])
+def test_the_first_one_back_from_an_outage_leaves_the_others_their_part_for_a_moment(connects_anew: bool) -> None:
+    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]), connects_anew=connects_anew)
+    soon = BACK + GRACE - 1
+    a.heard("a", {KEY}, soon, soon)
+    assert (a.bury(soon), a.change(KEY, soon)) == ([], None)
+    assert a.bury(BACK + GRACE) == ["b"], "and no longer, since it may be dead"
+    assert write(a, 6, BACK + GRACE) == ("a",) * SHARDS
+
+
+def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment() -> None:
+    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
+    a.heard("b", (), BACK, BACK)
+    assert a.change(KEY, BACK) is None
+    tell_on(a, {"a": {KEY}, "b": set()})
+    assert write(a, 6, BACK + GRACE) == ("a",) * SHARDS
+
+
+def test_one_who_still_reads_keeps_his_own_part_for_that_moment_though_another_serves_already() -> None:
+    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
+    a.serves = frozenset()
+    a.heard("b", {KEY}, BACK, BACK)
+    assert a.change(KEY, BACK) is None
+    tell_on(a, {"a": set(), "b": {KEY}})
+    assert write(a, 6, BACK + GRACE) == ("b",) * SHARDS
+
+
+def test_who_is_only_counted_on_is_given_nothing() -> None:
+    a = back_from_an_outage("a")
+    a.heard("b", (), BACK, BACK)
+    assert a.change(KEY, BACK) is None
+    a.heard("b", {KEY}, BACK, BACK)
+    assert write(a, 6, BACK) == wanted_holders(KEY, ["a", "b"])
+
+
+def test_what_the_dead_held_before_the_outage_is_claimed_at_once() -> None:
+    a = back_from_an_outage("dead")
+    assert write(a, 6, BACK) == tuple("a" if one == "a" else "dead" for one in wanted_holders(KEY, ["a", "b"]))
+
+
+def test_who_died_while_we_were_away_for_a_moment_is_missed_as_early_as_ever() -> None:
+    a = instance("a", "b")
+    a.heard("b", {KEY}, 1, 1)
+    a.heard("a", {KEY}, HEARING, HEARING)
+    assert a.bury(1 + LEASE_DURATION) == ["b"]
+
+
+def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
+    """The outage was ours alone: we come back, read, and are handed our part when we have."""
+    a = back_from_an_outage("b")
+    a.serves = frozenset()
+    a.heard("b", {KEY}, BACK, BACK)
+    assert a.change(KEY, BACK) is None
+    a.serves = frozenset({KEY})
+    assert a.change(KEY, BACK) is None
 
 
 # -- random histories ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.runtime.instances import HEARTBEAT
 from tests.judge.history import SECOND, History
@@ -15,6 +16,7 @@ from tests.simulation.bucket import BucketServer
 from tests.simulation.instance import Instance
 from tests.simulation.link import UnheardError
 from tests.simulation.planted import (
+    Changes,
     dead_brought_back_to_life,
     dead_holders_buried_late,
     life_not_told_while_waiting,
@@ -71,6 +73,10 @@ class Fleet:
         self._instances.append(instance)
         instance.boot("latest")
         return instance
+
+    def records(self) -> int:
+        """Return how often a record of holders was written."""
+        return sum(len(written) for key, written in self.bucket.versions.items() if key.startswith("lease."))
 
     def silences(self, key: str, duration: int) -> list[int]:
         """Let time pass, and return how long (ns) it was each time until a key was written again."""
@@ -131,6 +137,37 @@ def held_after_a_reconnect() -> frozenset[int]:
         first.cut(SECOND // 2)
         fleet.timeline.run(2 * SECOND)
         return first.held
+
+
+def hand_overs_after_an_outage(*, second_dies: bool = False) -> int:
+    """Cut off two, the second a moment longer than the first; return how often shards changed hands then."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        assert first.held == ALL_SHARDS - second.held != frozenset()
+        before = fleet.records()
+        first.cut(4 * SECOND)
+        second.cut(4 * SECOND + SECOND // 2)
+        if second_dies:
+            second.kill()
+        fleet.timeline.run(4 * SECOND + LIVE)
+        assert first.held == ALL_SHARDS if second_dies else first.held == ALL_SHARDS - second.held
+        return fleet.records() - before
+
+
+def nobody_counted_on() -> Changes:
+    """Take whoever is not back yet for dead."""
+    yield Leases, "_count_on_the_others", lambda _self, _now, _stored_at: None
+
+
+def test_the_first_one_back_from_an_outage_of_all_takes_nothing_from_the_others() -> None:
+    assert hand_overs_after_an_outage() == 0
+    with planted(nobody_counted_on):
+        assert hand_overs_after_an_outage() >= 2
+
+
+def test_who_died_in_an_outage_of_all_is_replaced_within_the_time_that_is_promised() -> None:
+    assert hand_overs_after_an_outage(second_dies=True) >= 1
 
 
 def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
