@@ -7,11 +7,12 @@ engine.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld
+from nats_scheduler.engine.events import Event, FireStored
+from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, ShardsHeld
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -27,7 +28,16 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 CHECKPOINT_SECONDS = 1.0
-"""How often progress is written down, where there is any. Well inside the shortest useful duplicate window."""
+"""How often progress is written down at least, where there is any. Well inside the shortest useful duplicate window."""
+
+SOON_SECONDS = 0.05
+"""So soon after a fire progress is written down where nobody can read the fire back: it may be consumed already.
+
+A server that is killed forgets its identity with it, and then the checkpoint alone says that it happened.
+"""
+
+CHECKPOINT_SHARE = 0.02
+"""No more than this part of the time is spent on looking how far we are."""
 
 OVERLAP_SECONDS = 0.5
 """So long we go on firing for shards that are another's: he has yet to hear of it, and to read our checkpoint.
@@ -77,7 +87,13 @@ class StreamService:
             removes_expired=self._removes_expired,
             reads_all=reads_all(state.config),
         )
-        self.driver = StreamDriver(engine, clock, lambda event: report(state.name, event))
+        self._report = report
+        self._keeps_fires = reads_all(state.config)
+        self._fired = asyncio.Event()
+        """Set by a fire that is known to be stored and may be gone already."""
+        self._look_seconds = 0.0
+        """How long the last look at our progress took."""
+        self.driver = StreamDriver(engine, clock, self._tell)
         self.driver.tell(ShardsHeld(frozenset()))
         self.shards: frozenset[int] = frozenset()
         """The shards that we hold."""
@@ -174,9 +190,18 @@ class StreamService:
         """Write the next checkpoint even where nothing happened since the last one."""
         self._written = None
 
+    def _tell(self, event: Event) -> None:
+        if not self._keeps_fires and isinstance(event, FireStored):
+            self._fired.set()
+        self._report(self.state.name, event)
+
     async def _keep_checkpoint(self, registry: Bucket) -> None:
         while True:
-            await asyncio.sleep(CHECKPOINT_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECKPOINT_SECONDS):
+                    await self._fired.wait()
+                    await asyncio.sleep(max(SOON_SECONDS, self._look_seconds / CHECKPOINT_SHARE))
+            self._fired.clear()
             await self.write_checkpoint(registry)
 
     async def write_checkpoint(self, registry: Bucket) -> None:
@@ -186,12 +211,18 @@ class StreamService:
         shards = self.shards - self.given_up
         if progress == self._written or not engine.is_live or not shards:
             return
-        settled = engine.checkpoint(self._clock.now())
+        settled = self._settled()
         try:
             if await keeper.write(replace(settled, shards=settled.shards & shards)):
                 self._written = progress
         except JetStreamError:
             return  # the next one says the same and more
+
+    def _settled(self) -> CheckpointLoaded:
+        begun = self._clock.monotonic()
+        settled = self.driver.engine.checkpoint(self._clock.now())
+        self._look_seconds = (self._clock.monotonic() - begun) / SECOND
+        return settled
 
     def _keeper_in(self, registry: Bucket) -> CheckpointKeeper:
         """Return what writes through this connection; since the one before, the bucket may have become another one."""

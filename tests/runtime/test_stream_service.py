@@ -4,16 +4,27 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, ShardsHeld
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    MessagesRead,
+    PublishConcluded,
+    ShardsHeld,
+    Stored,
+)
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime import stream_service
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.waiting import eventually
@@ -70,9 +81,50 @@ class Overdue:
         return subject in self._fires.begun
 
 
-def service() -> StreamService:
+class Answering(Fires):
+    """A contact that finds every schedule, stores every fire, and tells nothing of it but that it did."""
+
+    def __init__(self, service: StreamService) -> None:
+        super().__init__()
+        self._service = service
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Store them."""
+        for fire in fires:
+            self._service.driver.tell(PublishConcluded(fire, Stored(fire.sequence + 1)))
+
+    def read(self, request: ReadContent) -> None:
+        """Find the schedule."""
+        super().read(request)
+        message = StoredMessage(request.schedule, request.sequence, 1, EVERY_SECOND, b"")
+        self._service.driver.tell(ContentRead(request.schedule, request.sequence, message, None))
+
+    async def follow(self, after: int) -> None:
+        """Tell of one schedule, and then of nothing."""
+        stored = StoredMessage("orders.s", 1, SystemClock().now(), EVERY_SECOND, None)
+        self._service.driver.tell(MessagesRead([stored]))
+        self._service.driver.tell(CaughtUp())
+        await asyncio.get_running_loop().create_future()
+
+
+class Checkpoints:
+    """A bucket that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    async def swap(self, key: str, value: Any, _revision: int) -> int:
+        """Keep it."""
+        self.written.append(value)
+        return len(self.written)
+
+
+EVERY_SECOND = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: orders.out\r\n\r\n"
+
+
+def service(**config: Any) -> StreamService:
     """Return the service of a stream, which holds all of its shards."""
-    info = {"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "created": "2020-01-01T00:00:00Z"}
+    info = {"config": {"name": "ORDERS", "subjects": ["orders.>"], **config}, "created": "2020-01-01T00:00:00Z"}
     server = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
     one = StreamService(
         StreamState.from_info(info), Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None
@@ -96,4 +148,20 @@ async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -
         return not await overdue.one_fires()
 
     await eventually(rests, within_seconds=LONG_SECONDS, describe="it has let go")
+    one.driver.stop()
+
+
+async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when the time for a checkpoint has come, which is far off here."""
+    monkeypatch.setattr(stream_service, "CHECKPOINT_SECONDS", 100 * LONG_SECONDS)
+    one, checkpoints = service(retention="workqueue"), Checkpoints()
+    bucket: Any = checkpoints
+    serving = asyncio.create_task(one.serve(lambda *_rest, **_more: Answering(one), bucket))
+    await eventually(
+        lambda: len(checkpoints.written) >= 2, within_seconds=LONG_SECONDS, describe="two fires are written down"
+    )
+    first, second = (value["entries"][0]["through"] for value in checkpoints.written[:2])
+    assert second - first >= SECOND // 2, "each tells of another fire"
+    serving.cancel()
+    await asyncio.wait((serving,))
     one.driver.stop()
