@@ -1,22 +1,26 @@
-"""What is told of shards, and removed in them, once we hold them: rejected schedules, and older versions.
+"""What is told of shards, and removed in them, once we hold them: schedules, rejected ones, and older versions.
 
 Others may have done it before us; twice is harmless.
 The rule: a slice in a step, and none while many conclusions are awaited, so that what is due need not wait.
 
-Cost: a look at each rejected subject and each older version when shards are gained.
+Cost: a look at each of them when shards are gained.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Action, Report
-from nats_scheduler.engine.events import ScheduleRejected
+from nats_scheduler.engine.events import ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.removing import Removing
+from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.rejection import Rejection
 
 MAX_SUPERSEDED = 10_000
 """Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
+
+MAX_UNTOLD = 10_000
+"""Schedules in the shards of others that are remembered at most, in case nobody held them when they were stored."""
 
 LOOKED_AT_ONCE = 256
 """So many subjects are looked at in one step: each may be a line in the log, or a request."""
@@ -29,14 +33,32 @@ class Backlog:
     """What one stream's engine tells and removes late."""
 
     def __init__(
-        self, rejected: dict[str, tuple[int, Rejection]], removing: Removing, emit: Callable[[Action], None]
+        self,
+        rejected: dict[str, tuple[int, Rejection]],
+        removing: Removing,
+        emit: Callable[[Action], None],
+        untold: Callable[[str, int], Held | None],
     ) -> None:
-        """Begin with nothing; `rejected` is the engine's own, by subject."""
+        """Begin with nothing; `rejected` is the engine's own, by subject.
+
+        `untold` returns a schedule, by subject and sequence, that is held and that no earlier holder has told of.
+        """
         self._rejected = rejected
         self._removing = removing
         self._emit = emit
+        self._untold = untold
+        self._taken: dict[str, int] = {}
         self._superseded: dict[str, int] = {}
         self._left: Iterator[None] = iter(())
+
+    def taken(self, held: Held) -> None:
+        """Tell of a schedule that is held, at once or when we hold its shard."""
+        if self._removing.is_ours(held):
+            self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
+            return
+        if len(self._taken) >= MAX_UNTOLD:
+            del self._taken[next(iter(self._taken))]
+        self._taken[held.subject] = held.sequence
 
     def superseded(self, subject: str, through: int, most: int | None) -> None:
         """Remember that versions up to `through` are to be removed, and no more than `most` such subjects."""
@@ -49,15 +71,23 @@ class Backlog:
         self._superseded.pop(subject, None)
 
     def begin_with(self, shards: frozenset[int]) -> None:
-        """Tell what is rejected in these shards, and have the older versions removed, from the next step on."""
-        if self._rejected or self._superseded:
-            self._left = chain(self._left, self._tell(shards), self._remove(shards))
+        """Tell what was taken and rejected in these shards, and have older versions removed, from the next step on."""
+        if self._taken or self._rejected or self._superseded:
+            self._left = chain(self._left, self._tell_taken(shards), self._tell(shards), self._remove(shards))
 
     def work(self) -> bool:
         """Do some of what is left to do; returns whether to go on at once."""
         if self._removing.under_way > MOST_UNDER_WAY:
             return False  # a conclusion is the next thing to come
         return sum(1 for _ in islice(self._left, LOOKED_AT_ONCE)) == LOOKED_AT_ONCE
+
+    def _tell_taken(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._taken):
+            if subject in self._taken and self._is_ours(subject, shards):
+                held = self._untold(subject, self._taken.pop(subject))
+                if held is not None:
+                    self.taken(held)
+            yield
 
     def _tell(self, shards: frozenset[int]) -> Iterator[None]:
         for subject, known in list(self._rejected.items()):

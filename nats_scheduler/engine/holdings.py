@@ -77,6 +77,11 @@ class Holdings:
             self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
         return True
 
+    def untold(self, subject: str, sequence: int) -> Held | None:
+        """Return a schedule if it is still held, and no earlier holder of its shard had read it."""
+        held = self._roster.exactly(subject, sequence)
+        return None if held is None or held.sequence <= self._settled[held.shard].sequence else held
+
     def hold(self, shards: frozenset[int]) -> frozenset[int]:
         """Fire for these shards from now on and for no others; returns those that are new."""
         before, self._firing.shards = self._firing.shards, shards

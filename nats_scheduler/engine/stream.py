@@ -20,7 +20,7 @@ from typing import Any
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
-from nats_scheduler.engine.events import Ending, FireSeen, ScheduleAccepted, ScheduleRejected, StreamReady
+from nats_scheduler.engine.events import Ending, FireSeen, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing, has_ended
 from nats_scheduler.engine.holdings import Holdings
@@ -88,7 +88,7 @@ class StreamEngine:
         self._reads_all = reads_all
         self._sightings = Sightings()
         self._holdings = Holdings(self._roster, self._firing)
-        self._backlog = Backlog(self._rejected, self._firing, self._emit)
+        self._backlog = Backlog(self._rejected, self._firing, self._emit, self._holdings.untold)
         self._last_read = 0
         self._history_through = 0
         self._now = 0
@@ -246,8 +246,8 @@ class StreamEngine:
         if before is not None:
             self._firing.forget(before)
             self._supersede(held)
-        if self._live and self._firing.is_ours(held):
-            self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
+        if self._live:
+            self._backlog.taken(held)
         self._holdings.begin(held)
 
     def _crowding(self, definition: Definition) -> Rejection | None:

@@ -35,10 +35,9 @@ class Queue(Served):
         await eventually(empty, within_seconds=SOON_SECONDS, describe="the stream is empty")
 
     async def accepted(self, rest: str) -> None:
-        """Wait until the sidecar took the schedule on a subject; where it held no shard yet, only its end is told."""
-        kinds = (ScheduleAccepted, ScheduleEnded)
+        """Wait until the sidecar took the schedule on a subject."""
         await eventually(
-            lambda: self.subject(rest) in [e.schedule for kind in kinds for e in self.sidecar.of(self.name, kind)],
+            lambda: self.subject(rest) in [e.schedule for e in self.sidecar.of(self.name, ScheduleAccepted)],
             within_seconds=SOON_SECONDS,
             describe=f"the schedule on {rest} is held",
         )
