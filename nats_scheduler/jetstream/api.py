@@ -129,14 +129,20 @@ class JetStreamApi:
             if not found or offset >= integer(info.get("total")):
                 return
 
-    async def create_consumer(self, stream: str, name: str, config: Config) -> Any:
+    async def create_consumer(
+        self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_SECONDS
+    ) -> Any:
         """Create an ephemeral consumer under a name of ours and return its information."""
         request = {"stream_name": stream, "config": {"name": name, **config}, "action": "create"}
-        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request, CONSUMER_SECONDS)
+        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request, within_seconds)
 
     async def consumer(self, stream: str, name: str) -> Any:
         """Return a consumer's information."""
         return await self.call(f"CONSUMER.INFO.{stream}.{name}")
+
+    def abandon_consumer(self, stream: str, name: str) -> None:
+        """Have a consumer deleted, and wait for no answer."""
+        self._connection.tell(f"{self.prefix}.CONSUMER.DELETE.{stream}.{name}", b"")
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer; that it is gone already is not an error."""

@@ -18,10 +18,10 @@ from types import MappingProxyType
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
-from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import NANOSECONDS, consumer_from, consumer_name
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
 from nats_scheduler.message.stored import StoredMessage
 
@@ -29,12 +29,26 @@ BATCH = 5_000
 """Messages asked for at a time, where the server allows it; asked again when half of them have come."""
 
 PULL_EXPIRES_SECONDS = 30
-HEARTBEAT_SECONDS = 0.75
-SILENCE_SECONDS = 2.0
-"""Without a message or a heartbeat for this long, the consumer is taken for dead: *Live* leaves 3 s."""
+HEARTBEAT_SECONDS = 0.5
 
-LOOK_SECONDS = 0.5
-"""How often it is looked at whether the consumer was heard of."""
+LOOK_SECONDS = 0.6
+"""How often it is looked at whether the consumer was heard of: there should have been a heartbeat between.
+
+Where there was none it is asked for a message that may be there: if its node has died, the server says at once that
+nobody listens. That there is none is no sign of life, since it may have forgotten what was asked before.
+"""
+
+SILENT_LOOKS = 3
+SILENCE_SECONDS = SILENT_LOOKS * LOOK_SECONDS
+"""Without any sign for so many looks the consumer is taken for dead: *Live* leaves 3 s."""
+
+CLUSTER_SECONDS = (0.5, 1.0, CONSUMER_SECONDS)
+"""Waits for one consumer after the other where a cluster may place each on a node that has just died."""
+
+ASK_FOR_ONE = b'{"batch":1,"no_wait":true}'
+
+HEARTBEAT, NO_MESSAGES, PULL_EXPIRED, NOBODY_LISTENS = b"100", b"404", b"408", b"503"
+"""What a consumer, or the server for it, says instead of a message."""
 
 
 class ConsumerFollower:
@@ -60,7 +74,9 @@ class ConsumerFollower:
         self._delivered = 0
         self._wanted = 0
         self._pull_size = BATCH
+        self._waits = CLUSTER_SECONDS if connection.server.cluster else (CONSUMER_SECONDS,)
         self._heard = False
+        """Whether anything came from the consumer since it was looked at last."""
         self._is_made = False
         """Whether there is a consumer to pull from: before, nobody would listen."""
         self._caught_up = False
@@ -75,30 +91,38 @@ class ConsumerFollower:
 
         Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` where none can be made.
         """
-        self._last = after
+        self._last, attempt = after, 0
         while not self._connection.is_lost:
-            reason = await self._follow_with_one_consumer()
+            try:
+                reason = await self._follow_with_one_consumer(self._waits[attempt])
+            except NoAnswerError:
+                attempt += 1
+                if attempt == len(self._waits):
+                    raise
+                continue
+            attempt = 0
             self._tell(ContactLost(reason))
         raise ConnectionLostError(self._connection.lost.result())
 
-    async def _follow_with_one_consumer(self) -> str:
+    async def _follow_with_one_consumer(self, within_seconds: float) -> str:
+        """Return why the consumer was lost; raises `NoAnswerError` where none is made within some time."""
         name = consumer_name()
         self._inbox = self._connection.inbox(f"f.{name}")
         self._next = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         self._delivered = self._wanted = 0
-        self._is_made = self._caught_up = False
+        self._is_made = self._caught_up = self._heard = False
         self._over = asyncio.get_running_loop().create_future()
         sid = self._connection.subscribe(self._inbox, self._received)
         self._frames = None if self._has_bodies else ConsumerFrames(sid, self._stream, name)
         stop_reading = self._connection.read_runs(self._received_run)
         stop_listening = self._connection.after_chunk(self._hand_over)
         try:
-            info = await self._api.create_consumer(self._stream, name, self._consumer())
+            info = await self._api.create_consumer(self._stream, name, self._consumer(), within_seconds)
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
             if info.get("num_pending", 0) == 0:
                 self._catch_up()
-            self._is_made = True
+            self._is_made = self._heard = True
             self._pull()
             return await self._until_over(name)
         finally:
@@ -110,18 +134,20 @@ class ConsumerFollower:
     async def _until_over(self, name: str) -> str:
         """Return why the consumer is over, having watched that it is heard of."""
         assert self._over is not None
-        silent = 0.0
-        while silent < SILENCE_SECONDS:
+        silent = 0
+        while silent < SILENT_LOOKS:
             self._heard, delivered = False, self._delivered
             done, _pending = await asyncio.wait(
                 (self._over, self._connection.lost), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
                 return str(done.pop().result())
-            silent = 0.0 if self._heard else silent + LOOK_SECONDS
+            silent = 0 if self._heard else silent + 1
+            if silent:
+                self._ask_for_one()
             if not self._caught_up and self._delivered == delivered:
                 await self._ask_what_is_pending(name)
-        return f"nothing was heard of the consumer for {SILENCE_SECONDS} s"
+        return f"nothing was heard of the consumer for {SILENCE_SECONDS:.1f} s"
 
     async def _ask_what_is_pending(self, name: str) -> None:
         """Catch up where nothing more will come: what was still pending was removed before it was delivered."""
@@ -135,7 +161,11 @@ class ConsumerFollower:
             self._catch_up()
 
     async def _remove(self, name: str) -> None:
+        """Remove the consumer; where it is silent its node may be dead, and who waits for the answer waits in vain."""
         if self._connection.is_lost:
+            return
+        if not self._heard:
+            self._api.abandon_consumer(self._stream, name)
             return
         try:
             await self._api.delete_consumer(self._stream, name)
@@ -154,11 +184,14 @@ class ConsumerFollower:
         self._wanted += self._pull_size
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
 
+    def _ask_for_one(self) -> None:
+        self._connection.write(frame(self._next, self._inbox, b"", ASK_FOR_ONE))
+
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-        self._heard = True
         if not reply.startswith(b"$JS.ACK."):
             self._status(block)
             return
+        self._heard = True
         fields = reply.split(b".")
         first = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
         sequence, in_order = int(fields[first]), int(fields[first + 1])
@@ -202,9 +235,12 @@ class ConsumerFollower:
 
     def _status(self, block: bytes) -> None:
         status = block[9:12]
-        if status == b"100":
+        if status == NO_MESSAGES:
             return
-        if status == b"408":
+        self._heard = status != NOBODY_LISTENS
+        if status == HEARTBEAT:
+            return
+        if status == PULL_EXPIRED:
             self._wanted -= _pending_messages(block, otherwise=self._pull_size)
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
