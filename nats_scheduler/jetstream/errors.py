@@ -41,6 +41,7 @@ class NotPermittedError(JetStreamError):
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"{subject}: our user lacks the permission to publish there")
+        self.subject = subject
 
 
 class ApiError(JetStreamError):

@@ -37,6 +37,7 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
+from nats_scheduler.runtime.setbacks import Setbacks
 from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -131,10 +132,9 @@ class Account:
                     self._serving.set()
                     await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
             finally:
-                clock.cancel()
                 self._watch.end()
                 self._creations.end()
-                for task in (dividing, *self._running.values()):
+                for task in (clock, dividing, *self._running.values()):
                     task.cancel()
 
     async def _server_time(self) -> int | None:
@@ -244,6 +244,7 @@ class Account:
     async def _keep_serving(self, service: StreamService) -> None:
         """Serve a stream; where contact with it fails but the connection lives, try again."""
         name = service.state.name
+        setbacks = Setbacks(LOOK_AGAIN_SECONDS, partial(self._reporter.problem, "contact_lost", stream=name))
         while not self._connection.is_lost:
             try:
                 await service.serve(partial(StreamContact, self._connection, self._api), self.registry)
@@ -254,16 +255,15 @@ class Account:
             except JetStreamError as error:
                 if self._connection.lost.done():
                     return
-                self._reporter.problem("contact_lost", stream=name, reason=str(error))
+                setbacks.tell(error)
                 # Whether the stream is still there is for `_look_at` to say, which may end this very task.
                 self._begin(self._follow_deletion(StreamDeletionRequested(name)))
-            await asyncio.wait((self._connection.lost,), timeout=SETTLE_SECONDS[-2])
+            await asyncio.wait((self._connection.lost,), timeout=setbacks.wait_seconds)
 
     async def _rebuild(self, name: str) -> None:
         """Serve a stream with a new engine, a moment after the old one broke."""
         await self._stop(name, "its engine broke")
-        await asyncio.sleep(SETTLE_SECONDS[-2])
-        await self._look_at(name)
+        await self._look_again(name)
 
     async def _stop(self, name: str, reason: str) -> None:
         if (running := self._running.pop(name, None)) is not None:

@@ -25,6 +25,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
+from nats_scheduler.runtime.setbacks import LONGEST_WAIT_SECONDS
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -107,6 +108,7 @@ class Instances:
     # -- to hear -------------------------------------------------------------------------------------------------
 
     async def _keep_listening(self) -> None:
+        wait = LOOK_SECONDS
         while True:
             self._leases.listening_anew()
             self._told_at = self._knows_of = None
@@ -114,6 +116,7 @@ class Instances:
             reason = await self._listen()
             if reason is None:
                 return
+            wait = LOOK_SECONDS if reason else min(2 * wait, LONGEST_WAIT_SECONDS)  # a permission may come
             try:
                 before = self._registry.created
                 is_new = await self._registry.open()
@@ -124,7 +127,7 @@ class Instances:
                 reason = str(error)
             if reason:
                 self._reporter.problem("instances_not_heard", reason=reason)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(wait)
 
     async def _listen(self) -> str | None:
         """Hear what is written in the bucket for as long as we hear ourselves.

@@ -1,0 +1,35 @@
+"""Work that fails and is tried again: how long to wait before, and whether to tell of it.
+
+The rule: what may heal by itself is tried again soon, since *Live* leaves 3 s, and told each time.
+What our user lacks the permission for is told once, until it is another one, and tried more and more seldom: the
+operator acts, or nobody.
+"""
+
+from collections.abc import Callable
+
+from nats_scheduler.jetstream.denied import Denial
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+
+LONGEST_WAIT_SECONDS = 16.0
+"""Whoever was given a permission waits no longer for what it is for."""
+
+
+class Setbacks:
+    """The failures of one piece of work, one after the other."""
+
+    def __init__(self, wait_seconds: float, problem: Callable[..., None]) -> None:
+        """Begin; `wait_seconds` is how long to wait where it may heal by itself, `problem` tells the operator."""
+        self._problem = problem
+        self._shortest = wait_seconds
+        self._lacks: Denial | None = None
+        self.wait_seconds = wait_seconds
+        """How long to wait before it is tried again."""
+
+    def tell(self, error: JetStreamError) -> None:
+        """Take note of a failure, and tell of it if it is news."""
+        lacks = Denial(True, error.subject).permission if isinstance(error, NotPermittedError) else None
+        if lacks is not None and lacks == self._lacks:
+            self.wait_seconds = min(2 * self.wait_seconds, LONGEST_WAIT_SECONDS)
+            return
+        self._lacks, self.wait_seconds = lacks, self._shortest
+        self._problem(reason=str(error))
