@@ -5,6 +5,7 @@ A pull consumer, because a push consumer without flow control is cut off when we
 care as this.
 Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its
 node, or with a restart, is made anew behind that message.
+While a cluster makes none, messages are asked for one by one (`jetstream.walking`).
 
 The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
 Cost: a tuple a message, cut out together with its neighbours where many come at once (`jetstream.frames`); one request
@@ -23,6 +24,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import NANOSECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
+from nats_scheduler.jetstream.walking import Walk
 from nats_scheduler.message.stored import StoredMessage
 
 BATCH = 5_000
@@ -74,6 +76,9 @@ class ConsumerFollower:
         self._delivered = 0
         self._wanted = 0
         self._pull_size = BATCH
+        self._may_walk = bool(connection.server.cluster) and not wanted
+        self._walk: Walk | None = None
+        """How the stream is read while no consumer can be made."""
         self._waits = CLUSTER_SECONDS if connection.server.cluster else (CONSUMER_SECONDS,)
         self._heard = False
         """Whether anything came from the consumer since it was looked at last."""
@@ -92,17 +97,31 @@ class ConsumerFollower:
         Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` where none can be made.
         """
         self._last, attempt = after, 0
-        while not self._connection.is_lost:
-            try:
-                reason = await self._follow_with_one_consumer(self._waits[attempt])
-            except NoAnswerError:
-                attempt += 1
-                if attempt == len(self._waits):
-                    raise
-                continue
-            attempt = 0
-            self._tell(ContactLost(reason))
+        try:
+            while not self._connection.is_lost:
+                try:
+                    reason = await self._follow_with_one_consumer(self._waits[attempt])
+                except NoAnswerError:
+                    if not self._go_on_without_one() and attempt == len(self._waits) - 1:
+                        raise
+                    attempt = min(attempt + 1, len(self._waits) - 1)
+                    continue
+                attempt = 0
+                self._tell(ContactLost(reason))
+        finally:
+            self._end_walk()
         raise ConnectionLostError(self._connection.lost.result())
+
+    def _go_on_without_one(self) -> bool:
+        """Read without a consumer until one is made; returns whether that goes well."""
+        if self._may_walk and self._walk is None:
+            self._walk = Walk(self._api, self._stream, self._last, self._tell)
+        return self._walk is not None and self._walk.is_well
+
+    def _end_walk(self) -> None:
+        if self._walk is not None:
+            self._walk.end()
+            self._last, self._walk = self._walk.last, None
 
     async def _follow_with_one_consumer(self, within_seconds: float) -> str:
         """Return why the consumer was lost; raises `NoAnswerError` where none is made within some time."""
@@ -118,6 +137,7 @@ class ConsumerFollower:
         stop_listening = self._connection.after_chunk(self._hand_over)
         try:
             info = await self._api.create_consumer(self._stream, name, self._consumer(), within_seconds)
+            self._end_walk()
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
             if info.get("num_pending", 0) == 0:
@@ -173,7 +193,8 @@ class ConsumerFollower:
             return  # the server removes it by itself when it is inactive
 
     def _consumer(self) -> Config:
-        return {**consumer_from(self._last + 1, self._config), "headers_only": True, **self._wants}
+        last = self._last if self._walk is None else self._walk.last
+        return {**consumer_from(last + 1, self._config), "headers_only": True, **self._wants}
 
     def _pull(self) -> None:
         request = {

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream import follow
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import MESSAGE_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, ServerInfo, frame
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from tests.conftest import SharedServer
@@ -34,10 +34,15 @@ class Nodes:
         self._listening: dict[str, int] = {}
         self.dead_places = 0
         """So many consumers are placed on a node that has died."""
+        self.stored = 0
+        """So many messages are stored, with the sequences from 1 on."""
+        self.has_stream = True
+        """Whether the stream has a leader that answers."""
         self.placed: list[str] = []
         self.asked = 0
         """How often a consumer was asked for a message that may be there."""
         connection.subscribe(f"{prefix}.CONSUMER.CREATE.{STREAM}.*", self._create)
+        connection.subscribe(f"{prefix}.STREAM.MSG.GET.{STREAM}", self._get)
 
     def die(self) -> None:
         """End the consumers."""
@@ -56,6 +61,14 @@ class Nodes:
         pulled = f"{self._prefix}.CONSUMER.MSG.NEXT.{STREAM}.{name}"
         self._listening[name] = self._connection.subscribe(pulled, self._pulled)
         self._connection.tell(reply.decode(), json.dumps({"config": {}, "num_pending": 0}).encode())
+
+    def _get(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
+        sequence = json.loads(body)["seq"]
+        found = {"message": {"subject": "s", "seq": sequence, "time": "2026-01-01T00:00:00Z", "data": "Ym9keQ=="}}
+        missing = {"error": {"code": 404, "err_code": MESSAGE_NOT_FOUND, "description": "no message found"}}
+        if self.has_stream:
+            answer = found if sequence <= self.stored else missing
+            self._connection.tell(reply.decode(), json.dumps(answer).encode())
 
     def _pulled(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
         if json.loads(body).get("no_wait"):
@@ -105,14 +118,57 @@ async def test_a_consumer_whose_node_died_is_noticed_by_asking(
     assert len(nodes.placed) == 2
 
 
+@pytest.fixture
+def of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the server say that it is part of a cluster."""
+    server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C")
+    monkeypatch.setattr(Connection, "server", property(lambda _self: server))
+
+
+@pytest.mark.usefixtures("of_a_cluster")
 async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_made(
-    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
+    shared_server: SharedServer, stream_name: str
 ) -> None:
-    of_a_cluster = ServerInfo("n1", "2.11.11", 1 << 20, "", "C")
-    monkeypatch.setattr(Connection, "server", property(lambda _self: of_a_cluster))
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
-        nodes.dead_places = len(follow.CLUSTER_SECONDS) - 1
+        nodes.dead_places, nodes.has_stream = len(follow.CLUSTER_SECONDS) - 1, False
         async with followed(account.connection, stream_name) as told:
             await told_so_far(told, CaughtUp)
     assert len(set(nodes.placed)) == len(follow.CLUSTER_SECONDS)
+
+
+@pytest.mark.usefixtures("of_a_cluster")
+async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "CLUSTER_SECONDS", (0.2, 0.2))
+    async with account_on((await shared_server(V2_11)).url) as account:
+        nodes = Nodes(account.connection, stream_name)
+        nodes.dead_places, nodes.stored = 1_000_000, 2
+        async with followed(account.connection, stream_name) as told:
+            await told_so_far(told, MessagesRead, MessagesRead, CaughtUp)
+            await eventually(
+                lambda: len(nodes.placed) > 4, within_seconds=NOTICED_SECONDS, describe="consumers are asked for"
+            )
+            nodes.stored = 3
+            await told_so_far(told, MessagesRead, MessagesRead, CaughtUp, MessagesRead)
+            read = [message for fact in told if isinstance(fact, MessagesRead) for message in fact.messages]
+            assert [(message.sequence, message.body) for message in read] == [(1, None), (2, None), (3, None)]
+            nodes.dead_places = 0
+            await told_so_far(told, MessagesRead, MessagesRead, CaughtUp, MessagesRead, CaughtUp)
+
+
+@pytest.mark.usefixtures("of_a_cluster")
+async def test_while_messages_cannot_be_asked_for_either_contact_is_lost(
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "CLUSTER_SECONDS", (0.2, 30.0))
+    async with account_on((await shared_server(V2_11)).url) as account:
+        nodes = Nodes(account.connection, stream_name)
+        nodes.dead_places = 1_000_000
+        async with followed(account.connection, stream_name) as told:
+            await told_so_far(told, CaughtUp)
+            nodes.has_stream = False
+            await told_so_far(told, CaughtUp, ContactLost)
+            nodes.has_stream, nodes.stored = True, 1
+            await told_so_far(told, CaughtUp, ContactLost, MessagesRead, CaughtUp)
