@@ -12,6 +12,9 @@ INACTIVE_SECONDS = 30
 
 NANOSECONDS = 1_000_000_000
 
+CLUSTER_SECONDS = 0.5
+"""Wait for a consumer that a cluster may have placed on a node that has just died; a healthy one takes milliseconds."""
+
 
 def consumer_name() -> str:
     """Return a name that no other consumer has."""

@@ -21,7 +21,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import CONSUMER_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import NANOSECONDS, consumer_from, consumer_name
+from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, NANOSECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
 from nats_scheduler.jetstream.walking import Walk
@@ -44,8 +44,8 @@ SILENT_LOOKS = 3
 SILENCE_SECONDS = SILENT_LOOKS * LOOK_SECONDS
 """Without any sign for so many looks the consumer is taken for dead: *Live* leaves 3 s."""
 
-CLUSTER_SECONDS = (0.5, 1.0, CONSUMER_SECONDS)
-"""Waits for one consumer after the other where a cluster may place each on a node that has just died."""
+WAITS_IN_A_CLUSTER = (CLUSTER_SECONDS, 1.0, CONSUMER_SECONDS)
+"""Waits for one consumer after the other, since the next one may be placed on that node again."""
 
 ASK_FOR_ONE = b'{"batch":1,"no_wait":true}'
 
@@ -79,7 +79,7 @@ class ConsumerFollower:
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
-        self._waits = CLUSTER_SECONDS if connection.server.cluster else (CONSUMER_SECONDS,)
+        self._waits = WAITS_IN_A_CLUSTER if connection.server.cluster else (CONSUMER_SECONDS,)
         self._heard = False
         """Whether anything came from the consumer since it was looked at last."""
         self._is_made = False

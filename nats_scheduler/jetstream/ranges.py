@@ -20,10 +20,10 @@ from itertools import pairwise
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead
 from nats_scheduler.engine.port import Tell
-from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import consumer_from, consumer_name
+from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
@@ -133,13 +133,17 @@ class RangeReader:
         self._inbox, self._next = inbox, f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         sid = self._connection.subscribe(inbox, self._received)
         try:
-            info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config))
+            patience = CLUSTER_SECONDS if self._connection.server.cluster else CONSUMER_SECONDS
+            info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config), patience)
             self._to_come = min(last - first + 1, integer(info.get("num_pending")))
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._most = integer(inner(info.get("config")).get("max_batch")) or self._to_come
             self._pull()
             await self._until_over()
-            await self._api.delete_consumer(self._stream, name)
+            if self._over.done():
+                await self._api.delete_consumer(self._stream, name)
+            else:  # it fell silent, and may never answer
+                self._api.abandon_consumer(self._stream, name)
         finally:
             self._connection.unsubscribe(sid)
 
