@@ -265,7 +265,7 @@ class ConsumerFollower:
             self._wanted -= _pending_messages(block, otherwise=self._pull_size)
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
-        self._finish(f"the consumer ended: {line}")
+        self._finish(f"the consumer ended: {'nobody listens for it' if status == NOBODY_LISTENS else line}")
 
     def _finish(self, reason: str) -> None:
         if self._over is not None and not self._over.done():
