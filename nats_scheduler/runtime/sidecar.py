@@ -20,6 +20,7 @@ from nats_scheduler.message.rejection import LONGEST_KEPT
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
@@ -156,13 +157,8 @@ class Sidecar:
             await _ended(serving)
 
     async def _drain(self, account: Account) -> bool:
-        timeout = self._settings.drain_timeout / SECOND
-        services = list(self.services.values())
-        drains = [asyncio.create_task(service.drain(timeout)) for service in services]
-        await account.instances.leave()
-        finished = await asyncio.gather(*drains)
-        await asyncio.gather(*(service.write_checkpoint(account.registry) for service in services))
-        return all(finished)
+        services, within = list(self.services.values()), self._settings.drain_timeout / SECOND
+        return await leave(services, account.instances, account.registry, within)
 
     async def _unless_stopping(self, seconds: float) -> None:
         try:

@@ -13,14 +13,14 @@ from nats_scheduler.engine import assembly
 from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
-from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainRequested, PublishConcluded, Stored
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.runtime import driver, instances
+from nats_scheduler.runtime import driver, instances, leaving
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.stream_service import StreamService
@@ -183,6 +183,23 @@ def checkpoint_for_the_shards_of_others() -> Changes:
         return await original(self, replace(settled, shards=ALL_SHARDS))
 
     yield CheckpointKeeper, "write", write
+
+
+def drained_before_handing_over() -> Changes:
+    """Begin nothing any more while the others have yet to take over."""
+    original = Instances.leave
+
+    async def leave(self: Instances) -> None:
+        for service in self._services.values():
+            service.driver.tell(DrainRequested())
+        await original(self)
+
+    yield Instances, "leave", leave
+
+
+def last_word_awaited() -> Changes:
+    """Wait at the end for a checkpoint that nobody takes."""
+    yield leaving, "LAST_WORD_SECONDS", 10.0
 
 
 def shards_given_to_one_who_reads() -> Changes:

@@ -33,6 +33,7 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.instances import LOOK_SECONDS, Instances
+from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
@@ -199,11 +200,7 @@ class Sidecar:
 
     async def _drain(self) -> None:
         self._process.point(Point.DRAIN)
-        draining = asyncio.create_task(self.service.drain(SETTINGS.drain_timeout / SECOND))
-        if self._instances is not None:
-            await self._instances.leave()
-        await draining
-        await self.service.write_checkpoint(self._bucket)
+        await leave([self.service], self._instances, self._bucket, SETTINGS.drain_timeout / SECOND)
 
     def doubt(self, request: RemovalRequested) -> None:
         """See on the API what somebody asked to remove."""

@@ -8,17 +8,23 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.engine.leases import Leases
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.message.headers import with_headers
 from nats_scheduler.runtime.instances import HEARTBEAT
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND, History
 from tests.simulation.bucket import BucketServer
 from tests.simulation.instance import Instance
 from tests.simulation.link import UnheardError
 from tests.simulation.planted import (
     Changes,
+    checkpoint_for_the_shards_of_others,
     dead_brought_back_to_life,
     dead_holders_buried_late,
+    drained_before_handing_over,
+    last_word_awaited,
     life_not_told_while_waiting,
     planted,
     shards_given_to_one_who_reads,
@@ -36,10 +42,12 @@ class LeaderlessBucket(BucketServer):
 
     answers = True
     forgets = True
+    unanswered_until = 0
+    """No write is answered before this instant (ns)."""
 
     def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write in place of a revision, where it answers."""
-        if not self.answers:
+        if not self.answers or self.timeline.now < self.unanswered_until:
             raise UnheardError
         return super().swap(key, value, revision)
 
@@ -77,6 +85,11 @@ class Fleet:
     def records(self) -> int:
         """Return how often a record of holders was written."""
         return sum(len(written) for key, written in self.bucket.versions.items() if key.startswith("lease."))
+
+    def store(self, subject: str, pattern: str) -> None:
+        """Store a schedule."""
+        headers = [(b"Nats-Schedule", pattern.encode()), (b"Nats-Schedule-Target", b"t." + subject[2:].encode())]
+        assert isinstance(self.server.stream.publish(subject, with_headers(b"", headers)), Stored)
 
     def silences(self, key: str, duration: int) -> list[int]:
         """Let time pass, and return how long (ns) it was each time until a key was written again."""
@@ -170,6 +183,58 @@ def test_who_died_in_an_outage_of_all_is_replaced_within_the_time_that_is_promis
     assert hand_overs_after_an_outage(second_dies=True) >= 1
 
 
+def missing_while_one_leaves() -> int:
+    """Have one of two leave, whose hand-over is not answered; return how many fires are missing afterwards."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        subjects = [f"s.{number}" for number in range(12)]
+        shards = {shard_of(subject) for subject in subjects}
+        assert shards & first.held
+        assert shards & second.held
+        for subject in subjects:
+            fleet.store(subject, "@every 1s")
+        fleet.timeline.run(7 * SECOND // 10)
+        fleet.bucket.unanswered_until = fleet.timeline.now + SECOND
+        second.leave()
+        fleet.timeline.run(LIVE)
+        return len(subjects) * LIVE // SECOND - len(fleet.server.history.fires)
+
+
+def end_of_one_who_leaves() -> int:
+    """Have the only one leave while nobody answers; return how long (ns) it takes to end."""
+    with Fleet() as fleet:
+        one = fleet.boot("i0")
+        fleet.timeline.run(3 * SECOND)
+        fleet.store("s.1", "@every 1s")
+        fleet.timeline.run(3 * SECOND)
+        fleet.bucket.answers = False
+        begun = fleet.timeline.now
+        one.leave()
+        while one.is_alive:
+            fleet.timeline.run(SECOND // 10)
+        return fleet.timeline.now - begun
+
+
+def fires_of_what_a_dead_one_held() -> int:
+    """Have one die before all its schedules come due, while the other one has something to fire; count the former."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        subjects = [f"s.{number}" for number in range(12)]
+        his = [subject for subject in subjects if shard_of(subject) in second.held]
+        mine = next(subject for subject in subjects if shard_of(subject) in first.held)
+        for subject in his:
+            fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
+        fleet.store(mine, "* * * * * *")
+        fleet.timeline.run(SECOND // 2)
+        second.kill()
+        fleet.timeline.run(2 * LIVE)
+        fired = [fire.schedule for fire in fleet.server.history.fires if fire.schedule in his]
+        assert len(fired) in (0, len(his))
+        return len(fired)
+
+
 def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
     assert held_after_a_death(LIVE) == ALL_SHARDS
     with planted(dead_holders_buried_late):
@@ -192,3 +257,21 @@ def test_one_who_waits_for_an_answer_tells_all_the_same_that_it_lives() -> None:
     assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT
     with planted(life_not_told_while_waiting):
         assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT
+
+
+def test_one_who_leaves_fires_until_what_it_holds_is_handed_over() -> None:
+    assert missing_while_one_leaves() == 0
+    with planted(drained_before_handing_over):
+        assert missing_while_one_leaves() > 0
+
+
+def test_one_who_leaves_does_not_wait_for_a_bucket_that_is_silent() -> None:
+    assert end_of_one_who_leaves() <= LIVE + SECOND // 2
+    with planted(last_word_awaited):
+        assert end_of_one_who_leaves() > LIVE + SECOND // 2
+
+
+def test_nothing_is_settled_that_others_have_yet_to_fire() -> None:
+    assert fires_of_what_a_dead_one_held() > 0
+    with planted(checkpoint_for_the_shards_of_others):
+        assert fires_of_what_a_dead_one_held() == 0

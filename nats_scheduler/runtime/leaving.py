@@ -1,0 +1,37 @@
+"""How a sidecar that is asked to end does so: hand over, finish what is in flight, say how far we are.
+
+The rules:
+
+- We fire until what we hold is handed over, or until nobody answers that: who begins nothing any more and still waits
+  for the bucket leaves a gap that nobody fills.
+- The last checkpoint is not waited for long: it saves the next holder work, and he reads the stream anyway.
+
+Cost: some requests to the bucket. Limit: `Instances.leave` decides how long a hand-over is tried.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.port import Bucket
+from nats_scheduler.runtime.stream_service import StreamService
+
+LAST_WORD_SECONDS = 1.5
+"""Longest wait at the end for the checkpoints to be written: nothing fires meanwhile, and *Live* leaves 3 s."""
+
+
+async def leave(
+    services: Sequence[StreamService], instances: Instances | None, registry: Bucket, within_seconds: float
+) -> bool:
+    """Give up everything; False where what was in flight could not be finished within the time.
+
+    Without `instances` nothing is divided, and there is nobody to hand over to.
+    """
+    if instances is not None:
+        await instances.leave()
+    finished = await asyncio.gather(*(service.drain(within_seconds) for service in services))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORD_SECONDS):
+            await asyncio.gather(*(service.write_checkpoint(registry) for service in services))
+    return all(finished)
