@@ -43,6 +43,7 @@ class World:
         self._trace = written
         self._random = Random(f"faults {scenario.seed}")
         self._born: dict[str, int] = {}
+        self._leaves_since: dict[str, int] = {}
         self._consumed_through = 0
         self.crashes: Counter[Point] = Counter()
         """How often a process died at each point."""
@@ -156,6 +157,11 @@ class World:
             self._broken("boot", None, 0)
 
     def _died(self, instance: Instance) -> None:
+        """Record a life; one that was asked to end begins nothing any more, for as long as that may take."""
+        since = self._leaves_since.pop(instance.name, None)
+        if since is not None:
+            gone = min(self.timeline.now, since + self.scenario.terms.resumes_within)
+            self.history.faults.append(Fault("leave", instance.name, since, gone, silences=True))
         self.history.lives.append(Life(instance.name, self._born[instance.name], self.timeline.now))
 
     # -- faults --------------------------------------------------------------------------------------------------
@@ -175,7 +181,7 @@ class World:
         at = self._random.choice([None, *Point])
         instance.doom(at, duration % 7 if at is None else 0)
         if at is Point.LEAVE:
-            instance.leave()
+            self._asked_to_end(instance)
 
     def _has_crashed(self, instance: Instance) -> None:
         self._died(instance)
@@ -185,7 +191,12 @@ class World:
         self.timeline.after(wait, lambda: self._boot_again(instance))
 
     def _leave(self, instance: Instance, _duration: int) -> None:
+        self._asked_to_end(instance)
+
+    def _asked_to_end(self, instance: Instance) -> None:
         instance.leave()
+        if instance.is_leaving:
+            self._leaves_since.setdefault(instance.name, self.timeline.now)
 
     def _has_left(self, instance: Instance) -> None:
         self._died(instance)
