@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
-from tests.judge.history import SECOND, FireSeen, History, Verb
+from tests.judge.history import NEVER, SECOND, FireSeen, History, Verb
 from tests.judge.matching import matched
-from tests.judge.patterns import written
-from tests.judge.versions import NEVER, Version, versions_of
+from tests.judge.versions import Version, versions_of
 
 ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""
@@ -75,8 +75,8 @@ def complete(case: Case) -> list[Violation]:
     found = []
     for version in case.versions.values():
         horizon = min(version.may_end_from, case.history.end)
-        dues = version.dues(horizon)
-        for due, following in pairwise([*dues, horizon]):
+        dues = version.owed(horizon)
+        for due, following in pairwise([*dues, _given_up(case, version, horizon)]):
             begin, end = max(due, version.stored_at), min(following, horizon)
             ready = case.readiness.longest(begin, end)
             if (version.sequence, due) not in case.stored and ready >= case.terms.slack:
@@ -84,12 +84,31 @@ def complete(case: Case) -> list[Violation]:
                 found.append(_violation("Complete", version, evidence))
         if _has_vanished(case, version):
             found.append(_violation("Complete", version, "it was not removed by its publisher, and is not stored"))
-    return found
+    return found + _lost(case)
+
+
+def _given_up(case: Case, version: Version, horizon: int) -> int:
+    """Return when the last fire is not owed any more: one that is refused is given up when the TTL runs out."""
+    is_refused = any(fault.kind == "refusing" for fault in case.history.faults)
+    return min(version.expires, horizon) if is_refused else horizon
 
 
 def _has_vanished(case: Case, version: Version) -> bool:
     is_done = not version.pattern.repeats and version.fires
-    return not is_done and version.may_end_from == NEVER and version.sequence not in case.history.remaining
+    may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
+    return not is_done and not may_end and version.sequence not in case.history.remaining
+
+
+def _lost(case: Case) -> list[Violation]:
+    """Find generated messages that are gone although nobody removed them and no TTL has run out."""
+    kept, found = case.history.remaining_fires, []
+    if kept is None or case.terms.consumed:
+        return []
+    for (sequence, due), fire in case.stored.items():
+        version = case.versions[sequence]
+        if fire.sequence not in kept and version.fire_gone_at(fire) > case.history.end + case.terms.clock_ahead:
+            found.append(_violation("Complete", version, f"the fire of {case.at(due)} is not stored any more"))
+    return found
 
 
 def unique(case: Case) -> list[Violation]:
@@ -108,16 +127,17 @@ def unique(case: Case) -> list[Violation]:
 
 
 def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
-    """Tell whether it repeats a message that was consumed, and that the server has forgotten."""
-    if not case.terms.consumed:
-        return False
+    """Tell whether it repeats a message that was consumed, or expired, and that the server has forgotten."""
     first = case.stored.get((fire.schedule_sequence or 0, fire.fire_time or 0))
-    return first is not None and fire.stored_at - first.stored_at >= case.terms.duplicate_window
+    if first is None:
+        return False
+    gone_at = first.stored_at if case.terms.consumed else case.versions[fire.schedule_sequence or 0].fire_gone_at(first)
+    return fire.stored_at >= max(gone_at, first.stored_at + case.terms.duplicate_window)
 
 
 def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
     """Tell whether the next one was due before anybody could have begun this fire."""
-    following = version.pattern.following(due, version.stored_at)
+    following = version.following(due)
     if following is None or fire.stored_at < following:
         return False
     begin, end = due - case.terms.clock_ahead, following + case.terms.clock_behind
@@ -137,24 +157,13 @@ def timely(case: Case) -> list[Violation]:
 
 def faithful(case: Case) -> list[Violation]:
     """Find fires that are not what their schedule asked for."""
-    found = []
+    found, contents = [], Contents(case.history)
     for (sequence, due), fire in case.stored.items():
-        version = case.versions[sequence]
-        following = version.pattern.following(due, version.stored_at)
-        wanted = {
-            "target": version.target,
-            "body": version.body,
-            "Nats-Scheduler": version.schedule,
-            "Nats-Schedule-Next": "purge" if following is None else written(following),
-        }
-        headers = dict(fire.headers)
-        got = {
-            "target": fire.target,
-            "body": fire.body,
-            **{name: headers.get(name) for name in ("Nats-Scheduler", "Nats-Schedule-Next")},
-        }
-        if got != wanted:
-            found.append(_violation("Faithful", version, f"the fire of {case.at(due)} is {got}, expected {wanted}"))
+        version, got = case.versions[sequence], said(fire)
+        wanted = contents.expected(version, due, fire)
+        if got not in wanted:
+            evidence = f"the fire of {case.at(due)} is {got}, expected {' or '.join(map(str, wanted))}"
+            found.append(_violation("Faithful", version, evidence))
     return found
 
 
@@ -164,9 +173,10 @@ def latest(case: Case) -> list[Violation]:
 
 
 def gone(case: Case) -> list[Violation]:
-    """Find fires of versions that had been removed, and schedules that should be gone and are stored."""
+    """Find fires of versions that had been removed or had expired, and what should be gone and is stored."""
     found = [violation for violation in _stale(case) if violation.promise == "Gone"]
     calm = case.history.end - 2 * case.terms.resumes_within
+    found += [*_expired(case), *_outlived(case, calm)]
     for version in case.versions.values():
         over = _over_at(case, version)
         settled = case.readiness.longest(max(over, calm), case.history.end) > case.terms.resumes_within // 2
@@ -175,23 +185,45 @@ def gone(case: Case) -> list[Violation]:
     return found
 
 
+def _expired(case: Case) -> list[Violation]:
+    """Find fires for a time at which the TTL of their version had run out."""
+    ahead = case.terms.clock_ahead if case.terms.guard else 0  # there the sidecar knows of no TTL
+    return [
+        _violation("Gone", version, f"it fired for {_time(case, fire)}, and expired at {case.at(version.expires)}")
+        for version in case.versions.values()
+        for fire in version.fires
+        if fire.fire_time is not None and fire.fire_time >= version.expires + ahead
+    ]
+
+
+def _outlived(case: Case, calm: int) -> list[Violation]:
+    """Find generated messages whose TTL had run out before a time (ns) since which all was well."""
+    kept = case.history.remaining_fires or set()
+    return [
+        _violation("Gone", version, f"its fire {fire.sequence} expired, and is still stored")
+        for version in case.versions.values()
+        for fire in version.fires
+        if fire.sequence in kept and version.fire_gone_at(fire) < calm
+    ]
+
+
 def _over_at(case: Case, version: Version) -> int:
     """Return when a version that must be removed was over; one that lies under an ordinary message stays."""
     is_buried = any(o.verb is Verb.OVERWRITE and o.schedule == version.schedule for o in case.history.operations)
-    if is_buried or version.is_uncovered:
+    if is_buried or version.uncovered_from < NEVER:
         return NEVER
     fired = [fire.stored_at for fire in version.fires] if not version.pattern.repeats else []
-    return min([version.must_end_by, version.cancelled_by, *fired])
+    return min([version.must_end_by, version.cancelled_by, version.expires, *fired])
 
 
 def _stale(case: Case) -> list[Violation]:
     found = []
     window = 0 if case.terms.guard else case.terms.window
     for version in case.versions.values():
-        if version.is_uncovered:
-            continue
         replaced = version.ended_by is not None and version.ended_by.verb in (Verb.STORE, Verb.OVERWRITE)
         for fire in version.fires:
+            if fire.stored_at >= version.uncovered_from:
+                continue
             late = fire.stored_at - version.must_end_by
             outrun = case.terms.guard and fire.sequence > version.replaced_at_sequence
             if outrun or late > window:
@@ -209,11 +241,11 @@ def live(case: Case) -> list[Violation]:
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
         waited = case.readiness.longest(max(due, version.stored_at), fire.stored_at)
-        if waited > case.terms.slack and not version.is_uncovered and not _was_held_up(case, version, due, fire):
+        if waited > case.terms.slack and version.uncovered_from == NEVER and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
     for version in case.versions.values():
-        dues = [due for due in version.dues(case.history.end - case.terms.slack) if due >= last]
+        dues = [due for due in version.owed(case.history.end - case.terms.slack) if due >= last]
         is_silent = all((version.sequence, due) not in case.stored for due in dues)
         if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:
             found.append(_violation("Live", version, f"silent since {case.at(last)}, when all was well"))

@@ -12,6 +12,11 @@ from tests.judge.patterns import Pattern
 
 SECOND = 1_000_000_000
 
+NEVER = 1 << 100
+"""Later (ns) than any history."""
+
+Headers = tuple[tuple[str, str], ...]
+
 
 class Verb(StrEnum):
     """What a publisher can do to a schedule."""
@@ -43,6 +48,14 @@ class Operation:
     target: str = ""
     body: bytes = b""
     """Unique for each schedule stored, so that a message can be traced to the request."""
+    headers: Headers = ()
+    """The publisher's own, which a fire has too."""
+    source: str = ""
+    """The subject that is sampled."""
+    ttl: int = NEVER
+    """How long (ns) the schedule lives."""
+    fire_ttl: int = 0
+    """How long (s) its fires live; 0: as long as the stream keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,17 @@ class FireSeen:
     stored_at: int
     sequence: int
     body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSeen:
+    """What lay on a source from some instant (ns) on; without a body, nothing did."""
+
+    subject: str
+    since: int
+    body: bytes | None
+    headers: Headers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +151,9 @@ class History:
     fires: list[FireSeen] = field(default_factory=list)
     remaining: set[int] = field(default_factory=set)
     """Sequences of the schedule messages that are stored in the end."""
+    remaining_fires: set[int] | None = None
+    """Sequences of the generated messages that are stored in the end, where that was recorded."""
+    sources: list[SourceSeen] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None

@@ -4,16 +4,15 @@ Its rule: an operation whose outcome is unknown may have ended a version and nee
 storing of a version may have come before it.
 A store of unknown outcome is traced by its body to a message that was seen in the stream, one to one; where none was
 seen, it is not known to exist, and nothing is demanded of it.
+A version whose TTL has run out is over. Where the server sees to it (2.11) that is an end like any other; where the
+sidecar does (2.10), what was due before is made up first.
 """
 
 from dataclasses import dataclass, field
 
-from tests.judge.history import FireSeen, History, Operation, ScheduleSeen, Verb
+from tests.judge.history import NEVER, SECOND, FireSeen, Headers, History, Operation, ScheduleSeen, Verb
 from tests.judge.matching import matched
 from tests.judge.patterns import Pattern
-
-NEVER = 1 << 100
-"""Later (ns) than any history."""
 
 REPLACING = (Verb.STORE, Verb.OVERWRITE)
 
@@ -29,20 +28,39 @@ class Version:
     target: str
     body: bytes
     acknowledged_at: int
+    headers: Headers = ()
+    source: str = ""
+    fire_ttl: int = 0
+    expires: int = NEVER
+    """When its TTL runs out: it fires for no time from then on."""
     may_end_from: int = NEVER
     must_end_by: int = NEVER
     """When it certainly had been deleted, purged, overwritten or replaced, by the server's word."""
     cancelled_by: int = NEVER
     """When the cancel of it was acknowledged, which the sidecar has to read first."""
     replaced_at_sequence: int = NEVER
-    is_uncovered: bool = False
-    """What had replaced it was deleted by its sequence: it may be the last message on its subject again."""
+    uncovered_from: int = NEVER
+    """When what had replaced it may have been deleted by its sequence, or expired: it may be the last message on its
+    subject again."""
     ended_by: Operation | None = None
     fires: list[FireSeen] = field(default_factory=list)
 
     def dues(self, until: int) -> list[int]:
-        """List when it is due, up to `until`."""
+        """List when it is due, up to `until`, whatever its TTL says."""
         return self.pattern.dues(self.stored_at, until)
+
+    def owed(self, until: int) -> list[int]:
+        """List when it is due, up to `until` and before its TTL runs out."""
+        return [due for due in self.dues(until) if due < self.expires]
+
+    def fire_gone_at(self, fire: FireSeen) -> int:
+        """Return when the TTL of a fire runs out."""
+        return fire.stored_at + self.fire_ttl * SECOND if self.fire_ttl else NEVER
+
+    def following(self, due: int) -> int | None:
+        """Give the due instant behind another; None behind the last one."""
+        following = self.pattern.following(due, self.stored_at)
+        return None if following is None or following >= self.expires else following
 
 
 def versions_of(history: History) -> dict[int, Version]:
@@ -59,12 +77,19 @@ def versions_of(history: History) -> dict[int, Version]:
             operation.target,
             seen.body,
             acknowledged,
+            operation.headers,
+            operation.source,
+            operation.fire_ttl,
+            seen.stored_at + operation.ttl,
         )
+    expiring = [version for version in versions.values() if version.expires < NEVER]
     for version in versions.values():
         for operation in history.operations:
             if operation.schedule == version.schedule and operation.sequence != version.sequence:
                 _bear(version, operation)
-        version.is_uncovered = _is_uncovered(version, history.operations)
+        version.uncovered_from = _uncovered_from(version, history.operations, expiring)
+        if history.terms.guard and version.expires < NEVER:
+            _expire(version)
     for fire in history.fires:
         known = versions.get(fire.schedule_sequence or 0)
         if known is not None and known.schedule == fire.schedule:
@@ -121,6 +146,15 @@ def _must_end(version: Version, operation: Operation) -> bool:
     return True
 
 
-def _is_uncovered(version: Version, operations: list[Operation]) -> bool:
-    deletes = (o.names for o in operations if o.verb is Verb.DELETE and o.schedule == version.schedule)
-    return any(named is not None and named > version.sequence for named in deletes)
+def _expire(version: Version) -> None:
+    """Have the server remove a version whose TTL runs out."""
+    version.may_end_from = min(version.may_end_from, version.expires)
+    if version.expires < version.must_end_by:
+        version.must_end_by, version.ended_by = version.expires, None
+
+
+def _uncovered_from(version: Version, operations: list[Operation], expiring: list[Version]) -> int:
+    deletes = (o for o in operations if o.verb is Verb.DELETE and o.schedule == version.schedule)
+    deleted = (o.invoked_at for o in deletes if o.names is not None and o.names > version.sequence)
+    later = (v for v in expiring if v.schedule == version.schedule and v.sequence > version.sequence)
+    return min([NEVER, *deleted, *(v.expires for v in later)])

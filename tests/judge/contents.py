@@ -1,0 +1,63 @@
+"""What a fire says: its body, and its headers in their order.
+
+Its rule: a fire samples its source at one moment, from when it is due (or as late as what was read may have been on its
+way) until it is stored; where the source held nothing then, it is the schedule's own message.
+The identity and the guard are the sidecar's and left out; everything else has to be there, and nothing more.
+"""
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import NamedTuple
+
+from tests.judge.history import NEVER, FireSeen, Headers, History, SourceSeen
+from tests.judge.patterns import written
+from tests.judge.versions import Version
+
+OURS = ("Nats-Msg-Id", "Nats-Expected-")
+
+
+class Content(NamedTuple):
+    """What is stored in a target."""
+
+    target: str
+    body: bytes
+    headers: Headers
+
+
+class Contents:
+    """What the fires of a history may say."""
+
+    def __init__(self, history: History) -> None:
+        self._terms = history.terms
+        self._sources: dict[str, list[SourceSeen]] = defaultdict(list)
+        for seen in sorted(history.sources, key=lambda seen: seen.since):
+            self._sources[seen.subject].append(seen)
+
+    def expected(self, version: Version, due: int, fire: FireSeen) -> list[Content]:
+        """Return all that a fire of this version may be."""
+        following = version.pattern.following(due, version.stored_at)
+        appended = [("Nats-Scheduler", version.schedule)]
+        appended.append(("Nats-Schedule-Next", "purge" if following is None else written(following)))
+        if version.fire_ttl:
+            appended.append(("Nats-TTL", f"{version.fire_ttl}s"))
+        return [
+            Content(version.target, body, (*headers, *appended)) for body, headers in self._bases(version, due, fire)
+        ]
+
+    def _bases(self, version: Version, due: int, fire: FireSeen) -> list[tuple[bytes, Headers]]:
+        own = version.body, version.headers
+        if not version.source:
+            return [own]
+        begin = min(max(due, version.stored_at), fire.stored_at - self._terms.window) - self._terms.clock_ahead
+        nothing = SourceSeen(version.source, -NEVER, None)
+        states = [nothing, *self._sources[version.source], nothing]
+        return [
+            own if state.body is None else (state.body, state.headers)
+            for state, after in pairwise(states)
+            if state.since <= fire.stored_at and (after is nothing or after.since >= begin)
+        ]
+
+
+def said(fire: FireSeen) -> Content:
+    """Return what a fire says."""
+    return Content(fire.target, fire.body, tuple(header for header in fire.headers if not header[0].startswith(OURS)))
