@@ -9,8 +9,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly
+from nats_scheduler.engine import assembly, firing
 from nats_scheduler.engine import leases as leasing
+from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainRequested, PublishConcluded, Stored
@@ -18,7 +19,8 @@ from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.message.generated import with_identity
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.generated import generated_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime import driver, instances, leaving
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
@@ -247,6 +249,53 @@ def old_knowledge_trusted() -> Changes:
     yield driver, "STOOD_STILL", 1 << 100
 
 
+def ttl_of_fires_forgotten() -> Changes:
+    """Let fires live for ever, whatever their schedule says."""
+
+    def forgetful(base: bytes | None, definition: Definition, *rest: Any) -> bytes:
+        return generated_block(base, definition._replace(ttl=""), *rest)
+
+    yield assembly, "generated_block", forgetful
+
+
+def source_ignored() -> Changes:
+    """Send the schedule's own message although there is something to sample."""
+    original = assembly.assembled
+    yield firing, "assembled", lambda held, content, _source, *rest: original(held, content, None, *rest)
+
+
+def sampled_early() -> Changes:
+    """Sample a source as long before the due time as other content is read."""
+    original = Firing.await_due
+
+    def await_due(self: Firing, held: Held) -> None:
+        original(self, held)
+        if held.due < held.expires:
+            self._roster.wake(held, held.due - self._look_ahead)
+
+    yield Firing, "await_due", await_due
+
+
+def fired_after_expiry() -> Changes:
+    """Forget, where the server does not see to it, that a schedule has a TTL."""
+    original = StreamEngine._accept
+    yield (
+        StreamEngine,
+        "_accept",
+        lambda self, definition, message, _expires: original(self, definition, message, None),
+    )
+
+
+def nothing_expires() -> Changes:
+    """Forget what has to be removed, where the server does not see to TTLs."""
+
+    def remove_due(self: Expiry, now: int, _is_needed: Callable[[int], bool]) -> None:
+        for agenda in self._agendas:
+            agenda.forget(now)
+
+    yield Expiry, "remove_due", remove_due
+
+
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
@@ -268,6 +317,11 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     record_taken_for_written: ("Divided", 30),
     shards_never_let_go: ("Divided", 20),
     dead_holders_never_buried: ("Live", 60),
+    ttl_of_fires_forgotten: ("Faithful", 10),
+    source_ignored: ("Faithful", 10),
+    sampled_early: ("Faithful", 60),
+    fired_after_expiry: ("Gone", 20),
+    nothing_expires: ("Gone", 60),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

@@ -9,24 +9,33 @@ from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested, Stored
 from nats_scheduler.message.headers import with_headers
-from tests.judge.history import SECOND, Operation, Verb
+from tests.judge.history import NEVER, SECOND, Operation, Verb
 from tests.judge.patterns import Pattern
-from tests.simulation.scenario import MILLISECOND
-from tests.simulation.server import Server
+from tests.simulation.scenario import MILLISECOND, Scenario
+from tests.simulation.server import SOURCES, Server
 
 SUBJECTS = [f"s.{number}" for number in range(12)]
 VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
+
+SAMPLED = [f"{SOURCES}{number}" for number in range(3)]
+
+FED_EVERY = 700 * MILLISECOND
+"""Mean time (ns) between two messages on the sources."""
 
 
 class Publishers:
     """All publishers of a world."""
 
-    def __init__(self, server: Server, random: Random, trace: Callable[[str], None]) -> None:
+    def __init__(self, server: Server, scenario: Scenario, trace: Callable[[str], None]) -> None:
         self._server = server
+        self._scenario = scenario
         self._timeline = server.timeline
-        self._random = random
+        self._random = Random(f"publishers {scenario.seed}")
+        self._content = Random(f"what is published {scenario.seed}")
+        """Draws what was added later, so that seeds stand for the worlds that they stood for."""
         self._trace = trace
         self._last: dict[str, int] = {}
+        self._fed = 0
         self.is_over = False
 
     def act_now_and_again(self, mean: int) -> None:
@@ -35,6 +44,25 @@ class Publishers:
             return
         self._act()
         self._timeline.after(int(self._random.expovariate(1 / mean)), lambda: self.act_now_and_again(mean))
+
+    def feed_now_and_again(self) -> None:
+        """Store something on a source, or empty it, and again after a while, where sources are sampled."""
+        if self.is_over or not self._scenario.samples:
+            return
+        source = self._content.choice(SAMPLED)
+        if self._content.random() < 0.2:
+            self._server.empty(source)
+        else:
+            self._fed += 1
+            self._stored(source, self._sample_headers(), b"sample %d" % self._fed)
+        self._timeline.after(int(self._content.expovariate(1 / FED_EVERY)), self.feed_now_and_again)
+
+    def _sample_headers(self) -> dict[str, str]:
+        """Return headers of which only the first may be found in a fire."""
+        headers = {"X-Sample": str(self._fed), "Nats-Msg-Id": f"sample {self._fed}"}
+        if self._content.random() < 0.3:
+            headers["Nats-Rollup"] = "sub"
+        return headers
 
     def _act(self) -> None:
         subject, verb = self._random.choice(SUBJECTS), self._random.choice(VERBS)
@@ -45,6 +73,7 @@ class Publishers:
             operation.pattern = self._pattern()
             operation.target = f"t.{subject[2:]}"
             operation.body = b"%d" % len(self._server.history.operations)
+            self._fill(operation)
         elif verb is Verb.DELETE:
             operation.names = self._last[subject]
         self._server.history.operations.append(operation)
@@ -53,6 +82,17 @@ class Publishers:
             return  # lost on its way there
         way = int(self._random.random() * (200 if chance > 0.9 else 3) * MILLISECOND)
         self._timeline.after(way, lambda: self._happens(operation, is_answered=chance > 0.06))
+
+    def _fill(self, operation: Operation) -> None:
+        """Draw what else a schedule asks for."""
+        operation.headers = (("X-Origin", operation.body.decode()),)
+        chance = self._content.random
+        if self._scenario.samples and chance() < 0.6:
+            operation.source = self._content.choice(SAMPLED)
+        if self._scenario.expires and chance() < 0.3:
+            operation.ttl = self._content.randint(1, 20) * SECOND
+        if self._scenario.expires and chance() < 0.4:
+            operation.fire_ttl = self._content.choice([1, 5, 20])
 
     def _pattern(self) -> Pattern:
         kind = self._random.choice(["at", "at", "every", "cron"])
@@ -85,13 +125,25 @@ class Publishers:
             return None
         if operation.verb is Verb.CANCEL:
             return self._stored("x.cancel", {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge"}, b"")
-        headers = {}
-        if operation.pattern is not None:
-            headers = {"Nats-Schedule": operation.pattern.text, "Nats-Schedule-Target": operation.target}
-        return self._stored(subject, headers, operation.body)
+        return self._stored(subject, _headers(operation), operation.body)
 
     def _stored(self, subject: str, headers: dict[str, str], body: bytes) -> int:
         block = with_headers(b"", [(name.encode(), value.encode()) for name, value in headers.items()])
         outcome = self._server.stream.publish(subject, block, body)
         assert isinstance(outcome, Stored), f"{subject}: {outcome}"
         return outcome.sequence
+
+
+def _headers(operation: Operation) -> dict[str, str]:
+    """Return the headers of what is stored on the subject of a schedule."""
+    if operation.pattern is None:
+        return {}
+    headers = {"Nats-Schedule": operation.pattern.text, "Nats-Schedule-Target": operation.target}
+    headers.update(operation.headers)
+    if operation.source:
+        headers["Nats-Schedule-Source"] = operation.source
+    if operation.ttl < NEVER:
+        headers["Nats-TTL"] = f"{operation.ttl // SECOND}s"
+    if operation.fire_ttl:
+        headers["Nats-Schedule-TTL"] = f"{operation.fire_ttl}s"
+    return headers

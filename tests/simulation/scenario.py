@@ -76,6 +76,10 @@ class Scenario:
     """Mean time (ns) between two faults."""
     publishes_every: int
     """Mean time (ns) between two requests of the publishers."""
+    expires: bool
+    """Whether some schedules, and some of their fires, have a TTL."""
+    samples: bool
+    """Whether some schedules sample a source."""
 
     @property
     def heals_for(self) -> int:
@@ -106,7 +110,7 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Draw the scenario of a seed."""
-    random = Random(f"scenario {seed}")
+    random, later = Random(f"scenario {seed}"), Random(f"content {seed}")  # what came later left the seeds as they were
     divides = random.random() < 0.5
     consumes = random.random() < 0.25
     kinds = tuple(kind for kind in KINDS if random.random() < 0.4)
@@ -122,4 +126,6 @@ def drawn(seed: int) -> Scenario:
         breaks_every=random.choice([500, 1000, 2000]) * MILLISECOND,
         publishes_every=random.choice([200, 500, 1500]) * MILLISECOND,
         reads_for=random.choice([0, 0, 6]) * SECOND,
+        expires=later.random() < 0.3,
+        samples=later.random() < 0.3,
     )

@@ -13,7 +13,7 @@ from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.memory_stream import MemoryStream
-from tests.judge.history import Fault, History, ScheduleSeen
+from tests.judge.history import Fault, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen
 from tests.simulation.bucket import BucketServer
 from tests.simulation.process import Process
@@ -23,6 +23,9 @@ from tests.simulation.weather import Weather
 
 CONSUMED_AFTER = 50 * MILLISECOND
 """How long (ns) a message lies on a work queue at most."""
+
+SOURCES = "src."
+"""How the subjects begin that schedules sample."""
 
 
 class Listener(Protocol):
@@ -51,6 +54,7 @@ class Server:
             "name": "SIM",
             "subjects": [">"],
             "allow_rollup_hdrs": True,
+            "allow_msg_ttl": scenario.expires,
             "duplicate_window": scenario.duplicate_window,
         }
         self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
@@ -72,11 +76,26 @@ class Server:
             if listener.process is not besides and not listener.weather.is_lost():
                 self.timeline.after(listener.weather.way(), partial(listener.hear, request))
 
+    def empty(self, source: str) -> None:
+        """Remove whatever lies on a source."""
+        self.stream.purge(source)
+        self._lies_there(source, None)
+
+    def _lies_there(self, source: str, message: StoredMessage | None) -> None:
+        headers = () if message is None else fire_seen(message).headers
+        body = None if message is None else message.body or b""
+        own = tuple(header for header in headers if not header[0].startswith("Nats-"))
+        self._trace(f"server: on {source} lies {body!r}")
+        self.history.sources.append(SourceSeen(source, self.timeline.now, body, own))
+
     def _stored(self, message: StoredMessage) -> None:
         scheduler = _header(message, "Nats-Scheduler")
         if message.subject.startswith("t.") or (scheduler and message.subject.startswith("s.")):
             self.history.fires.append(fire_seen(message))
             self._trace(f"server: stores fire {message.sequence} {_header(message, 'Nats-Msg-Id')}")
+            return
+        if message.subject.startswith(SOURCES):
+            self._lies_there(message.subject, message)
             return
         self._trace(f"server: stores {message.subject} as {message.sequence}")
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, DIALECTS)

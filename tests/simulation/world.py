@@ -48,7 +48,7 @@ class World:
         self.crashes: Counter[Point] = Counter()
         """How often a process died at each point."""
         self.server = Server(scenario, self.timeline, self.history, written)
-        self.publishers = Publishers(self.server, Random(f"publishers {scenario.seed}"), written)
+        self.publishers = Publishers(self.server, scenario, written)
         self.instances = [
             Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written)
             for n in range(scenario.instances)
@@ -75,6 +75,7 @@ class World:
             instance.crashed, instance.left = self._has_crashed, self._has_left
             self._boot(instance)
         self.publishers.act_now_and_again(self.scenario.publishes_every)
+        self.publishers.feed_now_and_again()
         if self.scenario.consumes:
             self._consume()
         self.timeline.after(self.scenario.breaks_every, self._break)
@@ -122,6 +123,7 @@ class World:
                 instance.process.end()
         self.history.end = self.timeline.now
         self.history.remaining = {message.sequence for message in self.server.stream.messages("s.*")}
+        self.history.remaining_fires = {message.sequence for message in self.server.stream.messages("t.*")}
         return self.history
 
     def _holders(self) -> dict[int, list[str]]:
