@@ -23,7 +23,7 @@ from itertools import pairwise
 
 from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
-from tests.judge.history import NEVER, SECOND, FireSeen, History, Verb
+from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, History, Verb
 from tests.judge.matching import matched
 from tests.judge.versions import Version, versions_of
 
@@ -101,12 +101,15 @@ def _has_vanished(case: Case, version: Version) -> bool:
 
 def _lost(case: Case) -> list[Violation]:
     """Find generated messages that are gone although nobody removed them and no TTL has run out."""
-    kept, found = case.history.remaining_fires, []
+    kept = case.history.remaining_fires
     if kept is None or case.terms.consumed:
         return []
+    purges = [operation for operation in case.history.operations if operation.schedule == EVERYTHING]
+    purged = max((NEVER if one.completed_at is None else one.completed_at for one in purges), default=-1)
+    found, end = [], case.history.end + case.terms.clock_ahead
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
-        if fire.sequence not in kept and version.fire_gone_at(fire) > case.history.end + case.terms.clock_ahead:
+        if fire.sequence not in kept and fire.stored_at > purged and version.fire_gone_at(fire) > end:
             found.append(_violation("Complete", version, f"the fire of {case.at(due)} is not stored any more"))
     return found
 

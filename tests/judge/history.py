@@ -15,6 +15,9 @@ SECOND = 1_000_000_000
 NEVER = 1 << 100
 """Later (ns) than any history."""
 
+EVERYTHING = ">"
+"""What a purge without a filter names in the place of a schedule."""
+
 Headers = tuple[tuple[str, str], ...]
 
 

@@ -10,7 +10,7 @@ sidecar does (2.10), what was due before is made up first.
 
 from dataclasses import dataclass, field
 
-from tests.judge.history import NEVER, SECOND, FireSeen, Headers, History, Operation, ScheduleSeen, Verb
+from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, Headers, History, Operation, ScheduleSeen, Verb
 from tests.judge.matching import matched
 from tests.judge.patterns import Pattern
 
@@ -85,7 +85,7 @@ def versions_of(history: History) -> dict[int, Version]:
     expiring = [version for version in versions.values() if version.expires < NEVER]
     for version in versions.values():
         for operation in history.operations:
-            if operation.schedule == version.schedule and operation.sequence != version.sequence:
+            if operation.schedule in (version.schedule, EVERYTHING) and operation.sequence != version.sequence:
                 _bear(version, operation)
         version.uncovered_from = _uncovered_from(version, history.operations, expiring)
         if history.terms.guard and version.expires < NEVER:

@@ -9,7 +9,7 @@ from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested, Stored
 from nats_scheduler.message.headers import with_headers
-from tests.judge.history import NEVER, SECOND, Operation, Verb
+from tests.judge.history import EVERYTHING, NEVER, SECOND, Operation, Verb
 from tests.judge.patterns import Pattern
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import SOURCES, Server
@@ -21,6 +21,9 @@ SAMPLED = [f"{SOURCES}{number}" for number in range(3)]
 
 FED_EVERY = 700 * MILLISECOND
 """Mean time (ns) between two messages on the sources."""
+
+PURGED_EVERY = 12 * SECOND
+"""Mean time (ns) between two purges of everything."""
 
 
 class Publishers:
@@ -57,6 +60,16 @@ class Publishers:
             self._stored(source, self._sample_headers(), b"sample %d" % self._fed)
         self._timeline.after(int(self._content.expovariate(1 / FED_EVERY)), self.feed_now_and_again)
 
+    def purge_now_and_again(self) -> None:
+        """Remove everything after a while, and again, where that happens."""
+        if self._scenario.purges:
+            self._timeline.after(int(self._content.expovariate(1 / PURGED_EVERY)), self._purge)
+
+    def _purge(self) -> None:
+        if not self.is_over:
+            self._ask(Operation(Verb.PURGE, EVERYTHING, self._timeline.now), self._content)
+            self.purge_now_and_again()
+
     def _sample_headers(self) -> dict[str, str]:
         """Return headers of which only the first may be found in a fire."""
         headers = {"X-Sample": str(self._fed), "Nats-Msg-Id": f"sample {self._fed}"}
@@ -76,11 +89,15 @@ class Publishers:
             self._fill(operation)
         elif verb is Verb.DELETE:
             operation.names = self._last[subject]
+        self._ask(operation, self._random)
+
+    def _ask(self, operation: Operation, random: Random) -> None:
+        """Have a request on its way, which may get lost, or its answer."""
         self._server.history.operations.append(operation)
-        chance = self._random.random()
+        chance = random.random()
         if chance < 0.03:
             return  # lost on its way there
-        way = int(self._random.random() * (200 if chance > 0.9 else 3) * MILLISECOND)
+        way = int(random.random() * (200 if chance > 0.9 else 3) * MILLISECOND)
         self._timeline.after(way, lambda: self._happens(operation, is_answered=chance > 0.06))
 
     def _fill(self, operation: Operation) -> None:
@@ -121,7 +138,9 @@ class Publishers:
             return None
         if operation.verb is Verb.PURGE:
             stream.purge(subject)
-            self._server.tell_of_removal(RemovalRequested(filter=subject))
+            self._server.tell_of_removal(RemovalRequested(filter=None if subject == EVERYTHING else subject))
+            for source in SAMPLED if subject == EVERYTHING else ():
+                self._server.empty(source)
             return None
         if operation.verb is Verb.CANCEL:
             return self._stored("x.cancel", {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge"}, b"")

@@ -80,6 +80,8 @@ class Scenario:
     """Whether some schedules, and some of their fires, have a TTL."""
     samples: bool
     """Whether some schedules sample a source."""
+    purges: bool
+    """Whether publishers purge the whole stream now and again."""
 
     @property
     def heals_for(self) -> int:
@@ -128,4 +130,5 @@ def drawn(seed: int) -> Scenario:
         reads_for=random.choice([0, 0, 6]) * SECOND,
         expires=later.random() < 0.3,
         samples=later.random() < 0.3,
+        purges=later.random() < 0.15,
     )

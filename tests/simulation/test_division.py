@@ -62,7 +62,7 @@ class Fleet:
     """Instances on one server, where nothing breaks by itself."""
 
     def __init__(self) -> None:
-        scenario = replace(drawn(1), divides=True, kinds=(), reads_for=0, expires=False, samples=False)
+        scenario = replace(drawn(1), divides=True, kinds=(), reads_for=0, expires=False, samples=False, purges=False)
         self.timeline = Timeline()
         self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
         self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)

@@ -76,6 +76,7 @@ class World:
             self._boot(instance)
         self.publishers.act_now_and_again(self.scenario.publishes_every)
         self.publishers.feed_now_and_again()
+        self.publishers.purge_now_and_again()
         if self.scenario.consumes:
             self._consume()
         self.timeline.after(self.scenario.breaks_every, self._break)
