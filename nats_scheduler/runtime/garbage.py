@@ -9,7 +9,7 @@ what is held.
 Where little survives nothing is frozen: a cycle that outlives a pass, such as that of a connection, is found by a later
 one.
 
-What a load brings is frozen as it comes, before any pass has looked at much of it.
+What a large load brings is frozen as it comes, before any pass has looked at much of it.
 
 Cost: three looks at an object in its life, in passes of a few milliseconds; hardly one where many schedules are loaded.
 Limit: a cycle that was frozen alive stays when it ends, and so does one that ended just before a load was frozen.
@@ -25,6 +25,9 @@ THRESHOLDS = (5_000, 2, 2)
 
 FREEZE_FROM = 20_000
 """So many survivors of a full pass are kept out of the next one: what a pass of a millisecond or two looks at."""
+
+LARGE = 10_000
+"""A stream with fewer schedules is never frozen without a look: its passes are short, and it may come and go."""
 
 LOADED_AT_ONCE = 1_000
 """So many schedules more than ever before are frozen without a look."""
@@ -43,7 +46,7 @@ class Load:
     """What one stream holds, as it grows."""
 
     def __init__(self) -> None:
-        self._most = 0
+        self._most = LARGE
 
     def grew_to(self, schedules: int) -> None:
         """Freeze what was loaded since the last time, where it is much."""

@@ -1,10 +1,12 @@
 """A limits stream is followed through a consumer, within what server and stream allow their consumers."""
 
+import asyncio
+
 import pytest
 
-from tests.conftest import StartServer
+from tests.conftest import SharedServer, StartServer
 from tests.contract.sides import server_side
-from tests.harness.servers import V2_10, V2_11
+from tests.harness.servers import V2_10, V2_11, V2_15
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11])
@@ -31,3 +33,20 @@ async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
     async with server_side((await start_server(V2_11)).url, stream_name, limits) as side, side.following():
         await side.store("a")
         assert len(await side.reads(1)) == 1
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+async def test_many_that_come_at_once_are_read_as_they_were_stored(
+    shared_server: SharedServer, stream_name: str, version: str
+) -> None:
+    """Odd blocks stand among usual ones, so that they come in runs and one by one."""
+    blocks = [b"NATS/1.0\r\nA: 1\r\n\r\n"] * 50 + [b"NATS/1.0\r\nA:\t\xff \r\nA:1\r\n\r\n", b""]
+    count = 40 * len(blocks)
+    async with server_side((await shared_server(version)).url, stream_name, {}) as side:
+        await asyncio.gather(*(side.store(f"s{number}", blocks[number % len(blocks)]) for number in range(count)))
+        async with side.following():
+            read = await side.reads(count)
+    assert [message.sequence for message in read] == list(range(1, count + 1))
+    for message in read:
+        block = blocks[int(message.subject.rpartition(".s")[2]) % len(blocks)]
+        assert message.block == (block or b"NATS/1.0\r\n\r\n").removesuffix(b"\r\n") + b"Nats-Msg-Size: 0\r\n\r\n"

@@ -7,7 +7,7 @@ import pytest
 
 SET_UP = """
 import gc
-from nats_scheduler.runtime.garbage import FREEZE_FROM, LOADED_AT_ONCE, Load, collect_only_what_is_new
+from nats_scheduler.runtime.garbage import FREEZE_FROM, LARGE, LOADED_AT_ONCE, Load, collect_only_what_is_new
 
 class Cycle:
     alive = 0
@@ -46,14 +46,16 @@ assert Cycle.alive == 0, Cycle.alive
 """
 
 A_LOAD = """
+load, held = Load(), [[number] for number in range(LARGE)]
 gc.collect()
-load, held, frozen = Load(), [], gc.get_freeze_count()
+gc.unfreeze()
+load.grew_to(LARGE)
+assert gc.get_freeze_count() == 0
 for _ in range(10):
     held += [[number] for number in range(LOADED_AT_ONCE)]
     load.grew_to(len(held))
-    assert gc.get_freeze_count() >= frozen + len(held)
-frozen = gc.get_freeze_count()
-for fewer_again in (5_000, 10_000, 10_999):
+    assert gc.get_freeze_count() >= len(held)
+for fewer_again in (LARGE, len(held), len(held) + LOADED_AT_ONCE - 1):
     few = [Cycle() for _ in range(2_000)]
     load.grew_to(fewer_again)
     few.clear()
@@ -63,7 +65,7 @@ for fewer_again in (5_000, 10_000, 10_999):
 
 ANOTHERS_PROCESS = """
 gc.callbacks.clear()
-Load().grew_to(LOADED_AT_ONCE)
+Load().grew_to(2 * LARGE)
 assert gc.get_freeze_count() == 0
 """
 
