@@ -52,16 +52,21 @@ class ConsumerFrames:
 
         Unless the follower is live, one behind which none is pending is left: with it, all has been read.
         """
-        found = list(_run(self._live if is_live else self._behind, buffer, position))
-        if not found:
+        rows, end = [], position
+        for found in _run(self._live if is_live else self._behind, buffer, position):
+            row = found.groups()
+            if int(row[4]) != len(row[5]):
+                break  # here, and not when all are found: those behind it would be found again and again
+            rows.append(row)
+            end = found.end()
+        if not rows:
             return [], position
-        subjects, sequences, orders, times, sizes, blocks = zip(*(one.groups() for one in found), strict=True)
-        are_in_order = list(map(int, orders)) == list(range(delivered + 1, delivered + 1 + len(found)))
-        if not are_in_order or list(map(int, sizes)) != list(map(len, blocks)):
+        subjects, sequences, orders, times, _sizes, blocks = zip(*rows, strict=True)
+        if list(map(int, orders)) != list(range(delivered + 1, delivered + 1 + len(rows))):
             return [], position
         names = [subject.decode("utf-8", "surrogateescape") for subject in subjects]
         messages = map(StoredMessage, names, map(int, sequences), map(int, times), blocks, repeat(None))
-        return list(messages), found[-1].end()
+        return list(messages), end
 
 
 class AcknowledgementFrames:

@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.jetstream.frames import ConsumerFrames
 from nats_scheduler.jetstream.wire import FrameParser, WireClient
 from nats_scheduler.message.stored import StoredMessage
-from tests.hostile.effort import EFFORT, seeded
+from tests.hostile.effort import EFFORT, at_most, seeded
 
 SID, STREAM, CONSUMER = 7, "größe+", "nats-scheduler-0123"
 PREFIX = f"$JS.ACK.{STREAM}.{CONSUMER}".encode()
@@ -25,6 +25,9 @@ ODD_BLOCKS = [
     b"no block",
 ]
 SUBJECTS = ["s.1", "größe.ф", "s.\udcff", "HMSG", "$JS.ACK"]
+
+SECONDS_A_CHUNK = 0.8
+"""Process time for 4,000 frames that were read at once: the truth is a hundredth."""
 
 
 def written(subject: str, reply: bytes, block: bytes, body: bytes = b"", sid: int = SID) -> bytes:
@@ -128,6 +131,16 @@ def test_a_gap_or_another_frame_ends_what_is_taken(other: bytes) -> None:
         b"".join([first, other, *rest]), 0, 0, is_live=False
     )
     assert (len(messages), position) in [(1, len(first)), (0, 0)]
+
+
+async def test_a_block_that_looks_like_two_costs_no_more_than_its_bytes() -> None:
+    """Those before it are taken, and not found again behind each that the plain path takes."""
+    rng = seeded()
+    many = [usual(rng, number) for number in range(1, 4_000)]
+    odd_one = written("s.1", PREFIX + b".1.4000.4000.2.1", b"NATS/1.0\r\nA: 1\r\n\r\n\r\n")
+    with at_most(SECONDS_A_CHUNK):
+        listener = await poured(b"".join([*many, odd_one]), [1 << 30], at_once=True)
+    assert (len(listener.heard), listener.taken_at_once) == (4_000, 3_999)
 
 
 def test_what_was_read_in_part_is_left() -> None:
