@@ -10,8 +10,8 @@ Cost: some microseconds for a block of ten headers.
 from dataclasses import dataclass
 
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
-from nats_scheduler.engine.roster import Held
 from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage

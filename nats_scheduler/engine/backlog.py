@@ -11,8 +11,8 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleRejected
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.removing import Removing
-from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.rejection import Rejection
 

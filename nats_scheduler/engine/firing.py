@@ -20,6 +20,7 @@ from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed, FireUnsettled
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, UNKNOWN_RETRY_LIMIT, Flight, Stage
+from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.inputs import (
     ContentRead,
     ContentUnread,
@@ -30,7 +31,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.removing import OTHERS_MAY_TAKE, Removing
-from nats_scheduler.engine.roster import NO_WAKE, Held, Roster
+from nats_scheduler.engine.roster import Roster
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead
-from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.fields import schedule_fields

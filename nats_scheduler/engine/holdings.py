@@ -24,8 +24,9 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import SHARDS
 
 MAX_UNSETTLED_PER_SHARD = 32

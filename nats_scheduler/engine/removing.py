@@ -16,8 +16,9 @@ from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, FireStored, PurgeFailed, ScheduleEnded
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, Flight, Stage
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import PurgeConcluded, Stored
-from nats_scheduler.engine.roster import Held, Roster
+from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
 

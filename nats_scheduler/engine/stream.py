@@ -23,6 +23,7 @@ from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing, has_ended
+from nats_scheduler.engine.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -42,7 +43,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
-from nats_scheduler.engine.roster import NO_EXPIRY, Held, Roster
+from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition

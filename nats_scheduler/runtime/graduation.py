@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.graduation import REMOVED, Finding, HandedOver, Handover, Kind, MakeUp
-from nats_scheduler.engine.roster import Held
+from nats_scheduler.engine.held import Held
 from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection, frame

@@ -19,8 +19,8 @@ from enum import StrEnum
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
-from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection

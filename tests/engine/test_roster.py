@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.roster import MIN_AGENDA_ENTRIES, MOVED_AT_ONCE, NO_WAKE, SPAN_BITS, Held, Roster
+from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.roster import MIN_AGENDA_ENTRIES, MOVED_AT_ONCE, SPAN_BITS, Roster
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At

@@ -14,9 +14,9 @@ from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainRequested, PublishConcluded, Stored
 from nats_scheduler.engine.leases import Holders, Leases, Record
-from nats_scheduler.engine.roster import Held
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Definition

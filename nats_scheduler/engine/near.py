@@ -1,0 +1,88 @@
+"""What is to be looked at soon, in order: by time, and at one instant by sequence.
+
+A herd is thousands of entries of one instant, so the instants are a heap, and what is due at one of them is a list.
+
+The rule: an entry is valid while its schedule's `wake` is the instant it is entered for; others are passed over.
+
+Cost: a heap push and pop for each instant, an append and a pop for each entry, a sort when the time of a list comes.
+"""
+
+import heapq
+from collections.abc import Iterable
+
+from nats_scheduler.engine.held import NO_WAKE, Held
+
+
+class Near:
+    """The entries of the agenda that are near."""
+
+    def __init__(self) -> None:
+        self._instants: list[int] = []
+        self._at: dict[int, list[Held]] = {}
+        self._sorted = NO_WAKE
+        """The instant whose entries stand in order, the first of them last."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, held: Held, instant: int) -> None:
+        """Enter a schedule that is to be looked at when `instant` (ns) comes."""
+        entries = self._at.get(instant)
+        if entries is None:
+            self._at[instant] = [held]
+            heapq.heappush(self._instants, instant)
+        else:
+            entries.append(held)
+            if instant == self._sorted:
+                self._sorted = NO_WAKE
+        self._count += 1
+
+    def first(self) -> int | None:
+        """Return the earliest instant with a valid entry."""
+        while self._instants:
+            instant = self._instants[0]
+            entries = self._at[instant]
+            while entries and entries[-1].wake != instant:
+                entries.pop()
+                self._count -= 1
+            if entries:
+                return instant
+            self._close(instant)
+        return None
+
+    def pop(self, through: int) -> Held | None:
+        """Take the first valid entry up to the instant `through` (ns)."""
+        instants = self._instants
+        while instants and (instant := instants[0]) <= through:
+            entries = self._at[instant]
+            if instant != self._sorted:
+                entries.sort(key=_sequence, reverse=True)
+                self._sorted = instant
+            held = entries.pop()
+            self._count -= 1
+            if not entries:
+                self._close(instant)
+            if held.wake == instant:
+                held.wake = NO_WAKE
+                return held
+        return None
+
+    def forget_stale(self) -> None:
+        """Forget what is not valid."""
+        valid = {instant: _valid(entries, instant) for instant, entries in self._at.items()}
+        self._at = {instant: entries for instant, entries in valid.items() if entries}
+        self._instants = sorted(self._at)
+        self._count = sum(map(len, self._at.values()))
+
+    def _close(self, instant: int) -> None:
+        heapq.heappop(self._instants)
+        del self._at[instant]
+
+
+def _sequence(held: Held) -> int:
+    return held.sequence
+
+
+def _valid(entries: Iterable[Held], instant: int) -> list[Held]:
+    return list(dict.fromkeys(held for held in entries if held.wake == instant))
