@@ -299,7 +299,6 @@ def nothing_expires() -> Changes:
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
-    old_knowledge_trusted: ("Unique", 4511),
 }
 """Bugs that were there, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 

@@ -39,6 +39,7 @@ from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.memory_contact import MemoryContact
+from nats_scheduler.testing.network import Fate
 from tests.simulation.bucket import SimulatedBucket
 from tests.simulation.link import Link
 from tests.simulation.process import Point, Process
@@ -140,6 +141,10 @@ class SimulatedContact(MemoryContact):
         """End the contact; the dead hear nothing of it."""
         if self._link.process.is_alive:
             super().end(reason)
+
+    def _begin(self, fate: Fate, request: Any) -> None:
+        """Have a request on its way; what is sent on a connection that was cut just now arrives nowhere."""
+        super()._begin(fate._replace(arrives=fate.arrives and not self._link.lost.done()), request)
 
     def _after(self, duration: int, event: Happening) -> None:
         self._server.timeline.after(duration, event)

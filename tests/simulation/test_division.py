@@ -1,4 +1,4 @@
-"""Instances that divide their work, in worlds made by hand: what few seeds show, shown without luck.
+"""Instances that divide their work, or do it twice, in worlds made by hand: what few seeds show, shown without luck.
 
 The rule: each test fails with the bug planted that it stands for.
 """
@@ -26,6 +26,7 @@ from tests.simulation.planted import (
     drained_before_handing_over,
     last_word_awaited,
     life_not_told_while_waiting,
+    old_knowledge_trusted,
     planted,
     shards_given_to_one_who_reads,
 )
@@ -61,8 +62,9 @@ class LeaderlessBucket(BucketServer):
 class Fleet:
     """Instances on one server, where nothing breaks by itself."""
 
-    def __init__(self) -> None:
-        scenario = replace(drawn(1), divides=True, kinds=(), reads_for=0, expires=False, samples=False, purges=False)
+    def __init__(self, **changes: Any) -> None:
+        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, expires=False, samples=False, purges=False)
+        scenario = replace(plain, **changes)
         self.timeline = Timeline()
         self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
         self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
@@ -233,6 +235,27 @@ def fires_of_what_a_dead_one_held() -> int:
         fired = [fire.schedule for fire in fleet.server.history.fires if fire.schedule in his]
         assert len(fired) in (0, len(his))
         return len(fired)
+
+
+def fires_when_one_wakes_up_late() -> int:
+    """Have one of two stand still with a fire at hand, until the server has forgotten that the other one stored it."""
+    with Fleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
+        one, _other = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        fleet.store("s.1", "@every 12s")
+        fleet.timeline.run(11 * SECOND)
+        one.process.stall()
+        fleet.timeline.run(9 * SECOND)
+        assert len(fleet.server.history.fires) == 1
+        one.wake(acts_first=True)
+        fleet.timeline.run(SECOND)
+        return len(fleet.server.history.fires)
+
+
+def test_one_who_wakes_up_late_does_not_repeat_what_another_one_stored() -> None:
+    assert fires_when_one_wakes_up_late() == 1
+    with planted(old_knowledge_trusted):
+        assert fires_when_one_wakes_up_late() == 2
 
 
 def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
