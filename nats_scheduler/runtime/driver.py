@@ -7,7 +7,7 @@ The driver outlives contacts: when one ends the engine keeps what it knows, and 
 A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
 meanwhile: nothing fires through its old contact, and what happened is read first.
 
-Cost: one call to the engine a turn. Limit: the precision of a wake is that of the event loop, about a millisecond.
+Cost: one call to the engine a turn. Limit: the precision of a wake is that of the event loop (`runtime.punctual`).
 """
 
 import asyncio
