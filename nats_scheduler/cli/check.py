@@ -129,15 +129,16 @@ def _document(reading: Reading | None) -> dict[str, object]:
 
 def _definition(definition: Definition) -> dict[str, object]:
     """Return what a schedule asks for; what was not asked for is left out."""
-    first = definition.pattern.first_fire(SystemClock().now())
+    pattern, terms = definition
+    first = pattern.first_fire(SystemClock().now())
     told = {
-        "pattern": definition.pattern.text,
-        "headers": definition.dialect.name,
-        "target": "" if definition.target == ANY_TARGET else definition.target,
-        "source": definition.source,
-        "ttl": definition.ttl,
-        "rollup": "sub" if definition.rollup else "",
-        "first_fire": "" if first is None else definition.pattern.format(first),
+        "pattern": pattern.text,
+        "headers": terms.dialect.name,
+        "target": "" if terms.target == ANY_TARGET else terms.target,
+        "source": terms.source,
+        "ttl": terms.ttl,
+        "rollup": "sub" if terms.rollup else "",
+        "first_fire": "" if first is None else pattern.format(first),
     }
     return {name: value for name, value in told.items() if value}
 

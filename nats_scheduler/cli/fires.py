@@ -104,7 +104,7 @@ class FireReader:
         scheduler = header_value(message.block, ADR51.scheduler)
         schedule = "" if scheduler is None else scheduler.decode("utf-8", "surrogateescape")
         known = self._known.get(schedule)
-        if known is None or known.due is None or known.definition.target != message.subject:
+        if known is None or known.due is None or known.definition.terms.target != message.subject:
             return None
         if message.stored_at < known.due:
             return None
@@ -123,7 +123,7 @@ class FireReader:
 
 def kind_of(definition: Definition) -> Kind:
     """Return what sort of schedule this is; one with a source is sampling, whatever its pattern."""
-    if definition.source is not None:
+    if definition.terms.source is not None:
         return Kind.SAMPLING
     if isinstance(definition.pattern, At):
         return Kind.DELAYED

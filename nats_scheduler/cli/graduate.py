@@ -109,7 +109,7 @@ def _print(outcome: Outcome) -> None:
         print_table(
             ["subject", "pattern", "target", "next fire (UTC)"],
             [
-                (one.held.subject, one.held.definition.pattern.text, one.held.definition.target, _time(one) or "-")
+                (one.held.subject, one.held.pattern.text, one.held.terms.target, _time(one) or "-")
                 for one in outcome.handed_over[:SHOWN]
             ],
         )
@@ -183,6 +183,10 @@ def _finding(finding: Finding) -> dict[str, object]:
 
 
 def _next_fire(one: HandedOver) -> dict[str, object]:
-    definition = one.held.definition
-    pattern = definition.pattern.text
-    return {"subject": one.held.subject, "pattern": pattern, "target": definition.target, "next_fire": _time(one)}
+    held = one.held
+    return {
+        "subject": held.subject,
+        "pattern": held.pattern.text,
+        "target": held.terms.target,
+        "next_fire": _time(one),
+    }

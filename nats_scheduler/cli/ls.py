@@ -109,17 +109,17 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
     columns: dict[str, Callable[[ServedStream, ListedSchedule], str]] = {
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
-        "pattern": lambda _, listed: listed.definition.pattern.text,
+        "pattern": lambda _, listed: listed.pattern.text,
         "zone": lambda _, listed: _zone(listed) or "",
-        "target": lambda _, listed: listed.definition.target,
-        "source": lambda _, listed: listed.definition.source or "",
-        "ttl": lambda _, listed: listed.definition.ttl,
+        "target": lambda _, listed: listed.terms.target,
+        "source": lambda _, listed: listed.terms.source or "",
+        "ttl": lambda _, listed: listed.terms.ttl,
         "rollup": lambda _, listed: _rollup(listed) or "",
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else format_rfc3339(listed.next_fire),
         "in": lambda _, listed: _away(listed, listing.at),
         "sequence": lambda _, listed: str(listed.sequence),
         "stored": lambda _, listed: format_rfc3339(listed.stored_at),
-        "dialect": lambda _, listed: listed.definition.dialect.name,
+        "dialect": lambda _, listed: listed.terms.dialect.name,
         "mode": lambda stream, _: stream.mode,
     }
     filled = {name: [text(*row) for row in shown] for name, text in columns.items()}
@@ -186,21 +186,21 @@ def _document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedu
 
 
 def _schedule(stream: ServedStream, listed: ListedSchedule) -> dict[str, object]:
-    definition = listed.definition
+    terms = listed.terms
     return {
         "stream": stream.state.name,
         "subject": listed.subject,
-        "pattern": definition.pattern.text,
+        "pattern": listed.pattern.text,
         "time_zone": _zone(listed),
-        "target": definition.target,
-        "source": definition.source,
-        "ttl": definition.ttl or None,
+        "target": terms.target,
+        "source": terms.source,
+        "ttl": terms.ttl or None,
         "rollup": _rollup(listed),
         "next_fire": _next_fire(listed),
         "standing": listed.standing,
         "sequence": listed.sequence,
         "stored": format_rfc3339(listed.stored_at),
-        "dialect": definition.dialect.name,
+        "dialect": terms.dialect.name,
         "mode": stream.mode,
         "fired_by": listed.fired_by,
     }
@@ -210,7 +210,7 @@ def _next_fire(listed: ListedSchedule) -> dict[str, object] | None:
     fire = listed.next_fire
     if fire is None:
         return None
-    return {"utc": format_rfc3339(fire), "local": listed.definition.pattern.format(fire), "nanoseconds": fire}
+    return {"utc": format_rfc3339(fire), "local": listed.pattern.format(fire), "nanoseconds": fire}
 
 
 def _rejected(stream: ServedStream, listed: ListedRejection) -> dict[str, object]:
@@ -229,9 +229,9 @@ def _rejected(stream: ServedStream, listed: ListedRejection) -> dict[str, object
 
 def _zone(listed: ListedSchedule) -> str | None:
     """Return the name of a pattern's time zone, None where it has none of its own."""
-    pattern = listed.definition.pattern
+    pattern = listed.pattern
     return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
 
 
 def _rollup(listed: ListedSchedule) -> str | None:
-    return "sub" if listed.definition.rollup else None
+    return "sub" if listed.terms.rollup else None

@@ -51,12 +51,12 @@ def assembled(
 ) -> Fire:
     """Build the fire of a schedule out of its message, `content`, or of its source's last one."""
     base = as_stored_natively(content.block) if source is None else source.block
-    block = generated_block(base, held.definition, held.subject, next_fire)
+    block = generated_block(base, held.pattern, held.terms, held.subject, next_fire)
     block = with_identity(block, fire_identity(held.subject, held.sequence, fire_time))
     if guard:
         block = with_guard(block, held.subject, held.sequence)
     body = (source or content).body or b""
-    return Fire(held.subject, held.sequence, fire_time, next_fire, held.definition.target, block, body)
+    return Fire(held.subject, held.sequence, fire_time, next_fire, held.terms.target, block, body)
 
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:

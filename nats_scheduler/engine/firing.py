@@ -99,7 +99,7 @@ class Firing(Removing):
 
         The same for all holders: who holds it then is asked when its time comes, so that shards change hands at once.
         """
-        ahead = 0 if held.definition.source is not None else self._look_ahead
+        ahead = 0 if held.terms.source is not None else self._look_ahead
         due, expires = held.due, held.expires
         self._roster.wake(held, expires if expires <= due else due - ahead)
 
@@ -157,7 +157,7 @@ class Firing(Removing):
     def contact_regained(self) -> None:
         """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
         guarded = self._limits.guard
-        self._look_again([h for h in self._active.values() if not guarded or h.definition.source is not None])
+        self._look_again([h for h in self._active.values() if not guarded or h.terms.source is not None])
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
@@ -248,7 +248,7 @@ class Firing(Removing):
 
     def advance(self, held: Held, next_fire: int | None) -> None:
         """Move on behind a stored fire: to the next one, or to the removal of a schedule that is done."""
-        if not held.definition.pattern.repeats:
+        if not held.pattern.repeats:
             self.purge(held)
         elif next_fire is None:
             self.end(held, Ending.EXHAUSTED)
@@ -257,7 +257,7 @@ class Firing(Removing):
             pause = next_fire - held.due
             self.settle(held)
             held.due, held.flight = next_fire, None
-            is_watched = self._limits.guard and held.definition.source is None and self.is_ours(held)
+            is_watched = self._limits.guard and held.terms.source is None and self.is_ours(held)
             if kept is not None and pause <= KEEP_CONTENT_FOR and is_watched:
                 self._keep_ready(held, kept, pause)
             else:
@@ -266,7 +266,7 @@ class Firing(Removing):
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def _after(self, held: Held, fire_time: int) -> int | None:
-        return held.definition.pattern.next_fire(fire_time, held.stored_at)
+        return held.pattern.next_fire(fire_time, held.stored_at)
 
     def _keep_ready(self, held: Held, content: StoredMessage, pause: int) -> None:
         """Keep the content for the next fire, which is built in the middle of the pause: not while a herd fires."""
@@ -287,7 +287,7 @@ class Firing(Removing):
         flight.reads += 1
         held.flight = flight
         self._active[held.sequence] = held
-        source = held.definition.source
+        source = held.terms.source
         by_sequence = is_first and source is None and self._limits.guard
         self._emit(ReadContent(held.subject, held.sequence, source, by_sequence))
 
@@ -324,7 +324,7 @@ class Firing(Removing):
 
     def _make_up(self, held: Held, second: int, until: int) -> tuple[int, int | None]:
         """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
-        latest = held.definition.pattern.latest_fire(held.due, until, held.stored_at) or second
+        latest = held.pattern.latest_fire(held.due, until, held.stored_at) or second
         self._emit(Report(FiresMissed(held.subject, held.sequence, held.due, latest)))
         held.due = latest
         return latest, self._after(held, latest)

@@ -147,14 +147,14 @@ class Handover:
         """Return what would happen to each schedule that would not simply go on."""
         found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
         found += self._of_dead()
-        portable = [held for held in self._engine.held if held.definition.dialect is PORTABLE]
+        portable = [held for held in self._engine.held if held.terms.dialect is PORTABLE]
         found += [_about(Kind.PORTABLE, held, "portable headers stay with the sidecar") for held in portable]
         return sorted(found, key=lambda finding: (list(Kind).index(finding.kind), finding.subject or ""))
 
     def handed_over(self, now: int) -> list[HandedOver]:
         """Return what a server that adopts the stream at `now` will fire, soonest first."""
         waiting = (held for subject in self._candidates if (held := self._waiting(subject, now)) is not None)
-        adopted = [HandedOver(h, adopted_fire(h.definition.pattern, h.stored_at, now)) for h in waiting]
+        adopted = [HandedOver(h, adopted_fire(h.pattern, h.stored_at, now)) for h in waiting]
         return sorted(adopted, key=lambda one: (one.next_fire is None, one.next_fire or 0, one.held.sequence))
 
     def make_ups(self, now: int) -> list[MakeUp]:
@@ -174,7 +174,7 @@ class Handover:
 
     def _held(self, subject: str) -> Held | None:
         held = self._engine.held.on(subject)
-        return held if held is not None and held.definition.dialect is ADR51 else None
+        return held if held is not None and held.terms.dialect is ADR51 else None
 
     def _waiting(self, subject: str, now: int) -> Held | None:
         """Return the schedule that we hold on a subject, and that is not done."""
@@ -196,13 +196,13 @@ class Handover:
                 yield Finding(Kind.COVERED, REVIVED, subject, sequence, pattern.text)
 
     def _of_waiting(self, held: Held, now: int) -> Iterator[Finding]:
-        pattern = held.definition.pattern
+        pattern = held.pattern
         quirk = quirk_of(pattern, now)
         if quirk is not None:
             yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
         if held.sequence in self._both:
             yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
-        if self._level < REPEATING_LEVEL and (held.definition.source or held.definition.rollup):
+        if self._level < REPEATING_LEVEL and (held.terms.source or held.terms.rollup):
             yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
         if not pattern.repeats:
             if held.due <= now:
@@ -216,7 +216,7 @@ class Handover:
     def _moved(self, held: Held, now: int) -> str | None:
         """Say how the server moves an interval's fires, which it counts from the day of its adoption."""
         # The flag is switched on in the first half of a second, which the server rounds down.
-        pattern, counted = held.definition.pattern, floor_to_second(now)
+        pattern, counted = held.pattern, floor_to_second(now)
         ours, servers = pattern.next_fire(now, held.stored_at), adopted_fire(pattern, held.stored_at, counted)
         if ours is None or servers is None or ours == servers:
             return None
@@ -227,12 +227,12 @@ class Handover:
             if sequence not in self._candidates.get(subject, {}):
                 yield Finding(Kind.DEAD, f"stays stored and never fires: {rejection}", subject, sequence)
         for held in self._engine.held:
-            if held.definition.dialect is ADR51 and not reads(held.definition.pattern, self._level):
+            if held.terms.dialect is ADR51 and not reads(held.pattern, self._level):
                 yield _about(Kind.UNREADABLE, held, "servers before 2.14 know only @at: it stays stored, unfired")
 
 
 def _about(kind: Kind, held: Held, detail: str) -> Finding:
-    return Finding(kind, detail, held.subject, held.sequence, held.definition.pattern.text)
+    return Finding(kind, detail, held.subject, held.sequence, held.pattern.text)
 
 
 def _why_done(held: Held, kind: Kind) -> str:
@@ -245,7 +245,7 @@ def _why_done(held: Held, kind: Kind) -> str:
 
 def _make_up_of(held: Held, now: int) -> MakeUp | None:
     """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
-    pattern = held.definition.pattern
+    pattern = held.pattern
     if not pattern.repeats or held.due > now:
         return None
     latest = pattern.latest_fire(held.due, now, held.stored_at) or held.due

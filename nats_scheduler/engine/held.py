@@ -1,11 +1,12 @@
 """A schedule that is held: what is known of it, when it fires next, and what is under way for it.
 
-Cost: about 500 bytes with its definition, of which equal ones share the most.
+Cost: 112 bytes, about 360 with its numbers, its subject and a pattern of its own; the terms are a fleet's.
 """
 
 from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.shards import shard_of
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.schedule.patterns import Pattern
 
 NO_WAKE = -1
 
@@ -16,14 +17,15 @@ NO_EXPIRY = 1 << 100
 class Held:
     """A schedule that is held: the last message on its subject, and valid."""
 
-    __slots__ = ("definition", "due", "expires", "flight", "sequence", "shard", "stored_at", "subject", "wake")
+    __slots__ = ("due", "expires", "flight", "pattern", "sequence", "shard", "stored_at", "subject", "terms", "wake")
 
-    def __init__(self, subject: str, sequence: int, stored_at: int, definition: Definition, due: int) -> None:
+    def __init__(self, subject: str, sequence: int, stored_at: int, pattern: Pattern, terms: Terms, due: int) -> None:
         self.subject = subject
         self.shard = shard_of(subject)
         self.sequence = sequence
         self.stored_at = stored_at
-        self.definition = definition
+        self.pattern = pattern
+        self.terms = terms
         self.due = due
         """Its next fire (ns), or the last one where it has ended."""
         self.expires = NO_EXPIRY

@@ -72,10 +72,10 @@ class Holdings:
         settled = self._settled[held.shard]
         if held.due > settled.through or held.sequence > settled.sequence or held.sequence in settled.unsettled:
             return False
-        if not held.definition.pattern.repeats:
+        if not held.pattern.repeats:
             self._firing.purge(held)
         else:
-            self._firing.advance(held, held.definition.pattern.next_fire(settled.through, held.stored_at))
+            self._firing.advance(held, held.pattern.next_fire(settled.through, held.stored_at))
         return True
 
     def untold(self, subject: str, sequence: int) -> Held | None:

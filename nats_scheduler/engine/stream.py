@@ -240,7 +240,7 @@ class StreamEngine:
             return
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
-        held = Held(message.subject, message.sequence, message.stored_at, definition, due)
+        held = Held(message.subject, message.sequence, message.stored_at, definition.pattern, definition.terms, due)
         held.expires = NO_EXPIRY if expires is None else expires
         self._rejected.pop(message.subject, None)
         self._roster.hold(held)
@@ -255,7 +255,7 @@ class StreamEngine:
         """Say that there are as many schedules as the operator allows."""
         if (restrictions := self._rules.restrictions).max_schedules is None:
             return None
-        return restrictions.number_fault(definition.dialect.schedule, definition.pattern.text, len(self._roster))
+        return restrictions.number_fault(definition.terms.dialect.schedule, definition.pattern.text, len(self._roster))
 
     def _supersede(self, after: Held) -> None:
         """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.

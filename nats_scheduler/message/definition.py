@@ -29,19 +29,25 @@ NO_TTL = "is not a duration such as '5m' or 'never'"
 _ROLLUP = b"Nats-Rollup"
 
 
-class Definition(NamedTuple):
-    """Hold what a schedule message asks for; a tuple, because a million are made at start.
+class Terms(NamedTuple):
+    """Hold what a schedule message asks for beside its pattern; the schedules of a fleet share a few of them.
 
     `ttl` is the text of the header as it was written, "" when there is none: it goes into the generated
     message unchanged. `rollup` tells that the generated message rolls up its target.
     """
 
     dialect: Dialect
-    pattern: Pattern
     target: str
     source: str | None
     ttl: str
     rollup: bool
+
+
+class Definition(NamedTuple):
+    """Hold what a schedule message asks for; a tuple, because a million are made at start; the two are held apart."""
+
+    pattern: Pattern
+    terms: Terms
 
 
 def read_definition(
@@ -79,7 +85,7 @@ def definition_of(
         or rules.restrictions.target_fault(dialect.target, target)
         or rules.restrictions.source_fault(dialect.source, source)
     )
-    return fault or Definition(dialect, pattern, target, source or None, ttl, bool(rollup))
+    return fault or Definition(pattern, Terms(dialect, target, source or None, ttl, bool(rollup)))
 
 
 def _read_pattern(

@@ -7,9 +7,10 @@ Cost: a few microseconds for a block of ten headers.
 Limit: the base must be a stored block; the server's own limit of 64 KiB is not checked here.
 """
 
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import header_value, with_header, with_headers, without_headers, without_status
+from nats_scheduler.schedule.patterns import Pattern
 
 MSG_ID = b"Nats-Msg-Id"
 MSG_TTL = b"Nats-TTL"
@@ -26,21 +27,21 @@ _PORTABLE_NAMES = (*_STRIPPED_NAMES, b"Nats-Stream-Source")
 _PORTABLE_PREFIXES = (PORTABLE.schedule, *_STRIPPED_PREFIXES, b"Nats-Batch-")
 
 
-def generated_block(base: bytes | None, definition: Definition, schedule: str, next_fire: int | None) -> bytes:
+def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule: str, next_fire: int | None) -> bytes:
     """Build the header block of the message that a fire stores.
 
     `base` is the block of the schedule message, or of the source's last message; `schedule` the subject of
     the schedule; `next_fire` the instant of the next fire, None when there is none and the schedule is to be
     purged.
     """
-    dialect = definition.dialect
+    dialect = terms.dialect
     appended = [
         (dialect.scheduler, schedule.encode("utf-8", "surrogateescape")),
-        (dialect.next, PURGE if next_fire is None else definition.pattern.format(next_fire).encode()),
+        (dialect.next, PURGE if next_fire is None else pattern.format(next_fire).encode()),
     ]
-    if definition.ttl:
-        appended.append((MSG_TTL, definition.ttl.encode("utf-8", "surrogateescape")))
-    if definition.rollup:
+    if terms.ttl:
+        appended.append((MSG_TTL, terms.ttl.encode("utf-8", "surrogateescape")))
+    if terms.rollup:
         appended.append((MSG_ROLLUP, b"sub"))
     return with_headers(_kept(base, dialect), appended)
 

@@ -8,7 +8,7 @@ what its own subject decides.
 The rule: the same readings as `read_message`, which is asked wherever there is any doubt; only definitions are kept.
 That holds because a text that is a pattern contains neither a line end nor the name of a header, so that no search
 finds or misses another header for it; and because pattern, subject and stored time are asked for each message.
-Equal patterns in equal blocks share their definition.
+Blocks that differ in the pattern share their terms, so that a fleet has a few; equal blocks share their pattern too.
 
 Cost: 2.5 µs for an `@at` schedule, half of it to read the time; 1 µs where the whole block is known.
 Limit: blocks with a value of their own in another header, such as an identity, are never known and cost 1 µs more.
@@ -17,7 +17,7 @@ Limit: blocks with a value of their own in another header, such as an identity, 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF
@@ -36,9 +36,9 @@ LONGEST_KEPT = 1_024
 
 
 class _Surroundings(NamedTuple):
-    """What a block says beside its pattern; `example` is the definition it was learned from."""
+    """What a block says beside its pattern, and the time zone that its pattern is read in."""
 
-    example: Definition
+    terms: Terms
     time_zone: str | None
 
 
@@ -51,7 +51,7 @@ class MessageReader:
         self._names = tuple((dialect, CRLF + dialect.schedule + b":") for dialect in self._dialects)
         self._whole: dict[bytes, Definition] = {}
         self._around: dict[bytes, _Surroundings] = {}
-        self._last: tuple[bytes, bytes, Definition] | None = None
+        self._last: tuple[bytes, bytes, Terms] | None = None
         """What stood before and behind the last pattern without a zone; most often the next one stands there too."""
 
     def read(self, message: StoredMessage) -> Reading | None:
@@ -67,8 +67,8 @@ class MessageReader:
         definition = self._whole.get(block) or self._known_at(block) or self._known(block)
         if definition is None:
             return None
-        _dialect, pattern, target, source, _ttl, _rollup = definition
-        if subject in (target, source) or not is_literal_subject(subject):
+        pattern, terms = definition
+        if subject in (terms.target, terms.source) or not is_literal_subject(subject):
             return None  # it holds on other subjects only
         return None if pattern.repeats and pattern.first_fire(stored_at) is None else definition
 
@@ -84,11 +84,11 @@ class MessageReader:
         """Read an `@at` pattern that stands where the last pattern stood."""
         if self._last is None:
             return None
-        before, after, example = self._last
+        before, after, terms = self._last
         if not (block.startswith(before) and block.endswith(after)):
             return None
         pattern = usual_at(block, len(before), len(block) - len(after))
-        return None if pattern is None else self._keep(block, example, pattern)
+        return None if pattern is None else self._keep(block, pattern, terms)
 
     def _known(self, block: bytes) -> Definition | None:
         """Read the pattern of a block of which the rest is known."""
@@ -101,12 +101,11 @@ class MessageReader:
         if pattern is None or isinstance(pattern, Invalid):
             return None
         if known.time_zone is None:
-            self._last = block[: end - len(text)], block[end:], known.example
-        return self._keep(block, known.example, pattern)
+            self._last = block[: end - len(text)], block[end:], known.terms
+        return self._keep(block, pattern, known.terms)
 
-    def _keep(self, block: bytes, example: Definition, pattern: Pattern) -> Definition:
-        dialect, _pattern, target, source, ttl, rollup = example
-        definition = Definition(dialect, pattern, target, source, ttl, rollup)
+    def _keep(self, block: bytes, pattern: Pattern, terms: Terms) -> Definition:
+        definition = Definition(pattern, terms)
         _make_room(self._whole)
         self._whole[block] = definition
         return definition
@@ -114,16 +113,17 @@ class MessageReader:
     def _learn(self, block: bytes, definition: Definition) -> None:
         """Keep what a block says, but where another header may have said when it fires."""
         dialect, start, end = self._pattern_in(block)
+        pattern, terms = definition
         if (
             len(block) > LONGEST_KEPT
-            or dialect is not definition.dialect
-            or _decoded(block[start:end].lstrip(b" ")) != definition.pattern.text
+            or dialect is not terms.dialect
+            or _decoded(block[start:end].lstrip(b" ")) != pattern.text
         ):
             return
-        name = definition.dialect.time_zone
-        time_zone = schedule_fields(block, definition.dialect).get(name) if block.find(name) >= 0 else None
+        name = dialect.time_zone
+        time_zone = schedule_fields(block, dialect).get(name) if block.find(name) >= 0 else None
         _make_room(self._around)
-        self._around[block[:start] + block[end:]] = _Surroundings(definition, time_zone)
+        self._around[block[:start] + block[end:]] = _Surroundings(terms, time_zone)
 
     def _pattern_in(self, block: bytes) -> tuple[Dialect | None, int, int]:
         """Return the first dialect whose `Nats-Schedule` stands in a block, and where its first value is."""

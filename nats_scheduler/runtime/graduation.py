@@ -190,7 +190,7 @@ class Graduation:
         message = await self._api.message(self._state.name, seq=make_up.held.sequence)
         if message is None:
             return
-        source = await self._sample(make_up.held.definition.source)
+        source = await self._sample(make_up.held.terms.source)
         fire = assembled(
             _stamped_portably(make_up.held), message, source, make_up.fire_time, make_up.next_fire, guard=True
         )
@@ -229,8 +229,8 @@ class Graduation:
 
 
 def _stamped_portably(held: Held) -> Held:
-    definition = held.definition._replace(dialect=PORTABLE)
-    return Held(held.subject, held.sequence, held.stored_at, definition, held.due)
+    terms = held.terms._replace(dialect=PORTABLE)
+    return Held(held.subject, held.sequence, held.stored_at, held.pattern, terms, held.due)
 
 
 def _key(make_up: MakeUp) -> tuple[int, int]:

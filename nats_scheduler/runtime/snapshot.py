@@ -27,7 +27,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, Dialect
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.rejection import Rejection
@@ -74,7 +74,8 @@ class ListedSchedule:
     sequence: int
     stored_at: int
     """Nanoseconds since the Unix epoch, as is `next_fire`."""
-    definition: Definition
+    pattern: Pattern
+    terms: Terms
     next_fire: int | None
     standing: Standing
     fired_by: FiredBy
@@ -208,7 +209,14 @@ class _Reader:
         for held in self.engine.held:
             next_fire, standing = _outlook(held, now, fires)
             yield ListedSchedule(
-                held.subject, held.sequence, held.stored_at, held.definition, next_fire, standing, self._fired_by
+                held.subject,
+                held.sequence,
+                held.stored_at,
+                held.pattern,
+                held.terms,
+                next_fire,
+                standing,
+                self._fired_by,
             )
 
     def _listed_rejection(self, message: StoredMessage, rejection: Rejection) -> ListedRejection:
@@ -240,7 +248,7 @@ def _outlook(held: Held, now: int, fires: dict[Pattern, int | None]) -> tuple[in
     """Return when a schedule fires next, and how it stands; `fires` keeps what was searched for equal patterns."""
     if held.flight is not None:
         return None, Standing.CANCELLED if held.flight.ending is Ending.CANCELLED else Standing.FIRED
-    pattern = held.definition.pattern
+    pattern = held.pattern
     if held.only_expires:
         return None, Standing.EXPIRING
     if held.due > now:
@@ -255,7 +263,7 @@ def _outlook(held: Held, now: int, fires: dict[Pattern, int | None]) -> tuple[in
 
 def _following(held: Held, now: int, fires: dict[Pattern, int | None]) -> int | None:
     """Return the next fire of a pattern that repeats."""
-    pattern = held.definition.pattern
+    pattern = held.pattern
     if not isinstance(pattern, Cron):  # those of an interval depend on when it was stored, and are arithmetic
         return pattern.next_fire(now, held.stored_at)
     if pattern not in fires:

@@ -6,15 +6,15 @@ import pytest
 
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.roster import MIN_AGENDA_ENTRIES, MOVED_AT_ONCE, SPAN_BITS, Roster
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
 
-DEFINITION = Definition(ADR51, At("@at", 0), "t", None, "", False)
+PATTERN, TERMS = At("@at", 0), Terms(ADR51, "t", None, "", False)
 
 
 def held(sequence: int, subject: str = "") -> Held:
-    return Held(subject or f"s.{sequence}", sequence, 0, DEFINITION, 0)
+    return Held(subject or f"s.{sequence}", sequence, 0, PATTERN, TERMS, 0)
 
 
 def woken(roster: Roster, now: int) -> list[int]:

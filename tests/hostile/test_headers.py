@@ -66,7 +66,7 @@ def consequences(block: bytes) -> None:
     reading = read_message(block, "s.one", START, RULES, DIALECTS)
     assert isinstance(reading, Reading | None)
     if reading is not None and isinstance(reading.definition, Definition):
-        made = generated_block(block, reading.definition, "s.one", START)
+        made = generated_block(block, *reading.definition, "s.one", START)
         read_message(made, "out", START, RULES, DIALECTS)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.definition import Definition, Terms, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import Rejection
@@ -56,13 +56,13 @@ def test_the_portable_twin_is_refused_with_the_same_code(stream: Stream, headers
 def test_a_definition_holds_what_the_headers_say() -> None:
     headers = schedule("@every 5m", ttl="  1h", rollup="sub", source="sample.a", storage_rollup="Sub")
     pattern = parse_pattern("@every 5m")
-    assert read(headers) == Definition(ADR51, pattern, "orders.due", "sample.a", "1h", True)  # type: ignore[arg-type]
+    assert read(headers) == Definition(pattern, Terms(ADR51, "orders.due", "sample.a", "1h", True))  # type: ignore[arg-type]
 
 
 def test_what_is_not_asked_for_is_empty() -> None:
     found = read(schedule())
     assert isinstance(found, Definition)
-    assert (found.source, found.ttl, found.rollup) == (None, "", False)
+    assert (found.terms.source, found.terms.ttl, found.terms.rollup) == (None, "", False)
 
 
 def test_a_target_need_not_be_utf_8() -> None:
@@ -70,7 +70,7 @@ def test_a_target_need_not_be_utf_8() -> None:
         block_of(("Nats-Schedule", AT), ("Nats-Schedule-Target", b"orders.\xff")), "orders.s1", RULES["full"], ADR51, 0
     )
     assert isinstance(found, Definition)
-    assert found.target == "orders.\udcff"
+    assert found.terms.target == "orders.\udcff"
 
 
 def test_a_stream_without_schedules_answers_10188() -> None:

@@ -38,11 +38,11 @@ def test_the_block_is_the_one_that_the_server_generated(
     name: str, schedule: bytes, source: bytes | None, generated: bytes
 ) -> None:
     base = schedule if source is None else source
-    assert generated_block(base, definition(schedule), "t.s", None) == generated
+    assert generated_block(base, *definition(schedule), "t.s", None) == generated
 
 
 def test_a_message_without_a_block_gets_one() -> None:
-    assert generated_block(None, scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == b"NATS/1.0\r\n" + PURGED
+    assert generated_block(None, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == b"NATS/1.0\r\n" + PURGED
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_message_without_a_block_gets_one() -> None:
 def test_the_next_fire_is_printed_as_the_server_prints_it(
     pattern: str, zone: str | None, fire: int | None, printed: bytes
 ) -> None:
-    block = generated_block(EMPTY_BLOCK, scheduled(pattern, zone=zone), "t.s", fire)
+    block = generated_block(EMPTY_BLOCK, *scheduled(pattern, zone=zone), "t.s", fire)
     assert header_items(block) == [(b"Nats-Scheduler", b"t.s"), (b"Nats-Schedule-Next", printed)]
 
 
@@ -71,7 +71,7 @@ def test_a_portable_schedule_generates_portable_headers() -> None:
         ("Nats-TTL", "1h"),
         ("A", "b"),
     )
-    assert generated_block(block, definition(block, PORTABLE), "t.s", None) == (
+    assert generated_block(block, *definition(block, PORTABLE), "t.s", None) == (
         b"NATS/1.0\r\nA: b\r\nX-Nats-Scheduler: t.s\r\nX-Nats-Schedule-Next: purge\r\n"
         b"Nats-TTL: 5s\r\nNats-Rollup: sub\r\n\r\n"
     )
@@ -89,13 +89,13 @@ def test_a_portable_fire_carries_no_header_that_a_newer_server_refuses_or_obeys(
         ("Nats-Expected-Stream", "OTHER"),
         ("A", "b"),
     )
-    block = generated_block(source, scheduled("@at 2020-01-01T00:00:00Z", PORTABLE), "t.s", None)
+    block = generated_block(source, *scheduled("@at 2020-01-01T00:00:00Z", PORTABLE), "t.s", None)
     assert header_items(block) == [(b"A", b"b"), (b"X-Nats-Scheduler", b"t.s"), (b"X-Nats-Schedule-Next", b"purge")]
 
 
 def test_an_ordinary_fire_keeps_them_as_the_server_does() -> None:
     source = block_of(("Nats-Stream-Source", "ORIGIN 1 > > >"), ("Nats-Batch-Id", "b"), ("X-Nats-Schedule", "@daily"))
-    block = generated_block(source, scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None)
+    block = generated_block(source, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None)
     assert block == source[:-2] + PURGED
 
 
@@ -110,7 +110,7 @@ def test_identity_and_guard_come_after_the_headers_of_the_adr() -> None:
 def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
     block = b"NATS/1.0\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\nB: c\nNats-Schedule-Foo: last\r\n\r\n"
     stripped = b"NATS/1.0\r\nB: c\n"
-    assert generated_block(as_stored_natively(block), scheduled(), "t.s", None) == (
+    assert generated_block(as_stored_natively(block), *scheduled(), "t.s", None) == (
         stripped + b"Nats-Rollup: sub\r\n" + PURGED
     )
 
@@ -118,8 +118,8 @@ def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
 @pytest.mark.parametrize("more", [b"A: b\r\n", b"A: b\nc\r\n", b"Nats-Rollup:\r\nA: b\nc\r\n", b"Nats-Rollup: SUB\r\n"])
 def test_the_rollup_is_stripped_from_any_other_schedule(more: bytes) -> None:
     block = b"NATS/1.0 503 busy\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\n" + more + b"\r\n"
-    assert generated_block(as_stored_natively(block), scheduled(), "t.s", None) == (
-        generated_block(block, scheduled(), "t.s", None)
+    assert generated_block(as_stored_natively(block), *scheduled(), "t.s", None) == (
+        generated_block(block, *scheduled(), "t.s", None)
     )
 
 
@@ -131,13 +131,13 @@ def test_any_base_is_stripped_as_the_server_strips_it(base: bytes) -> None:
     for name in (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup"):
         left = reference.remove_if_present(left, name)
     kept = left[:-2] if len(left) > 2 else b"NATS/1.0\r\n"
-    assert generated_block(base, scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == kept + PURGED
+    assert generated_block(base, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == kept + PURGED
 
 
 @given(st.sampled_from(DIALECTS), st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n ."), min_size=1))
 def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, name: str) -> None:
     schedule = f"t.{name}"
-    block = generated_block(block_of(("A", "b")), scheduled("@at 2020-01-01T00:00:00Z", dialect), schedule, None)
+    block = generated_block(block_of(("A", "b")), *scheduled("@at 2020-01-01T00:00:00Z", dialect), schedule, None)
     block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
     read = read_message(block, "t.o", 0, RULES, DIALECTS)
     assert read == Reading(generated=Generated(schedule, 7, 5))

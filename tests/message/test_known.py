@@ -108,6 +108,16 @@ def test_equal_patterns_in_equal_blocks_share_their_definition() -> None:
     assert len({id(reading.definition) for reading in readings[1:] if reading}) == 1
 
 
+def test_blocks_that_differ_in_the_pattern_share_their_terms() -> None:
+    reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+    target = (b"Nats-Schedule-Target", b"orders.due")
+    patterns = [b"@at 203%d-01-01T00:00:00Z" % year for year in range(9)] + [b"@every 5m", b"0 0 5 * * *"]
+    readings = [reader.read(message(block_of((b"Nats-Schedule", pattern), target))) for pattern in patterns]
+    definitions = [reading.definition for reading in readings if reading and reading.definition]
+    assert len({definition.pattern for definition in definitions}) == len(patterns)
+    assert len({id(definition.terms) for definition in definitions}) == 1
+
+
 def test_what_is_kept_is_bounded() -> None:
     reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
     target = (b"Nats-Schedule-Target", b"orders.due")

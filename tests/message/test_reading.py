@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.generated import generated_block, with_identity
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value
@@ -40,7 +40,7 @@ def test_a_schedule_is_defined_in_the_dialect_that_carries_it() -> None:
         reading = read_message(block, "orders.s1", STORED_AT, RULES, DIALECTS)
         assert reading is not None
         assert isinstance(reading.definition, Definition)
-        assert reading.definition.dialect is dialect
+        assert reading.definition.terms.dialect is dialect
 
 
 def test_the_first_dialect_with_a_schedule_decides() -> None:
@@ -69,7 +69,7 @@ def test_an_empty_schedule_leaves_the_word_to_the_other_dialect() -> None:
     reading = read(("Nats-Schedule", ""), ("X-Nats-Schedule", AT), ("X-Nats-Schedule-Target", "orders.due"))
     assert reading is not None
     assert reading.definition is not None
-    assert reading.definition.dialect is PORTABLE
+    assert reading.definition.terms.dialect is PORTABLE
 
 
 def test_a_message_that_names_a_schedule_and_says_purge_cancels_it() -> None:
@@ -151,9 +151,9 @@ def test_no_bytes_and_no_subject_are_wrong_enough_to_raise(
 def test_a_fire_is_known_though_its_sample_ended_in_a_bare_line_feed() -> None:
     pattern = parse_pattern("@every 5m")
     assert not isinstance(pattern, Invalid | None)
-    definition = Definition(ADR51, pattern, "orders.due", "sample.a", "", False)
+    terms = Terms(ADR51, "orders.due", "sample.a", "", False)
     sample = b"NATS/1.0\r\nUnit: C\nNats-Scheduled: no\r\n\r\n"
-    fire = with_identity(generated_block(sample, definition, "orders.s2", None), "nats-scheduler:7:5:orders.s2")
+    fire = with_identity(generated_block(sample, pattern, terms, "orders.s2", None), "nats-scheduler:7:5:orders.s2")
     assert header_value(fire, b"Nats-Scheduler") is None
     reading = read_message(fire, "orders.due", STORED_AT, RULES, [ADR51])
     assert reading == Reading(generated=Generated("orders.s2", 7, 5))

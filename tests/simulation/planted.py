@@ -19,7 +19,7 @@ from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainReq
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import generated_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime import driver, instances, leaving
@@ -27,7 +27,7 @@ from nats_scheduler.runtime.checkpoints import CheckpointKeeper
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
-from nats_scheduler.schedule.patterns import Every
+from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.testing.memory_stream import MemoryStream
 
 Changes = Iterable[tuple[Any, str, Any]]
@@ -252,8 +252,8 @@ def old_knowledge_trusted() -> Changes:
 def ttl_of_fires_forgotten() -> Changes:
     """Let fires live for ever, whatever their schedule says."""
 
-    def forgetful(base: bytes | None, definition: Definition, *rest: Any) -> bytes:
-        return generated_block(base, definition._replace(ttl=""), *rest)
+    def forgetful(base: bytes | None, pattern: Pattern, terms: Terms, *rest: Any) -> bytes:
+        return generated_block(base, pattern, terms._replace(ttl=""), *rest)
 
     yield assembly, "generated_block", forgetful
 
