@@ -108,12 +108,15 @@ def test_equal_patterns_in_equal_blocks_share_their_definition() -> None:
     assert len({id(reading.definition) for reading in readings[1:] if reading}) == 1
 
 
-def test_blocks_that_differ_in_the_pattern_share_their_terms() -> None:
+def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
     reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
     target = (b"Nats-Schedule-Target", b"orders.due")
     patterns = [b"@at 203%d-01-01T00:00:00Z" % year for year in range(9)] + [b"@every 5m", b"0 0 5 * * *"]
-    readings = [reader.read(message(block_of((b"Nats-Schedule", pattern), target))) for pattern in patterns]
+    identities: list[list[tuple[bytes, bytes]]] = [[], [(b"Nats-Msg-Id", b"1")], [(b"Nats-Msg-Id", b"2")]]
+    blocks = [block_of((b"Nats-Schedule", pattern), target, *own) for pattern in patterns for own in identities]
+    readings = [reader.read(message(block)) for block in blocks]
     definitions = [reading.definition for reading in readings if reading and reading.definition]
+    assert len(definitions) == len(blocks)
     assert len({definition.pattern for definition in definitions}) == len(patterns)
     assert len({id(definition.terms) for definition in definitions}) == 1
 
@@ -125,6 +128,11 @@ def test_what_is_kept_is_bounded() -> None:
         own = (b"Nats-Msg-Id", b"%d" % number)
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every %ds" % (number + 1)), target)))
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, own)))
-    assert max(len(reader._around), len(reader._whole)) <= MOST_KEPT
+        aimed = (b"Nats-Schedule-Target", b"orders.due.%d" % number)
+        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), aimed)))
+    assert max(len(reader._around), len(reader._whole), len(reader._terms)) <= MOST_KEPT
     assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", b"x" * LONGEST_KEPT))))
-    assert not any(len(block) > LONGEST_KEPT for block in (*reader._around, *reader._whole))
+    distant = (b"Nats-Schedule-Target", b"orders." + b"x" * LONGEST_KEPT)
+    assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), distant)))
+    targets = [terms.target for terms in reader._terms]
+    assert not any(len(kept) > LONGEST_KEPT for kept in (*reader._around, *reader._whole, *targets))
