@@ -62,7 +62,10 @@ class FireStored(NamedTuple):
 
 
 class FireSeen(NamedTuple):
-    """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns)."""
+    """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns).
+
+    Of a large herd nothing is read back: there `stored_at` is when it was acknowledged, by our clock, and so later.
+    """
 
     schedule: str
     target: str

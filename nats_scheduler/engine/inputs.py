@@ -40,9 +40,13 @@ Outcome = Stored | Refused | Unknown
 
 
 class MessagesRead(NamedTuple):
-    """The follower read these, in stream order. Reading one again is harmless."""
+    """The follower read these, in stream order. Reading one again is harmless.
+
+    Whatever else is stored up to sequence `through` are fires of ours whose storage was told before.
+    """
 
     messages: Sequence[StoredMessage]
+    through: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,7 @@ class StreamEngine:
         if self._expiry is not None:
             self._expiry.report()
         actions, self._actions = self._actions, []
-        fires = self._firing.hand_out()
-        return actions if fires is None else [fires, *actions]
+        return [*self._firing.hand_out(), *actions]
 
     @property
     def is_idle(self) -> bool:
@@ -179,10 +178,11 @@ class StreamEngine:
 
     def _messages_read(self, given: MessagesRead, _now: int) -> None:
         for message in given.messages:
-            if message.sequence > self._last_read:
-                self._last_read = message.sequence
             if not self._sightings.expected or not self._sightings.take(message):
                 self._take(message)
+        through = max(given.through, given.messages[-1].sequence if given.messages else 0)
+        self._last_read = max(self._last_read, through)
+        self._sightings.pass_by(given.through)
 
     def _see_what_waited(self) -> bool:
         """Take what is known to be fires of ours, once no herd is in the way; returns whether there is more."""
@@ -279,8 +279,7 @@ class StreamEngine:
             self._firing.end(held, Ending.REPLACED)
         if self._rejected_at(message.subject) >= message.sequence:
             return
-        rejection = rejection.shortened()
-        self._rejected[message.subject] = (message.sequence, rejection)
+        self._rejected[message.subject] = message.sequence, (rejection := rejection.shortened())
         if self._live and self._is_ours(message.subject):
             self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
 
@@ -352,7 +351,7 @@ class StreamEngine:
         self._firing.concluded(given, now)
         outcome = given.outcome
         if isinstance(outcome, Stored) and outcome.sequence > self._last_read and self._reads_all:
-            self._sightings.expect(given.fire, outcome.sequence)
+            self._sightings.expect(given.fire, outcome.sequence, now)
         if isinstance(outcome, Stored) and self._expiry is not None:
             self._expiry.fire_stored(given.fire, outcome.sequence, now)
 

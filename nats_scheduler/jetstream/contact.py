@@ -32,6 +32,10 @@ class RoomyFollower:
         self._consumer = consumer
         self._scan = scan
 
+    def acknowledged(self, sequences: Sequence[int]) -> None:
+        """Take note that fires of ours were stored under these sequences."""
+        self._consumer.acknowledged(sequences)
+
     async def follow(self, after: int) -> None:
         """Tell every message above sequence `after`; ends as the followers do."""
         try:
@@ -76,12 +80,19 @@ class StreamContact:
     ) -> None:
         """Make contact; `history_after` is the sequence from which on buried messages are wanted, None for none."""
         stream = config["name"]
-        self._publisher = Publisher(connection, stream, tell, window=window, ack_timeout=ack_timeout)
+        self._follower = follower_of(connection, api, config, tell, holds)
+        self._publisher = Publisher(
+            connection,
+            stream,
+            tell,
+            window=window,
+            ack_timeout=ack_timeout,
+            acknowledged=self._follower.acknowledged,
+        )
         self._reader = content_reader(api, stream, tell, tasks)
         self._ranges = RangeReader(connection, api, config, tell, tasks, self._reader) if reads_all(config) else None
         self._purger = purger(api, stream, tell, tasks)
         self._remover = remover(api, stream, tell, tasks)
-        self._follower = follower_of(connection, api, config, tell, holds)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, tell))
 
     def publish(self, fires: Sequence[Fire]) -> None:

@@ -5,7 +5,8 @@ A pull consumer, because a push consumer without flow control is cut off when we
 care as this.
 Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its
 node, or with a restart, is made anew behind that message.
-While a cluster makes none, messages are asked for one by one (`jetstream.walking`).
+While a cluster makes none, messages are asked for one by one (`jetstream.walking`); while a herd of our own fires is
+stored there is none, and only what others store is asked for (`jetstream.herd`).
 
 The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
 Cost: a tuple a message, cut out together with its neighbours where many come at once (`jetstream.frames`); one request
@@ -14,7 +15,7 @@ for thousands.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
@@ -24,6 +25,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, NANOSECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
+from nats_scheduler.jetstream.herd import Herd
 from nats_scheduler.jetstream.walking import Walk
 from nats_scheduler.message.stored import StoredMessage
 
@@ -48,6 +50,8 @@ WAITS_IN_A_CLUSTER = (CLUSTER_SECONDS, 1.0, CONSUMER_SECONDS)
 """Waits for one consumer after the other, since the next one may be placed on that node again."""
 
 ASK_FOR_ONE = b'{"batch":1,"no_wait":true}'
+
+A_HERD = "a herd is told of by its acknowledgements"
 
 HEARTBEAT, NO_MESSAGES, PULL_EXPIRED, NOBODY_LISTENS = b"100", b"404", b"408", b"503"
 """What a consumer, or the server for it, says instead of a message."""
@@ -79,6 +83,7 @@ class ConsumerFollower:
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
+        self._herd = Herd(api, self._stream)
         self._waits = WAITS_IN_A_CLUSTER if connection.server.cluster else (CONSUMER_SECONDS,)
         self._heard = False
         """Whether anything came from the consumer since it was looked at last."""
@@ -107,10 +112,36 @@ class ConsumerFollower:
                     attempt = min(attempt + 1, len(self._waits) - 1)
                     continue
                 attempt = 0
-                self._tell(ContactLost(reason))
+                if reason == A_HERD:
+                    await self._follow_the_herd()
+                else:
+                    self._tell(ContactLost(reason))
         finally:
             self._end_walk()
+            self._herd.leave()
         raise ConnectionLostError(self._connection.lost.result())
+
+    def acknowledged(self, sequences: Sequence[int]) -> None:
+        """Take note that fires of ours were stored under these sequences."""
+        self._herd.acknowledged(sequences)
+
+    async def _follow_the_herd(self) -> None:
+        """Do without a consumer for as long as the herd lasts."""
+        self._herd.join(self._last)
+        stop_listening = self._connection.after_chunk(self._tell_of_others)
+        try:
+            await self._herd.over()
+        finally:
+            stop_listening()
+        self._tell_of_others()
+        self._herd.leave()
+
+    def _tell_of_others(self) -> None:
+        """Tell what others stored between the fires of a herd, and that the fires are known."""
+        messages, through = self._herd.told()
+        if through > self._last:
+            self._last = through
+            self._tell(MessagesRead(messages, through))
 
     def _go_on_without_one(self) -> bool:
         """Read without a consumer until one is made; returns whether that goes well."""
@@ -184,7 +215,7 @@ class ConsumerFollower:
         """Remove the consumer; where it is silent its node may be dead, and who waits for the answer waits in vain."""
         if self._connection.is_lost:
             return
-        if not self._heard:
+        if not self._heard or self._herd.is_reached(self._last):
             self._api.abandon_consumer(self._stream, name)
             return
         try:
@@ -244,7 +275,9 @@ class ConsumerFollower:
             batch, self._batch = self._batch, []
             self._tell(MessagesRead(batch))
         is_alive = self._is_made and self._over is not None and not self._over.done()
-        if is_alive and self._wanted <= self._pull_size // 2:
+        if is_alive and self._caught_up and self._herd.is_reached(self._last):
+            self._finish(A_HERD)
+        elif is_alive and self._wanted <= self._pull_size // 2:
             self._pull()
 
     def _catch_up(self) -> None:

@@ -14,7 +14,7 @@ Cost: one frame and one dictionary entry a fire, and an answer that is cut out t
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Outcome, PublishConcluded, Refused, Stored, Unknown
@@ -39,11 +39,20 @@ class Publisher:
     """The fires of one stream on one connection."""
 
     def __init__(
-        self, connection: Connection, stream: str, concluded: Concluded, *, window: int, ack_timeout: float
+        self,
+        connection: Connection,
+        stream: str,
+        concluded: Concluded,
+        *,
+        window: int,
+        ack_timeout: float,
+        acknowledged: Callable[[Sequence[int]], None] = lambda _sequences: None,
     ) -> None:
+        """Publish into a stream; `acknowledged` is told where what is new was stored, in the order of the stream."""
         self._connection = connection
         self._stream = stream
         self._concluded = concluded
+        self._tell_acknowledged = acknowledged
         self._window = window
         self._ack_timeout = ack_timeout
         self._loop = asyncio.get_running_loop()
@@ -105,7 +114,9 @@ class Publisher:
     def _acknowledged(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         flying = self._flying.pop(subject[subject.rfind(b".") + 1 :], None)
         if flying is not None:
-            self._concluded(PublishConcluded(flying[0], outcome_of(block, body)))
+            outcome = outcome_of(block, body)
+            self._concluded(PublishConcluded(flying[0], outcome))
+            self._note_where([outcome])
 
     def _acknowledged_run(self, buffer: bytes, position: int) -> int:
         """Do what `_acknowledged` does with acknowledgements that are nothing special, and follow each other."""
@@ -114,7 +125,13 @@ class Publisher:
             flying = self._flying.pop(token, None)
             if flying is not None:
                 self._concluded(PublishConcluded(flying[0], outcome))
+        self._note_where([outcome for _token, outcome in acknowledged])
         return position
+
+    def _note_where(self, outcomes: Iterable[Outcome]) -> None:
+        stored = [outcome.sequence for outcome in outcomes if isinstance(outcome, Stored) and not outcome.duplicate]
+        if stored:
+            self._tell_acknowledged(stored)
 
     def _denied(self, denial: Denial) -> None:
         if denial.publishes and self._flying:

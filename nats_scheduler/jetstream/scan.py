@@ -19,7 +19,7 @@ Older versions that lie on an ordinary message of before stay with it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.engine.port import Tell
@@ -61,6 +61,9 @@ class ScanFollower:
         self._hints: asyncio.Queue[tuple[str, bytes, bytes]] = asyncio.Queue()
         self._awaited = 0
         self._something_was_published = asyncio.Event()
+
+    def acknowledged(self, sequences: Sequence[int]) -> None:
+        """Do nothing: the look-ups here do not go by sequence."""
 
     async def follow(self, after: int) -> None:
         """Tell the last message of each subject, then what is published. Ends by cancellation or `JetStreamError`."""

@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireSeen, FireStored, ScheduleAccepted
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.sightings import MOST, Sightings
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
@@ -22,6 +22,26 @@ def test_an_acknowledged_fire_is_seen_without_a_look_at_its_headers() -> None:
     assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.told(FireSeen)] == [("s.one", 7)]
     desk.read(plain(TARGET, 2))
     assert desk.told(FireSeen) == []
+
+
+def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledged() -> None:
+    desk = Desk(EVERY)
+    fired(desk)
+    acknowledged = desk.now
+    desk.now += 9
+    desk.step(MessagesRead((), through=2))
+    told = [(seen.schedule, seen.target, seen.stored_sequence, seen.stored_at) for seen in desk.told(FireSeen)]
+    assert told == [("s.one", TARGET, 2, acknowledged)]
+    assert desk.engine.last_read == 2
+
+
+def test_what_is_not_passed_by_yet_is_still_expected() -> None:
+    desk = Desk(EVERY)
+    fired(desk)
+    desk.step(MessagesRead((), through=1))
+    assert desk.told(FireSeen) == []
+    desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
+    assert len(desk.told(FireSeen)) == 1
 
 
 def test_another_message_under_that_sequence_is_what_its_headers_say() -> None:
@@ -63,7 +83,7 @@ def test_a_follower_that_is_far_behind_reads() -> None:
     fire = desk.in_flight(EVERY, 5)
     sightings = Sightings()
     for sequence in range(MOST + 1):
-        sightings.expect(fire, sequence)
+        sightings.expect(fire, sequence, desk.now)
     assert not sightings.take(plain(TARGET, MOST))
     assert sightings.take(plain(TARGET, MOST - 1))
 

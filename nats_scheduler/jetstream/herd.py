@@ -1,0 +1,135 @@
+"""Know a stream by the acknowledgements of our own fires, while a herd of them is nearly all that is stored.
+
+Each acknowledgement says under which sequence its fire lies, and they come in the order of the stream: what they leave
+out was stored by others, and is asked for by its sequence.
+So a herd need not be read back, which costs the server as much again as to store it.
+
+The rule: what others stored is told once and in the order of the stream, or the consumer takes over before it.
+Only a herd is read in this way, and only for as long as it lasts: without acknowledgements nobody tells of the others.
+
+Cost: a comparison an acknowledgement, one request for each message of another.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.message.stored import StoredMessage
+
+LEAST = 1_000
+"""So many fires in a row make a herd."""
+
+RARE = 20
+"""One message of another among so many of ours is rare; where they are not, the consumer reads them for less."""
+
+MOST_LEFT_OUT = 256
+"""Where more than this wait to be read, the consumer reads them."""
+
+PAUSE_SECONDS = 0.03
+"""After so long without an acknowledgement the herd is over: nothing tells of what others store."""
+
+
+class Herd:
+    """The fires of one stream that come back as acknowledgements, and what is stored between them."""
+
+    def __init__(self, api: JetStreamApi, stream: str) -> None:
+        self._api = api
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._highest = 0
+        self._run = self._left_out = 0
+        """Acknowledgements since the herd began, and sequences that they left out."""
+        self._heard_at = 0.0
+        self._since: int | None = None
+        """Of all that lies behind this sequence it is known whether it is ours; None while track of it is lost."""
+        self._told_through: int | None = None
+        """Up to here everything was told, since the herd was joined; None while a consumer tells."""
+        self._waiting: deque[int] = deque()
+        """Left out and not told yet, in order."""
+        self._read: dict[int, StoredMessage | None] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def acknowledged(self, sequences: Sequence[int]) -> None:
+        """Note under which sequences fires of ours were stored just now."""
+        now = self._loop.time()
+        if now - self._heard_at > PAUSE_SECONDS:
+            self._lose_track()
+        self._heard_at = now
+        for sequence in sequences:
+            if sequence != self._highest + 1:
+                self._leave_out(self._highest + 1, sequence)
+            self._highest = max(self._highest, sequence)
+        self._run += len(sequences)
+        if self._left_out * RARE > max(self._run, LEAST) or len(self._waiting) > MOST_LEFT_OUT:
+            self._lose_track()
+        elif self._since is None and self._told_through is None and self._run >= LEAST:
+            self._since = self._highest
+
+    def is_reached(self, last: int) -> bool:
+        """Tell whether no consumer is needed behind the message `last`."""
+        return self._since is not None and last >= self._since
+
+    def join(self, last: int) -> None:
+        """Tell of the others from behind the message `last` on, where no consumer is needed."""
+        if self.is_reached(last):
+            self._told_through = last
+
+    def told(self) -> tuple[list[StoredMessage], int]:
+        """Return what others stored and was not told yet, and up to where all is known; 0 where track was lost."""
+        before = self._told_through
+        if self._since is None or before is None:
+            return [], 0
+        messages = []
+        while self._waiting and (self._waiting[0] <= before or self._waiting[0] in self._read):
+            sequence = self._waiting.popleft()
+            message = self._read.pop(sequence, None)
+            if message is not None and sequence > before:
+                messages.append(message._replace(body=None))
+        self._told_through = max(before, self._waiting[0] - 1 if self._waiting else self._highest)
+        return messages, self._told_through
+
+    async def over(self) -> None:
+        """Wait until the herd that was joined is over, or track of it is lost."""
+        while self._since is not None and self._told_through is not None:
+            silent = self._loop.time() - self._heard_at
+            if silent > PAUSE_SECONDS:
+                return
+            await asyncio.sleep(PAUSE_SECONDS - silent + 0.001)
+
+    def leave(self) -> None:
+        """Let a consumer go on behind what was told last."""
+        self._told_through = None
+        self._lose_track()
+
+    def _lose_track(self) -> None:
+        """Know nothing any more of what others stored."""
+        self._run = self._left_out = 0
+        self._since = None
+        self._waiting.clear()
+        self._read.clear()
+        for task in self._asking:
+            task.cancel()
+
+    def _leave_out(self, first: int, end: int) -> None:
+        """Note that what lies from `first` to before `end` is not ours, and have it read."""
+        if self._run == 0 or end < first:
+            return  # nothing is known of what lies before a herd
+        self._left_out += end - first
+        if self._since is None or self._left_out > self._run:
+            return
+        for sequence in range(first, end):
+            self._waiting.append(sequence)
+            task = self._loop.create_task(self._ask(sequence))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, sequence: int) -> None:
+        try:
+            message = await self._api.message(self._stream, seq=sequence)
+        except JetStreamError:
+            self._lose_track()  # the consumer finds out what is wrong
+            return
+        if self._since is not None:
+            self._read[sequence] = message
