@@ -24,7 +24,7 @@ LEAST = 1_000
 RARE = 20
 """One message of another among so many of ours is rare; where they are not, the consumer reads them for less."""
 
-MOST_LEFT_OUT = 256
+MOST_LEFT_OUT = 128
 """Where more than this wait to be read, the consumer reads them."""
 
 PAUSE_SECONDS = 0.03
