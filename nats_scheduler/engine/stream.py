@@ -180,8 +180,8 @@ class StreamEngine:
         for message in given.messages:
             if not self._sightings.expected or not self._sightings.take(message):
                 self._take(message)
-        through = max(given.through, given.messages[-1].sequence if given.messages else 0)
-        self._last_read = max(self._last_read, through)
+        last = max((message.sequence for message in given.messages), default=0)
+        self._last_read = max(self._last_read, last, given.through)
         self._sightings.pass_by(given.through)
 
     def _see_what_waited(self) -> bool:

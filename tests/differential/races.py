@@ -61,9 +61,10 @@ class Tally:
 class Race:
     """One herd on one stream of one server."""
 
-    def __init__(self, account: Account, name: str, *, lasts: int) -> None:
-        """Prepare a race that `lasts` ns from the instant at which the herd is due, the last schedules first."""
+    def __init__(self, account: Account, name: str, *, lasts: int, begins: int = 0) -> None:
+        """Prepare a race that `begins` so many ns behind the due instant, and lasts so long."""
         self.account = account
+        self.begins = begins
         self.lasts = lasts
         self.name = name
         self.sequences: list[int] = []
@@ -109,7 +110,7 @@ class Race:
         burst = Burst(self.account, f"{self.name}.act", self.mark if marked else None)
         parts = burst.frames([act(number) for number in range(HERD)], PARTS)
         for number, part in enumerate(parts):
-            await instant_reached(due + self.lasts * number // PARTS, CLOCK.now)
+            await instant_reached(due + self.begins + self.lasts * number // PARTS, CLOCK.now)
             burst.write(part)
         await burst.answered(HERD)
         await self._settled(due)
@@ -149,11 +150,11 @@ class Race:
         return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")
 
 
-async def raced(url: str, act: str, lasts: int, folder: Path | None = None) -> Tally:
+async def raced(url: str, act: str, lasts: int, folder: Path | None = None, *, begins: int = 0) -> Tally:
     """Race on one server, with a sidecar of its own process where `folder` is given."""
     name = fresh_name()
     async with account_on(url) as account:
-        race = Race(account, name, lasts=lasts)
+        race = Race(account, name, lasts=lasts, begins=begins)
         choose, how = ACTS[act]
         if folder is None:
             await account.create(name)
