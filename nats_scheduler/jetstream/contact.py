@@ -55,11 +55,18 @@ def reads_all(config: Config) -> bool:
 
 
 def follower_of(
-    connection: Connection, api: JetStreamApi, config: Config, tell: Tell, holds: Callable[[str], bool]
+    connection: Connection,
+    api: JetStreamApi,
+    config: Config,
+    tell: Tell,
+    holds: Callable[[str], bool],
+    in_flight: Callable[[], int] = lambda: 0,
 ) -> RoomyFollower | ScanFollower:
     """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
     scan = ScanFollower(connection, api, config, tell, holds)
-    return RoomyFollower(ConsumerFollower(connection, api, config, tell), scan) if reads_all(config) else scan
+    if not reads_all(config):
+        return scan
+    return RoomyFollower(ConsumerFollower(connection, api, config, tell, in_flight=in_flight), scan)
 
 
 class StreamContact:
@@ -80,7 +87,7 @@ class StreamContact:
     ) -> None:
         """Make contact; `history_after` is the sequence from which on buried messages are wanted, None for none."""
         stream = config["name"]
-        self._follower = follower_of(connection, api, config, tell, holds)
+        self._follower = follower_of(connection, api, config, tell, holds, lambda: self._publisher.in_flight)
         self._publisher = Publisher(
             connection,
             stream,

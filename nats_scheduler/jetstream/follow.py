@@ -15,7 +15,7 @@ for thousands.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
@@ -67,8 +67,12 @@ class ConsumerFollower:
         config: Config,
         tell: Tell,
         wanted: Mapping[str, object] = MappingProxyType({}),
+        in_flight: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter."""
+        """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter.
+
+        `in_flight` tells how many fires of ours wait to be acknowledged.
+        """
         self._connection = connection
         self._api = api
         self._stream: str = config["name"]
@@ -83,7 +87,7 @@ class ConsumerFollower:
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
-        self._herd = Herd(api, self._stream)
+        self._herd = Herd(api, self._stream, in_flight)
         self._waits = WAITS_IN_A_CLUSTER if connection.server.cluster else (CONSUMER_SECONDS,)
         self._heard = False
         """Whether anything came from the consumer since it was looked at last."""

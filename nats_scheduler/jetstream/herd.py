@@ -12,7 +12,7 @@ Cost: a comparison an acknowledgement, one request for each message of another.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -30,12 +30,19 @@ MOST_LEFT_OUT = 128
 PAUSE_SECONDS = 0.03
 """After so long without an acknowledgement the herd is over: nothing tells of what others store."""
 
+LOOK_SECONDS = 0.01
+
+STALL_SECONDS = 0.25
+"""The same while acknowledgements are owed: a server that stores a herd stands still for some 30 ms now and then."""
+
 
 class Herd:
     """The fires of one stream that come back as acknowledgements, and what is stored between them."""
 
-    def __init__(self, api: JetStreamApi, stream: str) -> None:
+    def __init__(self, api: JetStreamApi, stream: str, in_flight: Callable[[], int]) -> None:
+        """Begin without a herd; `in_flight` tells how many acknowledgements are owed."""
         self._api = api
+        self._in_flight = in_flight
         self._stream = stream
         self._loop = asyncio.get_running_loop()
         self._highest = 0
@@ -54,8 +61,8 @@ class Herd:
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Note under which sequences fires of ours were stored just now."""
         now = self._loop.time()
-        if now - self._heard_at > PAUSE_SECONDS:
-            self._lose_track()
+        if self._since is None and now - self._heard_at > PAUSE_SECONDS:
+            self._run = self._left_out = 0
         self._heard_at = now
         for sequence in sequences:
             if sequence != self._highest + 1:
@@ -94,9 +101,9 @@ class Herd:
         """Wait until the herd that was joined is over, or track of it is lost."""
         while self._since is not None and self._told_through is not None:
             silent = self._loop.time() - self._heard_at
-            if silent > PAUSE_SECONDS:
+            if silent > (STALL_SECONDS if self._in_flight() else PAUSE_SECONDS):
                 return
-            await asyncio.sleep(PAUSE_SECONDS - silent + 0.001)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def leave(self) -> None:
         """Let a consumer go on behind what was told last."""

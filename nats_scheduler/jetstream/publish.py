@@ -66,7 +66,7 @@ class Publisher:
         self._stop_listening = connection.after_chunk(self._chunk_ended)
         self._denials: Counter[str] = Counter()
         self._stop_hearing = connection.when_denied(self._denied)
-        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._sweeper: asyncio.TimerHandle | None = None
         self._ended = False
 
     def publish(self, fires: Sequence[Fire]) -> None:
@@ -78,12 +78,18 @@ class Publisher:
         self._waiting.extend(fires)
         self._fill()
 
+    @property
+    def in_flight(self) -> int:
+        """How many fires were sent and are not concluded."""
+        return len(self._flying)
+
     def end(self, reason: str) -> None:
         """Conclude everything as unknown, also what waits unsent: to send it again is harmless."""
         if self._ended:
             return
         self._ended = True
-        self._sweeper.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         self._stop_listening()
         self._stop_reading()
         self._stop_hearing()
@@ -110,6 +116,8 @@ class Publisher:
                 frames, size = [], 0
         if frames:
             self._connection.write(b"".join(frames))
+        if self._flying and self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def _acknowledged(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         flying = self._flying.pop(subject[subject.rfind(b".") + 1 :], None)
@@ -153,13 +161,13 @@ class Publisher:
                 self._concluded(PublishConcluded(fire, outcome))
 
     def _sweep(self) -> None:
+        self._sweeper = None
         now = self._loop.time()
         late = [token for token, (_fire, deadline) in self._flying.items() if deadline <= now]
         for token in late:
             fire, _deadline = self._flying.pop(token)
             self._concluded(PublishConcluded(fire, Unknown(f"no acknowledgement within {self._ack_timeout} s")))
         self._fill()
-        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
 def outcome_of(block: bytes, body: bytes) -> Outcome:
