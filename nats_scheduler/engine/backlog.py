@@ -72,8 +72,9 @@ class Backlog:
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Tell what was taken and rejected in these shards, and have older versions removed, from the next step on."""
-        if self._taken or self._rejected or self._superseded:
-            self._left = chain(self._left, self._tell_taken(shards), self._tell(shards), self._remove(shards))
+        if self._taken or self._rejected or self._superseded or self._removing.asked_for:
+            removals = self._remove(shards), self._remove_again(shards)
+            self._left = chain(self._left, self._tell_taken(shards), self._tell(shards), *removals)
 
     def work(self) -> bool:
         """Do some of what is left to do; returns whether to go on at once."""
@@ -99,6 +100,18 @@ class Backlog:
         for subject in list(self._superseded):
             if subject in self._superseded and self._is_ours(subject, shards):
                 self._removing.remove_versions(subject, self._superseded.pop(subject))
+            yield
+
+    def _remove_again(self, shards: frozenset[int]) -> Iterator[None]:
+        """Remove what the holder before us asked to remove lately: nobody heard the answer."""
+        asked_for = self._removing.asked_for
+        for _ in range(len(asked_for)):
+            if asked_for:
+                subject, through = asked_for.popleft()
+                if self._is_ours(subject, shards):
+                    self._removing.remove_versions(subject, through)
+                else:
+                    asked_for.append((subject, through))
             yield
 
     def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:

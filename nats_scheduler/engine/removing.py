@@ -34,6 +34,9 @@ RELEASED_AT_ONCE = 1_024
 MOST_WAITING = 200_000
 """Where more waits than this, some of it is done although a herd is in the way."""
 
+LATELY = 1_000
+"""So many of those that their holder asked to remove are remembered: if he dies, his request may have been lost too."""
+
 OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
 """Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
 
@@ -49,6 +52,8 @@ class Removing:
         self._stuck: dict[int, Held] = {}
         self._aside: dict[int, Held] = {}
         """Those of other holders whose time has come, and what is done and could not be removed."""
+        self.asked_for: deque[tuple[str, int]] = deque(maxlen=LATELY)
+        """What other holders asked to remove lately: subject, and sequence."""
         self._purges: deque[tuple[str, int]] = deque()
         """What is to be removed: subject, and highest sequence."""
         self._stored: deque[tuple[Fire, Stored]] = deque()
@@ -184,4 +189,5 @@ class Removing:
         if held is None or held.flight is None or held.flight.stage is not Stage.SPENT or self.is_ours(held):
             return
         if below is None or held.sequence < below:
+            self.asked_for.append((held.subject, held.sequence))
             self.end(held, held.flight.ending)

@@ -86,6 +86,20 @@ class TestWhatOthersHold:
         desk.step(RemovalRequested(SCHEDULE, below=2))
         assert not desk.is_held()
 
+    def test_what_its_last_holder_asked_to_remove_is_removed_again(self) -> None:
+        """His request may have been lost with him."""
+        message = schedule(AT)
+        fire = Desk(message).in_flight(message, 5)
+        desk = watching(AT).at(5)
+        desk.read(stored_fire(fire, 2, desk.now))
+        desk.step(RemovalRequested(SCHEDULE, below=2))
+        assert not desk.is_held()
+        hold(desk, OURS)
+        assert desk.purges == [(SCHEDULE, 1)]
+        hold(desk, NONE)
+        hold(desk, OURS)
+        assert desk.purges == []
+
     def test_what_has_fired_once_is_removed_by_anyone_when_its_holder_does_not(self) -> None:
         message = schedule(AT)
         fire = Desk(message).in_flight(message, 5)
