@@ -122,7 +122,7 @@ class Firing(Removing):
 
     def _ready(self, held: Held, flight: Flight, now: int) -> None:
         """Take the next step of a schedule whose content was read."""
-        if held.shard not in self.shards:
+        if not self.is_ours(held):
             self.let_go(held)
         elif now < held.due:
             self._make_ready(held, flight)

@@ -133,7 +133,7 @@ class Publisher:
             flying = self._flying.pop(token, None)
             if flying is not None:
                 self._concluded(PublishConcluded(flying[0], outcome))
-        self._note_where([outcome for _token, outcome in acknowledged])
+        self._note_where(outcome for _token, outcome in acknowledged)
         return position
 
     def _note_where(self, outcomes: Iterable[Outcome]) -> None:
