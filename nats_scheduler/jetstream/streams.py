@@ -12,7 +12,7 @@ from typing import Any
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied, takes_from_others
@@ -159,20 +159,32 @@ class FlaggedStreams:
         stored = self._as_stored(wanted, {})
         if state.config.get("deny_purge"):
             stored |= {key: state.config.get(key, False) for key in implied(wanted)}
-        if any(state.config.get(key, False) != value for key, value in stored.items()):
+        # Known before it shows: whoever sees the mark may write the stream anew without it, and we may be gone by then.
+        await self._remember(state, allow_msg_ttl=StreamRules.from_config(wanted).allow_msg_ttl)
+        if all(state.config.get(key, False) == value for key, value in stored.items()):
+            return state, refusal
+        try:
             updated = StreamState.from_info(await self._api.update_stream(stored))
-            await self._take_back_from_another(state, updated)
-            state = updated
-        await self.remember(state)
-        return state, refusal
+        except (ApiError, NotPermittedError):
+            await self._forget_again(state, known)
+            raise
+        if updated.created != state.created:
+            await self._forget_again(state, known)
+            await self._take_back_from_another(updated)
+        return updated, refusal
 
-    async def _take_back_from_another(self, read: StreamState, updated: StreamState) -> None:
+    async def _forget_again(self, state: StreamState, known: Any) -> None:
+        """Make the registry say of a stream that did not get the flag what it said before."""
+        if known is None:
+            await self._registry.forget(_key(state))
+        else:
+            await self._registry.put(_key(state), known)
+
+    async def _take_back_from_another(self, updated: StreamState) -> None:
         """Unmark a stream that was made, under the same name, between our reading of the one before and our update."""
-        if updated.created == read.created:
-            return
         metadata = _of_the_user(updated.config)
         await self._api.update_stream({**updated.config, "metadata": metadata})
-        raise JetStreamError(f"stream {read.name} was deleted and made again at the same moment")
+        raise JetStreamError(f"stream {updated.name} was deleted and made again at the same moment")
 
     async def update(self, config: Config) -> None:
         """Update a stream that carries the flag, whether or not `config` says so; raises as `add` does."""
@@ -180,8 +192,11 @@ class FlaggedStreams:
 
     async def remember(self, state: StreamState) -> None:
         """Write into the registry that the stream carries the flag, and what else its server cannot keep."""
+        await self._remember(state, allow_msg_ttl=state.rules.allow_msg_ttl)
+
+    async def _remember(self, state: StreamState, *, allow_msg_ttl: bool) -> None:
         value: dict[str, Any] = {"created": state.created}
-        if state.rules.allow_msg_ttl:
+        if allow_msg_ttl:
             value[TTL_FLAG] = True
         if await self._registry.get(_key(state)) != value:
             await self._registry.put(_key(state), value)
