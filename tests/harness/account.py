@@ -14,6 +14,7 @@ from nats_scheduler.engine.events import Event, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -78,7 +79,10 @@ class Account:
         """Wait until at least `count` messages are stored on a subject, and return them all."""
 
         async def enough() -> list[StoredMessage] | None:
-            found = await self.messages(stream, subject)
+            try:
+                found = await self.messages(stream, subject)
+            except NoJetStreamError:
+                return None  # a server that reads its configuration anew answers nobody for a moment
             return found if len(found) >= count else None
 
         return await eventually(

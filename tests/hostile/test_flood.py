@@ -4,9 +4,10 @@ Real servers, a real sidecar; `NATS_SCHEDULER_FUZZ=N` pours N times as much.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -34,6 +35,8 @@ from tests.hostile.flood import Sent, message, request
 MESSAGES = 2_000 * EFFORT
 REQUESTS = 600 * EFFORT
 AT_ONCE = 100
+EVERY_SECONDS = 3
+"""More than a shared machine stands still by itself now and then, which makes a shorter interval miss a fire."""
 ODD_LITERALS = ("*a", "x>", ">y", "kept.é")
 BROKEN = ("engine_broken", "work_broken", "connection_lost", "contact_lost", "not_served")
 
@@ -59,6 +62,11 @@ def _has(answers: dict[int, bytes], count: int) -> bool:
     return len(answers) >= count
 
 
+def broken(lines: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    """Pick the lines that tell of damage; that the machine stood still is none of the flood's."""
+    return [line for line in lines if line["event"] in BROKEN and "stood still" not in line.get("reason", "")]
+
+
 def grid(sidecar: Running, stream: str, subject: str) -> list[int]:
     """Give the distances between the fires of a schedule that were stored, in seconds."""
     times = [event.fire_time for event in sidecar.of(stream, FireSeen) if event.schedule == subject]
@@ -66,8 +74,8 @@ def grid(sidecar: Running, stream: str, subject: str) -> list[int]:
 
 
 async def canary(served: Served) -> str:
-    """Store a schedule that fires each second, and wait for its first fire."""
-    await served.schedule("canary", "@every 1s", target="song")
+    """Store a schedule that fires now and then, and wait for its first fire."""
+    await served.schedule("canary", f"@every {EVERY_SECONDS}s", target="song")
     await served.wait_for("song")
     return served.subject("canary")
 
@@ -76,7 +84,7 @@ async def still_sings(served: Served, subject: str) -> None:
     """Wait for two more fires, and hold them all against the grid."""
     before = len(grid(served.sidecar, served.name, subject))
     await eventually(lambda: len(grid(served.sidecar, served.name, subject)) >= before + 2, within_seconds=30)
-    assert set(grid(served.sidecar, served.name, subject)) == {1}
+    assert set(grid(served.sidecar, served.name, subject)) == {EVERY_SECONDS}
     assert not [event for event in served.sidecar.of(served.name, FiresMissed) if event.schedule == subject]
 
 
@@ -97,7 +105,7 @@ async def test_whatever_is_poured_into_a_stream_the_others_fire_on_their_grid(se
         await eventually(lambda: not missing(), within_seconds=30, describe=lambda: f"{missing()} neither way")
         await still_sings(served, subject)
     assert len(judged) > MESSAGES // 2
-    assert not [line for line in lines if line["event"] in BROKEN]
+    assert not broken(lines)
     assert served.sidecar.sidecar.connection is connection
     rejected = served.sidecar.of(served.name, ScheduleRejected)
     assert {event.rejection.code for event in rejected} >= {10189, 10190, 10191, 10192, 10203, 10223}
@@ -129,7 +137,7 @@ async def test_whatever_is_asked_of_the_api_the_schedules_fire_on_their_grid(ser
         await served.schedule("after", f"@at {in_seconds(0.5)}", target="after.out")
         await served.wait_for("after.out")
         await still_sings(served, subject)
-    assert not [line for line in lines if line["event"] in BROKEN]
+    assert not broken(lines)
     assert served.sidecar.sidecar.connection is connection
 
 
