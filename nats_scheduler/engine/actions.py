@@ -18,7 +18,10 @@ class ReadContent(NamedTuple):
 
 
 class PublishFires(NamedTuple):
-    """Publish in this order, and answer `PublishConcluded` exactly once for each; what a step asks for first."""
+    """Publish in this order, and answer for each exactly once: `PublishConcluded`, or `FiresStored` for several.
+
+    What a step asks for first.
+    """
 
     fires: Sequence[Fire]
 

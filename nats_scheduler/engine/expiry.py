@@ -21,7 +21,7 @@ Limit: what is removed by others stays noted until its time, and costs one look 
 
 import heapq
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nats_scheduler.engine.actions import Action, RemoveExpired, Report
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
@@ -109,11 +109,11 @@ class Expiry:
             self._add(expires, message.sequence, shard_of(message.subject))
         return expires
 
-    def fire_stored(self, fire: Fire, sequence: int, now: int) -> None:
-        """Note the message that a fire stored just now, where it might be removed or buried before it is read."""
-        lifetime = lifetime_of(fire.block) if self._learns_from_fires else None
-        if lifetime is not None:
-            self._add(now + lifetime, sequence, shard_of(fire.target))
+    def fires_stored(self, fires: Iterable[Fire]) -> None:
+        """Note the messages that fires stored just now, where they might be removed or buried before they are read."""
+        for fire in fires if self._learns_from_fires else ():
+            if (lifetime := lifetime_of(fire.block)) is not None:
+                self._add(fire.stored_at + lifetime, fire.stored_as, shard_of(fire.target))
 
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
         """Ask for the removal of what has expired; a message that `is_needed` for a fire waits for another second."""

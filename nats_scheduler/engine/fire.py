@@ -1,4 +1,4 @@
-"""A fire, ready to be sent: the same bytes however often it is repeated."""
+"""A fire, ready to be sent: the same bytes however often it is repeated, and what became of it."""
 
 from dataclasses import dataclass
 
@@ -18,3 +18,9 @@ class Fire:
     block: bytes
     """The complete header block, identity and guard included."""
     body: bytes
+    stored_as: int = 0
+    """Stream sequence under which it is stored, once that is known."""
+    stored_at: int = 0
+    """When (ns) it was stored, as far as that is known: when it was acknowledged, or what the stream says."""
+    was_stored_before: bool = False
+    """The server had it already when it was acknowledged."""

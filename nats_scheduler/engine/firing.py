@@ -1,49 +1,31 @@
-"""Bring one held schedule through its flight: look, fire, conclude, advance or purge.
+"""The flights of one stream's schedules: what follows from the outcome of a fire.
 
 The rules:
 
 - *Store first, advance second, purge last*: a schedule moves on only when its fire is known to be stored.
-- An unknown outcome is repeated with the same fire, and so with the same identity, before anything else happens to the
-  schedule; a refusal stored nothing, so the next attempt may stand for later fires too.
-- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
 - What comes back about a schedule that is not held any more, or about an earlier flight, changes nothing.
-- A schedule of a shard that another instance holds rests. Only where its fire stays out for long it is looked at, or
-  removed if it is known to be done, so that none is kept that the stream does not hold.
+- In a herd only what the next fires need is done at once; what was stored is told, and what is done removed, when no
+  herd is in the way.
 
 The stages are those of `engine.flight`. `StreamEngine` owns this object and calls it with facts; it answers in actions.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
-from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Report
-from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed, FireUnsettled
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.approach import Approach
+from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.events import Ending, FireStored, FireUnsettled
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, UNKNOWN_RETRY_LIMIT, Flight, Stage
-from nats_scheduler.engine.held import NO_WAKE, Held
-from nats_scheduler.engine.inputs import (
-    ContentRead,
-    ContentUnread,
-    PublishConcluded,
-    Refused,
-    RemovalRequested,
-    Stored,
-    Unknown,
-)
-from nats_scheduler.engine.removing import OTHERS_MAY_TAKE, Removing
+from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Flight, Stage
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
+from nats_scheduler.engine.removing import RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_literal_subject, subject_matches
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-
-UNGUARDED_LOOK_AHEAD = 50 * MILLISECOND
-"""Longest look-ahead (ns) where the server does not refuse a stale fire (2.10).
-
-The shorter, the smaller the window in which a removal can be missed.
-"""
-
-LOOK_AGAIN_EVERY = 7
-"""After so many attempts without an answer the schedule is looked at again, guard or not."""
+from nats_scheduler.schedule.instants import SECOND
 
 SENT_IN_SILENCE = 2
 """So often a fire is repeated where nothing can tell that it was stored; then it is taken for stored.
@@ -54,176 +36,38 @@ To go on would be to store it again, once the duplicate window is over.
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
 
-MAX_FLYING = 256
-"""Most fires on their way at once: enough that server and sidecar need not wait for each other.
 
-What is cancelled while a fire is on its way cannot stop it: of 3,000 cancelled when they were due, 600 were stored
-behind their cancels, and with twice as many on their way 1,500; a herd takes the same time.
-"""
-
-WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
-
-
-class Firing(Removing):
+class Firing(Approach):
     """The flights of one stream's schedules."""
 
-    def __init__(self, roster: Roster, limits: ServerLimits, emit: Callable[[Action], None]) -> None:
-        super().__init__(roster, emit)
-        self._limits = limits
-        self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
-        self._handed_out: list[Fire] = []
+    def __init__(
+        self,
+        roster: Roster,
+        limits: ServerLimits,
+        emit: Callable[[Action], None],
+        await_sight: Callable[[Sequence[Fire]], None],
+    ) -> None:
+        """Hold what the stream's schedules do; `await_sight` is told which fires were stored."""
+        super().__init__(roster, limits, emit)
+        self._await_sight = await_sight
+        self._stored: deque[Fire] = deque()
+        """What is to be told, and followed by a removal."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the next fires have to wait for outcomes."""
-        return self._flying >= MAX_FLYING
-
-    def hand_out(self) -> Sequence[Action]:
-        """Return the order to publish what was made since the last time; none where that is nothing."""
-        fires, self._handed_out = self._handed_out, []
-        return (PublishFires(fires),) if fires else ()
-
-    # -- the way to a fire ---------------------------------------------------------------------------------------
-
-    def await_due(self, held: Held) -> None:
-        """Have the schedule looked at in time for its due fire, or at its end where that comes first.
-
-        The same for all holders: who holds it then is asked when its time comes, so that shards change hands at once.
-        """
-        ahead = 0 if held.terms.source is not None else self._look_ahead
-        due, expires = held.due, held.expires
-        self._roster.wake(held, expires if expires <= due else due - ahead)
-
-    def let_go(self, held: Held) -> None:
-        """Leave a schedule to another holder: what is in flight is concluded, and not repeated."""
-        if held.flight is None or held.flight.stage in (Stage.READY, Stage.RETRYING):
-            self.settle(held)
-            held.flight = None
-            self.await_due(held)
-
-    def woken(self, held: Held, now: int) -> None:
-        """Take the next step of a schedule whose time has come."""
-        flight = held.flight
-        if flight is None:
-            if self.is_ours(held) or now >= held.due + OTHERS_MAY_TAKE:
-                self._read(held, Flight(Stage.READING))
-            else:
-                self.leave_to_others(held, held.due)
-        elif flight.stage is Stage.READY:
-            self._ready(held, flight, now)
-        elif flight.stage is Stage.RETRYING:
-            self._retry(held, flight, now)
-        elif flight.stage is Stage.PURGING:
-            self.remove_versions(held.subject, held.sequence)
-        elif flight.stage is Stage.SPENT:
-            self.remove(held, flight.ending)  # its holder did not, or nobody saw it
-
-    def _ready(self, held: Held, flight: Flight, now: int) -> None:
-        """Take the next step of a schedule whose content was read."""
-        if not self.is_ours(held):
-            self.let_go(held)
-        elif now < held.due:
-            self._make_ready(held, flight)
-        elif not self._limits.guard and now - held.due > UNGUARDED_LOOK_AHEAD:
-            self._look_again((held,))  # no guard looks, and we were stopped: what was read may be long gone
-        else:
-            self._publish(held, flight, now)
-
-    def doubt(self, request: RemovalRequested) -> None:
-        """Look again at what the request may have removed, before it fires.
-
-        Only schedules whose content was read already are concerned; the others will be looked at anyway.
-        """
-        if request.sequence is not None:
-            doubted = [self._active.get(request.sequence)]
-        elif request.filter is None:
-            doubted = list(self._active.values())
-        elif is_literal_subject(request.filter):  # the purges of other instances are seen too, and come in herds
-            doubted = [self._roster.on(request.filter)]
-            self.forget_removed(doubted[0], request.below)
-        else:
-            doubted = [held for held in self._active.values() if subject_matches(held.subject, request.filter)]
-        self._look_again(held for held in doubted if held is not None)
-
-    def contact_regained(self) -> None:
-        """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
-        guarded = self._limits.guard
-        self._look_again([h for h in self._active.values() if not guarded or h.terms.source is not None])
-
-    def clock_stepped_back(self, by: int) -> None:
-        """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
-        for held in self.in_hand():
-            backs_off = held.flight is not None and held.flight.stage in (Stage.RETRYING, Stage.PURGING)
-            if backs_off and held.wake != NO_WAKE:
-                self._roster.wake(held, held.wake - by)
-        self._left_over_until -= by
-
-    def earliest_unsettled(self) -> int | None:
-        """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""
-        shards, stuck = self.shards, self._stuck
-        # Asked once a second, of everything in its look-ahead: no call for each.
-        dues = [held.due for held in self._active.values() if held.shard in shards and held.sequence not in stuck]
-        return min(dues, default=None)
-
-    def has_begun(self, sequence: int) -> bool:
-        """Tell whether a fire of the schedule with this sequence was begun and is not settled."""
-        return sequence in self._active
-
-    def stuck(self) -> list[Held]:
-        """Return the schedules whose fires the server refuses for the time being."""
-        return [held for held in self._stuck.values() if self.is_ours(held)]
-
-    def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
-        """Take what lay on the subject; returns the message where it is another one than the schedule held."""
-        held = self.in_stage(read.schedule, read.sequence, Stage.READING)
-        if held is None or held.flight is None or self._is_outdated(held.flight):
-            return None
-        if read.message is None or read.message.sequence < held.sequence:
-            self.end(held, Ending.REMOVED)
-            return None
-        if read.message.sequence > held.sequence:
-            return read.message
-        if not self.is_ours(held):
-            self._leave_alone(held, now)
-            return None
-        flight = held.flight
-        flight.content, flight.source = read.message, read.source
-        if flight.fire is not None:
-            self._repeat(held, flight, flight.fire, now)
-        elif held.due <= now and self.is_open:
-            self._publish(held, flight, now)
-        else:
-            self._make_ready(held, flight)
-        return None
-
-    def content_unread(self, unread: ContentUnread, now: int) -> None:
-        """Try again later."""
-        held = self.in_stage(unread.schedule, unread.sequence, Stage.READING)
-        if held is None or held.flight is None or self._is_outdated(held.flight):
-            return
-        if self.is_ours(held):
-            self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
-        else:
-            self._leave_alone(held, now)
-
-    # -- the fire ------------------------------------------------------------------------------------------------
-
     def concluded(self, conclusion: PublishConcluded, now: int) -> None:
         """Act on the outcome of a fire."""
-        self.under_way -= 1
-        self._flying -= 1
         fire, outcome = conclusion.fire, conclusion.outcome
         if isinstance(outcome, Stored):
-            self.stored += 1
-            self._stored.append((fire, outcome))
-        held = self.in_stage(fire.schedule, fire.sequence, Stage.FLYING)
-        if held is None or held.flight is None or held.flight.fire is not fire:
+            fire.was_stored_before = outcome.duplicate
+            self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
             return
-        if isinstance(outcome, Stored) or (
-            isinstance(outcome, Unknown) and self._limits.silent and held.flight.attempts >= SENT_IN_SILENCE
-        ):
+        self.under_way -= 1
+        self._flying -= 1
+        held = self._active.get(fire.sequence)
+        if held is None or not _awaits(held.flight, fire):
+            return
+        if isinstance(outcome, Unknown) and self._limits.silent and held.flight.attempts >= SENT_IN_SILENCE:
             self.advance(held, fire.next_fire)
         elif not self.is_ours(held):
             self._leave_alone(held, now)
@@ -232,6 +76,40 @@ class Firing(Removing):
             self._emit(Report(FireUnsettled(fire, outcome.reason, wait)))
         else:
             self._refused(held, held.flight, fire, outcome, now)
+
+    def were_stored(self, stored: FiresStored, now: int) -> None:
+        """Move on behind fires that are stored."""
+        fires, count = stored.fires, len(stored.fires)
+        self.under_way -= count
+        self._flying -= count
+        self.stored += count
+        self._stored.extend(fires)
+        for fire, sequence in zip(fires, stored.sequences, strict=True):
+            fire.stored_as, fire.stored_at = sequence, now
+            if fire.next_fire is not None:
+                self._advance_behind(fire)
+        self._await_sight(fires)
+
+    def release(self, now: int) -> bool:
+        """Tell what was stored while a herd was in the way, and bring to an end what is done; then as before."""
+        if not self.is_herd_in_the_way(len(self._stored)):
+            for _ in range(min(RELEASED_AT_ONCE, len(self._stored))):
+                fire = self._stored.popleft()
+                self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
+                if fire.next_fire is None:
+                    self._advance_behind(fire)
+        return super().release(now) or bool(self._stored)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way, nor waits to be told and removed."""
+        return super().is_idle and not self._stored
+
+    def _advance_behind(self, fire: Fire) -> None:
+        """Move on behind a fire that is stored, where its schedule still waits for that."""
+        held = self._active.get(fire.sequence)
+        if held is not None and _awaits(held.flight, fire):
+            self.advance(held, fire.next_fire)
 
     def seen(self, held: Held, fire_time: int) -> None:
         """Learn from the stream that a fire of the schedule is stored, whether or not it was acknowledged to us."""
@@ -256,123 +134,16 @@ class Firing(Removing):
             else:
                 self.await_due(held)
 
-    # -- steps ---------------------------------------------------------------------------------------------------
-
-    def _after(self, held: Held, fire_time: int) -> int | None:
-        return held.pattern.next_fire(fire_time, held.stored_at)
-
     def _keep_ready(self, held: Held, content: StoredMessage, pause: int) -> None:
         """Keep the content for the next fire, which is built in the middle of the pause: not while a herd fires."""
         held.flight = Flight(Stage.READY, content=content)
         self._active[held.sequence] = held
         self._roster.wake(held, held.due - pause // 2)
 
-    def _make_ready(self, held: Held, flight: Flight) -> None:
-        """Have the fire built before it is due, so that at its time only bytes are sent."""
-        held.flight, flight.stage = flight, Stage.READY
-        flight.fire = self._build(held, flight, held.due, self._after(held, held.due))
-        self._active[held.sequence] = held
-        self._roster.wake(held, held.due)
 
-    def _read(self, held: Held, flight: Flight) -> None:
-        is_first = flight.reads == flight.attempts == 0 and not flight.looked_again
-        flight.stage, flight.content = Stage.READING, None
-        flight.reads += 1
-        held.flight = flight
-        self._active[held.sequence] = held
-        source = held.terms.source
-        by_sequence = is_first and source is None and self._limits.guard
-        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence))
-
-    def _look_again(self, doubted: Iterable[Held]) -> None:
-        for held in doubted:
-            if held.flight is not None and held.flight.stage in (Stage.READY, Stage.READING):
-                if held.flight.stage is Stage.READY:
-                    held.flight.fire = None
-                self._read(held, held.flight)
-
-    def _leave_alone(self, held: Held, now: int) -> None:
-        """Let a schedule of another holder rest."""
-        self.settle(held)
-        held.flight = None
-        self.leave_to_others(held, max(held.due, now))
-
-    def _is_outdated(self, flight: Flight) -> bool:
-        """Count an answer to a read, and tell whether it was asked again since."""
-        flight.reads -= 1
-        return flight.reads > 0
-
-    def _publish(self, held: Held, flight: Flight, now: int) -> None:
-        fire, fire_time = flight.fire, held.due
-        if fire is not None and fire.fire_time == fire_time and (fire.next_fire is None or fire.next_fire > now):
-            self._send(held, flight, fire, now)  # as it was built before its time: nearly always
-            return
-        next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else self._after(held, fire_time)
-        until = min(now, held.expires - 1)
-        if next_fire is not None and next_fire <= until:
-            fire_time, next_fire = self._make_up(held, next_fire, until)
-        if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
-            fire = self._build(held, flight, fire_time, next_fire)
-        self._send(held, flight, fire, now)
-
-    def _make_up(self, held: Held, second: int, until: int) -> tuple[int, int | None]:
-        """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
-        latest = held.pattern.latest_fire(held.due, until, held.stored_at) or second
-        self._emit(Report(FiresMissed(held.subject, held.sequence, held.due, latest)))
-        held.due = latest
-        return latest, self._after(held, latest)
-
-    def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
-        assert flight.content is not None, "a fire is built only after its content was read"
-        fire = assembled(held, flight.content, flight.source, fire_time, next_fire, self._limits.guard)
-        flight.refusal = refusal_of(fire, self._limits)
-        return fire
-
-    def _send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        if flight.refusal is not None:
-            self._refused(held, flight, fire, flight.refusal, now)
-            return
-        flight.stage, flight.fire = Stage.FLYING, fire
-        self.under_way += 1
-        self._flying += 1
-        self._handed_out.append(fire)
-
-    def _retry(self, held: Held, flight: Flight, now: int) -> None:
-        if not self.is_ours(held):
-            self.let_go(held)
-            return
-        # Where nothing is acknowledged, the guard refuses in silence: for ever, unless somebody looks.
-        looks = flight.attempts % LOOK_AGAIN_EVERY == 0
-        if flight.fire is not None and self._limits.guard and not looks:
-            self._send(held, flight, flight.fire, now)
-        else:
-            self._read(held, flight)
-
-    def _repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        """Repeat a fire of unknown outcome whose schedule was found to be still there."""
-        if self.is_open:
-            self._send(held, flight, fire, now)
-        else:
-            flight.stage = Stage.RETRYING
-            self._roster.wake(held, now)
-
-    def _refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
-        flight.fire = flight.content = None
-        if outcome.code in WRONG_LAST_SEQUENCE and not flight.looked_again:
-            flight.looked_again = True
-            self._read(held, flight)
-            return
-        wait = self._back_off(held, flight, now, REFUSED_RETRY_LIMIT)
-        self._stuck[held.sequence] = held
-        if flight.reported_code != outcome.code:
-            flight.reported_code = outcome.code
-            self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
-
-    def _back_off(self, held: Held, flight: Flight, now: int, limit: int) -> int:
-        wait = flight.back_off(limit)
-        flight.stage = Stage.RETRYING
-        self._roster.wake(held, now + wait)
-        return wait
+def _awaits(flight: Flight | None, fire: Fire) -> TypeGuard[Flight]:
+    """Tell whether a flight awaits the outcome of this fire."""
+    return flight is not None and flight.fire is fire and flight.stage is Stage.FLYING
 
 
 def is_stuck(held: Held) -> bool:

@@ -114,10 +114,17 @@ class ContentUnread:
 
 
 class PublishConcluded(NamedTuple):
-    """The one and only answer about a fire of `PublishFires`."""
+    """The one and only answer about a fire of `PublishFires`, unless that is a `FiresStored`."""
 
     fire: Fire
     outcome: Outcome
+
+
+class FiresStored(NamedTuple):
+    """In place of a `PublishConcluded` for each: these fires were stored anew, under these sequences, in this order."""
+
+    fires: Sequence[Fire]
+    sequences: Sequence[int]
 
 
 class PurgeConcluded(NamedTuple):
@@ -170,6 +177,7 @@ Input = (
     | ContentRead
     | ContentUnread
     | PublishConcluded
+    | FiresStored
     | PurgeConcluded
     | ExpiryConcluded
     | RemovalRequested

@@ -51,22 +51,25 @@ class Near:
             self._close(instant)
         return None
 
-    def pop(self, through: int) -> Held | None:
-        """Take the first valid entry up to the instant `through` (ns)."""
+    def pop(self, through: int, most: int) -> list[Held]:
+        """Take the first valid entries up to the instant `through` (ns), at most so many."""
         instants = self._instants
-        while instants and (instant := instants[0]) <= through:
+        popped: list[Held] = []
+        while len(popped) < most and instants and (instant := instants[0]) <= through:
             entries = self._at[instant]
             if instant != self._sorted:
                 entries.sort(key=_sequence, reverse=True)
                 self._sorted = instant
-            held = entries.pop()
-            self._count -= 1
+            taken = entries[: -1 - (most - len(popped)) : -1]
+            del entries[-len(taken) :]
+            self._count -= len(taken)
             if not entries:
                 self._close(instant)
-            if held.wake == instant:
-                held.wake = NO_WAKE
-                return held
-        return None
+            for held in taken:
+                if held.wake == instant:
+                    held.wake = NO_WAKE
+                    popped.append(held)
+        return popped
 
     def forget_stale(self) -> None:
         """Forget what is not valid."""

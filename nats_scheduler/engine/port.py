@@ -8,7 +8,7 @@ What every implementation promises:
 - It tells facts by calling `tell`, from the event loop's thread, in the order in which it learned them.
 - `publish`, `read`, `purge` and `remove` return at once. Each fire, read, purge and removal is answered by exactly one
   input, also when the contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` or `ExpiryConcluded`
-  with a failure.
+  with a failure. Fires that were stored anew may be answered together, by one `FiresStored`.
 - Fires are sent in the order in which they were given. One that was answered `Stored` is in the stream; one that was
   `Refused` is not and never will be; of one that is `Unknown` nobody can say.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores

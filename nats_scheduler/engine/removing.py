@@ -6,18 +6,17 @@ The rules:
 - What is done in a shard of another holder is his to remove; it is let go when his request is seen on the API, so that
   memory follows what the stream holds. Should he not do it, it is removed here after a while: twice is harmless.
 
-The course of a fire builds on it, in `engine.firing`.
+The way to a fire builds on it, in `engine.approach`, and what follows from one, in `engine.firing`.
 """
 
 from collections import deque
 from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
-from nats_scheduler.engine.events import Ending, FireStored, PurgeFailed, ScheduleEnded
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import PurgeConcluded, Stored
+from nats_scheduler.engine.inputs import PurgeConcluded
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
@@ -26,7 +25,7 @@ OTHERS_MAY_TAKE = 30 * SECOND
 """So long (ns) after its due time a schedule of another holder is taken for gone, and looked at."""
 
 HERD = 64
-"""While more fires than this are in flight, what can wait does: to remove what is done, to tell what was stored."""
+"""While more fires than this are in flight, what can wait does: to tell what was stored, to remove what is done."""
 
 RELEASED_AT_ONCE = 1_024
 """So much of what waited is done in one step, so that what is due need not wait for it."""
@@ -56,8 +55,6 @@ class Removing:
         """What other holders asked to remove lately: subject, and sequence."""
         self._purges: deque[tuple[str, int]] = deque()
         """What is to be removed: subject, and highest sequence."""
-        self._stored: deque[tuple[Fire, Stored]] = deque()
-        """What is to be told."""
         self._left_over: dict[str, int] = {}
         self._left_over_until = 0
         self._flying = 0
@@ -84,7 +81,9 @@ class Removing:
         """Remove a schedule, whoever holds it."""
         self.settle(held)
         self._roster.rest(held)
-        held.flight = Flight(Stage.PURGING, ending=ending)
+        if held.flight is None:
+            held.flight = Flight(Stage.PURGING)
+        held.flight.turn_to_removal(ending)
         self.remove_versions(held.subject, held.sequence)
 
     def remove_versions(self, schedule: str, through: int) -> None:
@@ -96,29 +95,29 @@ class Removing:
         """Return when (ns) older versions that could not be removed are tried again, None where there are none."""
         return self._left_over_until if self._left_over else None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self.under_way == 0
+
     def is_herd_in_the_way(self, waiting: int) -> bool:
         """Tell whether what waits, so much of it, has to wait on."""
         return self._flying > HERD and waiting <= MOST_WAITING
 
     def release(self, now: int) -> bool:
-        """Tell and remove what waited until no herd is in the way; returns whether there is more.
+        """Remove what waited until no herd is in the way; returns whether there is more.
 
-        Fires go first: the server purges more slowly than it stores, and what was stored can be told later.
+        Fires go first: the server purges more slowly than it stores.
         """
-        if self.is_herd_in_the_way(max(len(self._stored), len(self._purges))):
+        if self.is_herd_in_the_way(len(self._purges)):
             return False
         if self._left_over and self.is_open and now >= self._left_over_until:
             left_over, self._left_over = self._left_over, {}
             for schedule, through in left_over.items():
                 self.remove_versions(schedule, through)
-        for _ in range(min(RELEASED_AT_ONCE, len(self._stored))):
-            self._tell_stored(*self._stored.popleft())
         for _ in range(min(RELEASED_AT_ONCE, len(self._purges))):
             self._emit(PurgeSchedule(*self._purges.popleft()))
-        return bool(self._stored or self._purges)
-
-    def _tell_stored(self, fire: Fire, outcome: Stored) -> None:
-        self._emit(Report(FireStored(fire, outcome.sequence, outcome.duplicate)))
+        return bool(self._purges)
 
     def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
         """Let go of a removed schedule, or try again."""

@@ -114,21 +114,22 @@ class Roster:
         far = self._spans[number].first
         return far if near is None or far < near else near
 
-    def pop_woken(self, now: int) -> Held | None:
-        """Take the next schedule whose time has come, by time and then by sequence.
+    def pop_woken(self, now: int, most: int) -> list[Held]:
+        """Take the next schedules whose time has come, at most so many, by time and then by sequence.
 
-        None when there is none, or when more has to come near first: then `next_wake` has come already.
+        Fewer when there are no more, or when more have to come near first: then `next_wake` has come already.
         """
         current = now >> SPAN_BITS
+        woken: list[Held] = []
         while True:
             number = self._first_far()
             # Of a far span that has begun, some may be earlier than what is near.
-            held = self._agenda.pop(now if number is None else min(now, (number << SPAN_BITS) - 1))
-            if held is not None or number is None or number > current + 1:
-                return held
+            woken += self._agenda.pop(now if number is None else min(now, (number << SPAN_BITS) - 1), most - len(woken))
+            if len(woken) == most or number is None or number > current + 1:
+                return woken
             is_rest_left = self._come_near(number)
             if is_rest_left or number > current:
-                return None
+                return woken
 
     def _enter(self, held: Held, instant: int) -> None:
         number = instant >> SPAN_BITS

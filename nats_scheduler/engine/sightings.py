@@ -9,7 +9,8 @@ Cost: an entry a fire, for the milliseconds until the follower comes by. Limit: 
 """
 
 from collections import deque
-from itertools import takewhile
+from collections.abc import Iterable
+from itertools import islice
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.reading import Generated, Reading
@@ -23,34 +24,36 @@ class Sightings:
     """The fires of one stream that are to be seen."""
 
     def __init__(self) -> None:
-        self.expected: dict[int, tuple[Fire, int]] = {}
-        """What is to be seen, by sequence, and when (ns) it was acknowledged."""
-        self.seen: deque[tuple[Fire, StoredMessage]] = deque()
+        self.expected: dict[int, Fire] = {}
+        """What is to be seen, by sequence."""
+        self.seen: deque[Fire] = deque()
         """What was seen, in the order of the stream."""
 
-    def expect(self, fire: Fire, sequence: int, now: int) -> None:
-        """Note that a fire was stored under a sequence that was not read yet."""
-        if len(self.expected) < MOST:
-            self.expected[sequence] = fire, now
+    def expect(self, fires: Iterable[Fire], last_read: int) -> None:
+        """Note which of these fires were stored behind what was read last."""
+        expected = self.expected
+        for fire in islice(fires, MOST - len(expected)):
+            if fire.stored_as > last_read:
+                expected[fire.stored_as] = fire
 
     def take(self, message: StoredMessage) -> bool:
         """Take a message for `seen` if it is what was expected, and expect it no more."""
         known = self.expected.pop(message.sequence, None)
-        if known is None or known[0].target != message.subject:
+        if known is None or known.target != message.subject:
             return False
-        self.seen.append((known[0], message))
+        known.stored_at = message.stored_at
+        self.seen.append(known)
         return True
 
     def pass_by(self, through: int) -> None:
         """Take what is expected up to a sequence for seen, though nobody reads it, and as stored when acknowledged."""
-        passed = list(takewhile(lambda sequence: sequence <= through, self.expected))
-        for sequence in passed:
-            fire, acknowledged = self.expected.pop(sequence)
-            self.seen.append((fire, StoredMessage(fire.target, sequence, acknowledged, fire.block, None)))
+        passed = [sequence for sequence in self.expected if sequence <= through]
+        self.seen.extend(map(self.expected.pop, passed))
 
     def next_seen(self) -> tuple[Reading, StoredMessage]:
         """Return what the first of `seen` means, and the message."""
-        fire, message = self.seen.popleft()
+        fire = self.seen.popleft()
+        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, fire.block, None)
         return Reading(generated=Generated(fire.schedule, fire.sequence, fire.fire_time)), message
 
     def forget(self) -> None:

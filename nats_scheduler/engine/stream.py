@@ -10,8 +10,8 @@ What it holds to be true:
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
-The intake of messages is here, the course of a fire in `engine.firing`, the agenda in `engine.roster`, and what the
-instance holds of the stream in `engine.holdings`.
+The intake of messages is here, the course of a fire in `engine.approach` and `engine.firing`, the agenda in
+`engine.roster`, and what the instance holds of the stream in `engine.holdings`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +22,7 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
 from nats_scheduler.engine.events import Ending, FireSeen, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing, has_ended
 from nats_scheduler.engine.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holdings import Holdings
@@ -33,6 +34,7 @@ from nats_scheduler.engine.inputs import (
     ContentUnread,
     DrainRequested,
     ExpiryConcluded,
+    FiresStored,
     HistoryRead,
     Input,
     MessagesRead,
@@ -40,7 +42,6 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     RemovalRequested,
     ShardsHeld,
-    Stored,
 )
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
@@ -83,7 +84,7 @@ class StreamEngine:
         self._reader = MessageReader(rules, dialects)
         self._actions: list[Action] = []
         self._roster = Roster()
-        self._firing = Firing(self._roster, limits, self._emit)
+        self._firing = Firing(self._roster, limits, self._emit, self._await_sight)
         self._expiry = Expiry(self._dialects, self._emit, learns_from_fires=not reads_all) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._reads_all = reads_all
@@ -104,7 +105,8 @@ class StreamEngine:
             ShardsHeld: self._shards_held,
             ContentRead: self._content_read,
             ContentUnread: self._firing.content_unread,
-            PublishConcluded: self._publish_concluded,
+            PublishConcluded: self._firing.concluded,
+            FiresStored: self._firing.were_stored,
             PurgeConcluded: self._firing.purge_concluded,
             ExpiryConcluded: self._expiry_concluded,
             RemovalRequested: self._removal_requested,
@@ -134,7 +136,7 @@ class StreamEngine:
     @property
     def is_idle(self) -> bool:
         """Whether no fire, no purge and no removal awaits its conclusion."""
-        return self._firing.under_way == 0 and (self._expiry is None or self._expiry.under_way == 0)
+        return self._firing.is_idle and (self._expiry is None or self._expiry.under_way == 0)
 
     @property
     def is_live(self) -> bool:
@@ -347,13 +349,12 @@ class StreamEngine:
         if newer is not None:
             self._take(newer)
 
-    def _publish_concluded(self, given: PublishConcluded, now: int) -> None:
-        self._firing.concluded(given, now)
-        outcome = given.outcome
-        if isinstance(outcome, Stored) and outcome.sequence > self._last_read and self._reads_all:
-            self._sightings.expect(given.fire, outcome.sequence, now)
-        if isinstance(outcome, Stored) and self._expiry is not None:
-            self._expiry.fire_stored(given.fire, outcome.sequence, now)
+    def _await_sight(self, fires: Sequence[Fire]) -> None:
+        """Know what was stored when it is read, and that it expires where it may never be."""
+        if self._reads_all:
+            self._sightings.expect(fires, self._last_read)
+        if self._expiry is not None:
+            self._expiry.fires_stored(fires)
 
     def _expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         assert self._expiry is not None, "nothing was to be removed"
@@ -368,18 +369,16 @@ class StreamEngine:
 
     def _wake(self, now: int) -> None:
         is_left = [self._holdings.change_hands(), self._backlog.work()]
-        for _ in range(MAX_WAKES_PER_STEP):
-            if self._firing.is_full:
-                break
-            held = self._roster.pop_woken(now)
-            if held is None:
-                self._remove_expired(now)
-                break
+        most = max(min(MAX_WAKES_PER_STEP, self._firing.room), 0)
+        woken = self._roster.pop_woken(now, most)
+        for held in woken:
             if has_ended(held, now):
                 self._firing.end(held, Ending.EXPIRED)
             elif held.flight is not None or not self._holdings.pass_over(held):
                 self._firing.woken(held, now)
-        if self._firing.is_full:
+        if len(woken) < most:
+            self._remove_expired(now)
+        if self._firing.room <= 0:
             return  # an outcome is the next thing to come
         at_once = now if any(is_left) else None
         wakes = [self._roster.next_wake(), self._next_removal(), self._firing.left_over_until(), at_once]

@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator
 from itertools import repeat
 
-from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.stored import StoredMessage
 
 _LINE = (
@@ -25,7 +24,7 @@ _LINE = (
 )
 _REST = rb"(NATS/1\.0\r\n(?:[^\r]++\r\n)++\r\n)\r\n"
 _TEXT = rb'"[^"\\\x00-\x1f]*+"'
-_ACKNOWLEDGED = rb'\{"stream":%b, ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})(,"duplicate": ?true)?\}' % (
+_ACKNOWLEDGED = rb'\{"stream":%b, ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})\}' % (
     _TEXT,
     _TEXT,
 )
@@ -34,10 +33,7 @@ _SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
 
 def _run(shape: re.Pattern[bytes], buffer: bytes, position: int) -> Iterator[re.Match[bytes]]:
     """Yield the frames of a shape that follow each other from a position on."""
-    match = shape.match
-    while (found := match(buffer, position)) is not None:
-        yield found
-        position = found.end()
+    return iter(shape.scanner(buffer, position).match, None)  # type: ignore[attr-defined]
 
 
 class ConsumerFrames:
@@ -70,19 +66,21 @@ class ConsumerFrames:
 
 
 class AcknowledgementFrames:
-    """The frames of the acknowledgements to one inbox that are nothing special."""
+    """The frames of the acknowledgements to one inbox that say that something was stored anew."""
 
     def __init__(self, inbox: str) -> None:
         line = rb"MSG %b\.([0-9]++) [0-9]++ ([0-9]{1,9}+)\r\n(" % re.escape(inbox.encode())
         self._shape = re.compile(line + _ACKNOWLEDGED + rb")\r\n")
 
-    def read(self, buffer: bytes, position: int) -> tuple[list[tuple[bytes, Stored]], int]:
-        """Return what stands at a position, each with the last token of its subject, and where it ends."""
-        read: list[tuple[bytes, Stored]] = []
+    def read(self, buffer: bytes, position: int) -> tuple[list[bytes], list[int], int]:
+        """Return the last tokens of the subjects of those at a position, their sequences, and where they end."""
+        tokens: list[bytes] = []
+        sequences: list[int] = []
         for found in _run(self._shape, buffer, position):
-            token, size, body, sequence, duplicate = found.groups()
+            token, size, body, sequence = found.groups()
             if int(size) != len(body):
                 break
-            read.append((token, Stored(int(sequence), duplicate is not None)))
+            tokens.append(token)
+            sequences.append(int(sequence))
             position = found.end()
-        return read, position
+        return tokens, sequences, position

@@ -14,10 +14,11 @@ Cost: one frame and one dictionary entry a fire, and an answer that is cut out t
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import Outcome, PublishConcluded, Refused, Stored, Unknown
+from nats_scheduler.engine.inputs import FiresStored, Outcome, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
@@ -26,13 +27,10 @@ from nats_scheduler.jetstream.frames import AcknowledgementFrames
 SWEEP_SECONDS = 0.25
 """How often the fires in flight are checked against their deadline."""
 
-MAX_BATCH_BYTES = 512 * 1024
-"""Frames are joined up to this size before they are given to the socket."""
-
 NOT_PERMITTED = 403
 """Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
 
-Concluded = Callable[[PublishConcluded], None]
+Concluded = Callable[[PublishConcluded | FiresStored], None]
 
 
 class Publisher:
@@ -57,7 +55,10 @@ class Publisher:
         self._ack_timeout = ack_timeout
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Fire] = deque()
-        self._flying: dict[bytes, tuple[Fire, float]] = {}
+        self._flying: dict[bytes, Fire] = {}
+        """By number, in the order in which they were sent."""
+        self._deadlines: deque[tuple[float, int]] = deque()
+        """By when (of the loop's clock) the fires up to a number have to be acknowledged."""
         self._number = 0
         self._inbox = connection.inbox(f"a.{stream}")
         self._sid = connection.subscribe(f"{self._inbox}.*", self._acknowledged)
@@ -96,50 +97,43 @@ class Publisher:
         self._connection.unsubscribe(self._sid)
         flying, self._flying = self._flying, {}
         waiting, self._waiting = self._waiting, deque()
-        for fire, _deadline in flying.values():
-            self._concluded(PublishConcluded(fire, Unknown(reason)))
-        for fire in waiting:
+        for fire in (*flying.values(), *waiting):
             self._concluded(PublishConcluded(fire, Unknown(reason)))
 
     def _fill(self) -> None:
+        count = min(len(self._waiting), self._window - len(self._flying))
+        if count <= 0:
+            return
         frames: list[bytes] = []
-        size = 0
-        deadline = self._loop.time() + self._ack_timeout
-        while self._waiting and len(self._flying) < self._window:
+        for number in range(self._number + 1, self._number + count + 1):
             fire = self._waiting.popleft()
-            self._number += 1
-            self._flying[b"%d" % self._number] = (fire, deadline)
-            frames.append(frame(fire.target, f"{self._inbox}.{self._number}", fire.block, fire.body))
-            size += len(frames[-1])
-            if size >= MAX_BATCH_BYTES:
-                self._connection.write(b"".join(frames))
-                frames, size = [], 0
-        if frames:
-            self._connection.write(b"".join(frames))
-        if self._flying and self._sweeper is None:
+            self._flying[b"%d" % number] = fire
+            frames.append(frame(fire.target, f"{self._inbox}.{number}", fire.block, fire.body))
+        self._number += count
+        self._connection.write(b"".join(frames))
+        self._deadlines.append((self._loop.time() + self._ack_timeout, self._number))
+        if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def _acknowledged(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         flying = self._flying.pop(subject[subject.rfind(b".") + 1 :], None)
         if flying is not None:
             outcome = outcome_of(block, body)
-            self._concluded(PublishConcluded(flying[0], outcome))
-            self._note_where([outcome])
+            self._concluded(PublishConcluded(flying, outcome))
+            if isinstance(outcome, Stored) and not outcome.duplicate:
+                self._tell_acknowledged((outcome.sequence,))
 
     def _acknowledged_run(self, buffer: bytes, position: int) -> int:
         """Do what `_acknowledged` does with acknowledgements that are nothing special, and follow each other."""
-        acknowledged, position = self._frames.read(buffer, position)
-        for token, outcome in acknowledged:
-            flying = self._flying.pop(token, None)
-            if flying is not None:
-                self._concluded(PublishConcluded(flying[0], outcome))
-        self._note_where(outcome for _token, outcome in acknowledged)
+        tokens, sequences, position = self._frames.read(buffer, position)
+        if tokens:
+            flown = [self._flying.pop(token, None) for token in tokens]
+            fires = [fire for fire in flown if fire is not None]
+            self._tell_acknowledged(sequences)
+            if len(fires) != len(flown):  # some came too late
+                sequences = [sequence for fire, sequence in zip(flown, sequences, strict=True) if fire is not None]
+            self._concluded(FiresStored(fires, sequences))
         return position
-
-    def _note_where(self, outcomes: Iterable[Outcome]) -> None:
-        stored = [outcome.sequence for outcome in outcomes if isinstance(outcome, Stored) and not outcome.duplicate]
-        if stored:
-            self._tell_acknowledged(stored)
 
     def _denied(self, denial: Denial) -> None:
         if denial.publishes and self._flying:
@@ -153,7 +147,7 @@ class Publisher:
     def _conclude_denied(self) -> None:
         """Conclude the oldest fires to each denied target, in one pass for all that came together."""
         denials, self._denials = self._denials, Counter()
-        for token, (fire, _deadline) in list(self._flying.items()):
+        for token, fire in list(self._flying.items()):
             if denials[fire.target] > 0:
                 denials[fire.target] -= 1
                 del self._flying[token]
@@ -162,12 +156,15 @@ class Publisher:
 
     def _sweep(self) -> None:
         self._sweeper = None
-        now = self._loop.time()
-        late = [token for token, (_fire, deadline) in self._flying.items() if deadline <= now]
-        for token in late:
-            fire, _deadline = self._flying.pop(token)
+        now, late_through = self._loop.time(), 0
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _deadline, late_through = self._deadlines.popleft()
+        for token in list(takewhile(lambda token: int(token) <= late_through, self._flying)):
+            fire = self._flying.pop(token)
             self._concluded(PublishConcluded(fire, Unknown(f"no acknowledgement within {self._ack_timeout} s")))
         self._fill()
+        if self._flying and self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
 def outcome_of(block: bytes, body: bytes) -> Outcome:

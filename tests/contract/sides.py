@@ -4,12 +4,12 @@ Its rule: a test names no implementation; what only some servers can do is asked
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import CaughtUp, Input, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import CaughtUp, FiresStored, Input, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -51,6 +51,14 @@ class Backing(Protocol):
 
     async def add_consumer(self, name: str) -> None:
         """Create a durable consumer, where the implementation has such a thing."""
+
+
+def each(fact: Input) -> Iterable[Input]:
+    """Take apart what was told of many fires at once."""
+    if not isinstance(fact, FiresStored):
+        return (fact,)
+    pairs = zip(fact.fires, fact.sequences, strict=True)
+    return [PublishConcluded(fire, Stored(sequence)) for fire, sequence in pairs]
 
 
 class Side:
@@ -232,7 +240,7 @@ async def server_side(url: str, name: str, config: Mapping[str, Any]) -> AsyncIt
                 connection,
                 api,
                 info["config"],
-                facts.append,
+                lambda fact: facts.extend(each(fact)),
                 tasks,
                 holds=lambda _subject: False,
                 window=256,

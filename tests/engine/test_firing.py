@@ -3,8 +3,8 @@
 import pytest
 
 from nats_scheduler.engine.actions import ReadContent, WakeAt
+from nats_scheduler.engine.approach import MAX_FLYING
 from nats_scheduler.engine.events import Ending, FireRefused, FireSeen, FireStored, ScheduleAccepted, ScheduleEnded
-from nats_scheduler.engine.firing import MAX_FLYING
 from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND

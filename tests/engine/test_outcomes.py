@@ -2,8 +2,9 @@
 
 import pytest
 
+from nats_scheduler.engine.approach import LOOK_AGAIN_EVERY
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
-from nats_scheduler.engine.firing import LOOK_AGAIN_EVERY, SENT_IN_SILENCE
+from nats_scheduler.engine.firing import SENT_IN_SILENCE
 from nats_scheduler.engine.inputs import ContentUnread, Refused, Stored, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START

@@ -19,8 +19,8 @@ def held(sequence: int, subject: str = "") -> Held:
 
 def woken(roster: Roster, now: int) -> list[int]:
     found = []
-    while (one := roster.pop_woken(now)) is not None:
-        found.append(one.sequence)
+    while one := roster.pop_woken(now, 3):
+        found += [held.sequence for held in one]
     return found
 
 
@@ -121,7 +121,7 @@ def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
         one = held(sequence)
         roster.hold(one)
         roster.wake(one, (sequence % 3 + 1) << SPAN_BITS)
-    assert roster.pop_woken(9 << SPAN_BITS) is not None
+    assert len(roster.pop_woken(9 << SPAN_BITS, 1)) == 1
     assert (len(roster._agenda), roster._far) == (9, 20)
     assert woken(roster, 9 << SPAN_BITS) == [*range(3, 30, 3), *range(1, 30, 3), *range(2, 30, 3)]
 
@@ -135,7 +135,7 @@ def test_a_herd_whose_span_has_passed_is_brought_near_in_pieces() -> None:
         roster.wake(one, (5 << SPAN_BITS) + count - sequence)
     now = 7 << SPAN_BITS
     for pieces in (1, 2):
-        assert roster.pop_woken(now) is None
+        assert roster.pop_woken(now, 1) == []
         assert len(roster._agenda) == pieces * MOVED_AT_ONCE
         wake = roster.next_wake()
         assert wake is not None
@@ -170,9 +170,9 @@ def test_a_far_herd_is_brought_near_in_pieces_before_its_time() -> None:
         roster.hold(one)
         roster.wake(one, due)
     before = due - (1 << SPAN_BITS)
-    assert (roster.pop_woken(before - 1), len(roster._agenda)) == (None, 0)
+    assert (roster.pop_woken(before - 1, 1), len(roster._agenda)) == ([], 0)
     for pieces in (1, 2, 3):
         assert roster.next_wake() == due
-        assert roster.pop_woken(before) is None
+        assert roster.pop_woken(before, 1) == []
         assert len(roster._agenda) == pieces * MOVED_AT_ONCE
     assert woken(roster, due) == list(range(3 * MOVED_AT_ONCE))

@@ -1,5 +1,7 @@
 """What lies under an acknowledged sequence is known to be the fire; anything else is read as if by a stranger."""
 
+from dataclasses import replace
+
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireSeen, FireStored, ScheduleAccepted
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
@@ -82,8 +84,7 @@ def test_a_follower_that_is_far_behind_reads() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     sightings = Sightings()
-    for sequence in range(MOST + 1):
-        sightings.expect(fire, sequence, desk.now)
+    sightings.expect([replace(fire, stored_as=sequence) for sequence in range(MOST + 1)], -1)
     assert not sightings.take(plain(TARGET, MOST))
     assert sightings.take(plain(TARGET, MOST - 1))
 

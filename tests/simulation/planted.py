@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly, firing
+from nats_scheduler.engine import approach, assembly
 from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
@@ -261,7 +261,7 @@ def ttl_of_fires_forgotten() -> Changes:
 def source_ignored() -> Changes:
     """Send the schedule's own message although there is something to sample."""
     original = assembly.assembled
-    yield firing, "assembled", lambda held, content, _source, *rest: original(held, content, None, *rest)
+    yield approach, "assembled", lambda held, content, _source, *rest: original(held, content, None, *rest)
 
 
 def sampled_early() -> Changes:

@@ -1,0 +1,118 @@
+"""In a herd only what the next fires need is done at once; what waits is not lost, and is told in its time."""
+
+import pytest
+
+from nats_scheduler.engine.events import Ending, FireSeen, FireStored, ScheduleEnded
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    DrainRequested,
+    FiresStored,
+    Input,
+    MessagesRead,
+    PublishConcluded,
+    PurgeConcluded,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import Desk, plain, schedule, stored_fire
+
+AT_5S, AT_6S, AT_60S = (f"@at 2026-01-01T00:{time}Z" for time in ("00:05", "00:06", "01:00"))
+COUNT = 100
+FIRST = 1_001
+"""The sequence under which the first fire of a herd is stored."""
+
+
+def herd(*patterns: str) -> tuple[Desk, list[Fire]]:
+    """Bring many schedules into flight, all of them by the sixth second; return their fires as well."""
+    messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
+    desk, fires = Desk(*messages), []
+    for seconds in (4, 5):
+        desk.at(seconds)
+        while desk.reads or desk.fires:
+            fires += desk.fires
+            asked = {sequence for _subject, sequence in desk.reads}
+            desk.step(*(ContentRead(m.subject, m.sequence, m, None) for m in messages if m.sequence in asked))
+    fires += desk.at(6).fires
+    assert len(fires) == COUNT
+    return desk, fires
+
+
+def one_by_one(stored: FiresStored) -> list[Input]:
+    """Say of each fire what was said of all."""
+    pairs = zip(stored.fires, stored.sequences, strict=True)
+    return [PublishConcluded(fire, Stored(sequence)) for fire, sequence in pairs]
+
+
+@pytest.mark.parametrize("pattern", [AT_5S, "@every 5s", "*/5 * * * * *"])
+def test_many_at_once_are_as_many_one_by_one(pattern: str) -> None:
+    told = []
+    for takes_apart in (False, True):
+        (desk, fires), actions = herd(*[pattern] * COUNT), []
+        for start, end in ((0, 30), (30, 31), (31, COUNT)):
+            stored = FiresStored(fires[start:end], range(FIRST + start, FIRST + end))
+            actions.append(desk.step(*(one_by_one(stored) if takes_apart else [stored])))
+        actions.append(desk.step(MessagesRead([], through=FIRST + COUNT)))
+        told.append(repr(actions))
+    assert told[0] == told[1]
+
+
+def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> None:
+    desk, fires = herd(*[AT_5S] * COUNT)
+    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    assert (desk.told(FireStored), desk.purges) == ([], [])
+    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
+    assert [told.stored_sequence for told in desk.told(FireStored)] == list(range(FIRST, FIRST + COUNT))
+    assert desk.purges == [(fire.schedule, fire.sequence) for fire in fires]
+
+
+def test_what_was_stored_is_settled_though_it_waits_to_be_removed() -> None:
+    """A holder that dies in the middle of a herd leaves word of each fire that is stored: others may consume them."""
+    desk, fires = herd(*[AT_5S] * 20, *[AT_6S] * 80)
+    assert desk.engine.checkpoint(desk.now).through == START + 5 * SECOND - 1
+    desk.step(FiresStored(fires[:20], range(FIRST, FIRST + 20)))
+    assert desk.purges == []
+    assert desk.engine.checkpoint(desk.now).through == START + 6 * SECOND - 1
+
+
+def test_what_waits_to_be_removed_keeps_the_engine_from_being_idle() -> None:
+    desk, fires = herd(*[AT_5S] * COUNT)
+    desk.step(DrainRequested(), FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    desk.step(*(PublishConcluded(fire, Unknown("cut")) for fire in fires[30:]))
+    assert not desk.engine.is_idle
+    assert len(desk.purges) == 30
+    desk.step(*(PurgeConcluded(*purge) for purge in desk.purges))
+    assert desk.engine.is_idle
+
+
+def test_what_is_replaced_while_it_waits_is_removed_once_and_its_successor_stays() -> None:
+    desk, fires = herd(*[AT_5S] * COUNT)
+    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    desk.read(schedule(AT_60S, 2_000, fires[0].schedule))
+    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
+    assert desk.purges.count((fires[0].schedule, 1_999)) == 1
+    assert (fires[0].schedule, 1) not in desk.purges
+    assert desk.engine.held.exactly(fires[0].schedule, 2_000) is not None
+
+
+def test_what_is_read_back_while_it_waits_is_removed_once() -> None:
+    desk, fires = herd(*[AT_5S] * COUNT)
+    desk.read(*(stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)))
+    seen, purges = desk.told(FireSeen), desk.purges
+    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    seen, purges = [*seen, *desk.told(FireSeen)], [*purges, *desk.purges]
+    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
+    seen, purges = [*seen, *desk.told(FireSeen)], [*purges, *desk.purges]
+    assert (len(seen), sorted(purges)) == (COUNT, sorted((fire.schedule, fire.sequence) for fire in fires))
+
+
+def test_what_is_overwritten_while_it_waits_is_not_removed() -> None:
+    desk, fires = herd(*[AT_5S] * COUNT)
+    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    desk.read(plain(fires[0].schedule, 2_000))
+    assert [told.ending for told in desk.told(ScheduleEnded)] == [Ending.OVERWRITTEN]
+    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
+    assert len(desk.purges) == COUNT - 1
+    assert fires[0].schedule not in dict(desk.purges)

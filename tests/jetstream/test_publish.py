@@ -1,0 +1,116 @@
+"""Each fire is answered once, also where its acknowledgement comes late, twice, or together with many others."""
+
+from collections.abc import Callable
+
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.denied import Denial
+from nats_scheduler.jetstream.publish import Publisher
+from nats_scheduler.jetstream.wire import Run, Sink
+from tests.harness.waiting import eventually
+
+STORED = b'{"stream":"S", "seq":%d}'
+
+
+class Wire(Connection):
+    """Notes what is written, and delivers acknowledgements one by one or in runs."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self._sinks: list[Sink] = []
+        self._runs: list[Run] = []
+
+    def inbox(self, name: str) -> str:
+        return f"_INBOX.{name}"
+
+    def subscribe(self, subject: str, sink: Sink) -> int:
+        self._sinks.append(sink)
+        return len(self._sinks)
+
+    def unsubscribe(self, number: int) -> None:
+        self._sinks.clear()
+
+    def read_runs(self, run: Run) -> Callable[[], None]:
+        self._runs.append(run)
+        return self._runs.clear
+
+    def after_chunk(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def when_denied(self, listener: Callable[[Denial], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def write(self, frames: bytes) -> None:
+        self.written.append(frames)
+
+    def acknowledge(self, *numbers: int, at_once: bool) -> None:
+        """Say that fires are stored, each under its number and a hundred."""
+        bodies = [STORED % (100 + number) for number in numbers]
+        if at_once:
+            shape = b"MSG _INBOX.a.S.%d 1 %d\r\n%b\r\n"
+            frames = b"".join(shape % (n, len(body), body) for n, body in zip(numbers, bodies, strict=True))
+            assert self._runs[0](frames, 0) == len(frames)
+            return
+        for number, body in zip(numbers, bodies, strict=True):
+            self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
+
+
+class Course:
+    """A publisher, what it tells, and the wire."""
+
+    def __init__(self, ack_timeout: float = 60.0, window: int = 100) -> None:
+        self.wire = Wire()
+        self.told: list[PublishConcluded | FiresStored] = []
+        self.acknowledged: list[int] = []
+        note = self.acknowledged.extend
+        self.publisher = Publisher(
+            self.wire, "S", self.told.append, window=window, ack_timeout=ack_timeout, acknowledged=note
+        )
+
+    def publish(self, count: int) -> list[Fire]:
+        """Publish fires and return them."""
+        fires = [Fire("s", number, number, None, "out", b"NATS/1.0\r\n\r\n", b"") for number in range(1, count + 1)]
+        self.publisher.publish(fires)
+        return fires
+
+
+async def test_a_run_is_told_in_one_word_and_in_its_order() -> None:
+    course = Course()
+    fires = course.publish(4)
+    course.wire.acknowledge(2, 1, 4, at_once=True)
+    assert course.told == [FiresStored([fires[1], fires[0], fires[3]], [102, 101, 104])]
+    assert (course.acknowledged, course.publisher.in_flight) == ([102, 101, 104], 1)
+
+
+async def test_what_is_acknowledged_again_is_passed_over() -> None:
+    course = Course()
+    fires = course.publish(3)
+    course.wire.acknowledge(1, at_once=False)
+    course.wire.acknowledge(1, 2, 2, 3, at_once=True)
+    course.wire.acknowledge(3, at_once=False)
+    assert course.told == [PublishConcluded(fires[0], Stored(101)), FiresStored(fires[1:], [102, 103])]
+
+
+async def test_what_is_not_acknowledged_in_time_is_unknown_and_a_late_word_is_passed_over() -> None:
+    course = Course(ack_timeout=0.1)
+    first = course.publish(3)
+    course.wire.acknowledge(2, at_once=True)
+    await eventually(lambda: len(course.told) == 3, within_seconds=10)
+    unknown = Unknown("no acknowledgement within 0.1 s")
+    assert course.told[1:] == [PublishConcluded(first[0], unknown), PublishConcluded(first[2], unknown)]
+    second = course.publish(2)
+    course.wire.acknowledge(1, 4, 3, 5, at_once=True)
+    assert course.told[3:] == [FiresStored(second, [104, 105])]
+    assert course.acknowledged == [102, 101, 104, 103, 105], "where they are stored is known all the same"
+
+
+async def test_what_does_not_fit_into_the_window_follows_when_there_is_room_again() -> None:
+    course = Course(window=2, ack_timeout=0.1)
+    fires = course.publish(5)
+    assert (len(course.wire.written), course.publisher.in_flight) == (1, 2)
+    await eventually(lambda: len(course.told) == 4, within_seconds=10)
+    assert [told.fire for told in course.told if isinstance(told, PublishConcluded)] == fires[:4]
+    course.publisher.end("enough")
+    last = PublishConcluded(fires[4], Unknown("enough"))
+    assert (course.told[4:], course.publisher.in_flight) == ([last], 0)
