@@ -140,6 +140,8 @@ class Approach(Removing):
             if backs_off and held.wake != NO_WAKE:
                 self._roster.wake(held, held.wake - by)
         self._left_over_until -= by
+        if self._herd_since is not None:
+            self._herd_since -= by
 
     def earliest_unsettled(self) -> int | None:
         """Return the due time (ns) of the earliest fire that was begun and is not known to be stored, nor stuck."""

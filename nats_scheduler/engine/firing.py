@@ -22,7 +22,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
-from nats_scheduler.engine.removing import RELEASED_AT_ONCE
+from nats_scheduler.engine.removing import LONGEST_HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -35,6 +35,9 @@ To go on would be to store it again, once the duplicate window is over.
 
 KEEP_CONTENT_FOR = 10 * SECOND
 """A schedule that fires again within this time (ns) keeps its content in memory, where the guard watches over it."""
+
+SOON = 2 * LONGEST_HERD
+"""A schedule that fires again within this time (ns) moves on at once: no herd that it is part of may keep it."""
 
 
 class Firing(Approach):
@@ -51,7 +54,7 @@ class Firing(Approach):
         super().__init__(roster, limits, emit)
         self._await_sight = await_sight
         self._stored: deque[Fire] = deque()
-        """What is to be told, and followed by a removal."""
+        """What is to be told, and moved on behind."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
 
@@ -86,23 +89,22 @@ class Firing(Approach):
         self._stored.extend(fires)
         for fire, sequence in zip(fires, stored.sequences, strict=True):
             fire.stored_as, fire.stored_at = sequence, now
-            if fire.next_fire is not None:
+            if fire.next_fire is not None and fire.next_fire < now + SOON:
                 self._advance_behind(fire)
         self._await_sight(fires)
 
     def release(self, now: int) -> bool:
-        """Tell what was stored while a herd was in the way, and bring to an end what is done; then as before."""
-        if not self.is_herd_in_the_way(len(self._stored)):
+        """Tell what was stored while a herd was in the way, and move on behind it; then remove what is done."""
+        if not self.is_herd_in_the_way(len(self._stored), now):
             for _ in range(min(RELEASED_AT_ONCE, len(self._stored))):
                 fire = self._stored.popleft()
                 self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
-                if fire.next_fire is None:
-                    self._advance_behind(fire)
+                self._advance_behind(fire)
         return super().release(now) or bool(self._stored)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way, nor waits to be told and removed."""
+        """Whether nothing is under way, nor waits to be told."""
         return super().is_idle and not self._stored
 
     def _advance_behind(self, fire: Fire) -> None:

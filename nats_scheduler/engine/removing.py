@@ -30,6 +30,9 @@ HERD = 64
 RELEASED_AT_ONCE = 1_024
 """So much of what waited is done in one step, so that what is due need not wait for it."""
 
+LONGEST_HERD = 30 * SECOND
+"""What never ends (ns) is no herd but the usual: fires to a distant server, many each second."""
+
 MOST_WAITING = 200_000
 """Where more waits than this, some of it is done although a herd is in the way."""
 
@@ -58,6 +61,8 @@ class Removing:
         self._left_over: dict[str, int] = {}
         self._left_over_until = 0
         self._flying = 0
+        self._herd_since: int | None = None
+        """Since when (ns) more than `HERD` are flying."""
         self.is_open = False
         """Whether a fire may begin; its owner says so."""
         self.shards = ALL_SHARDS
@@ -100,16 +105,21 @@ class Removing:
         """Whether nothing is under way."""
         return self.under_way == 0
 
-    def is_herd_in_the_way(self, waiting: int) -> bool:
+    def is_herd_in_the_way(self, waiting: int, now: int) -> bool:
         """Tell whether what waits, so much of it, has to wait on."""
-        return self._flying > HERD and waiting <= MOST_WAITING
+        if self._flying <= HERD:
+            self._herd_since = None
+            return False
+        if self._herd_since is None:
+            self._herd_since = now
+        return waiting <= MOST_WAITING and now - self._herd_since < LONGEST_HERD
 
     def release(self, now: int) -> bool:
         """Remove what waited until no herd is in the way; returns whether there is more.
 
         Fires go first: the server purges more slowly than it stores.
         """
-        if self.is_herd_in_the_way(len(self._purges)):
+        if self.is_herd_in_the_way(len(self._purges), now):
             return False
         if self._left_over and self.is_open and now >= self._left_over_until:
             left_over, self._left_over = self._left_over, {}

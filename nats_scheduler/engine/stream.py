@@ -126,7 +126,7 @@ class StreamEngine:
             self._handlers[type(given)](given, now)
         if self._firing.is_open:
             self._wake(now)
-        if self._see_what_waited() | self._firing.release(now):
+        if self._see_what_waited(now) | self._firing.release(now):
             self._emit(WakeAt(now))
         if self._expiry is not None:
             self._expiry.report()
@@ -186,10 +186,10 @@ class StreamEngine:
         self._last_read = max(self._last_read, last, given.through)
         self._sightings.pass_by(given.through)
 
-    def _see_what_waited(self) -> bool:
+    def _see_what_waited(self, now: int) -> bool:
         """Take what is known to be fires of ours, once no herd is in the way; returns whether there is more."""
         seen = self._sightings.seen
-        if self._firing.is_herd_in_the_way(len(seen)):
+        if self._firing.is_herd_in_the_way(len(seen), now):
             return False
         for _ in range(min(RELEASED_AT_ONCE, len(seen))):
             self._mean(*self._sightings.next_seen())

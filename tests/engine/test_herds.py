@@ -15,10 +15,12 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
+from nats_scheduler.engine.removing import LONGEST_HERD
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, plain, schedule, stored_fire
 
+EACH_MINUTE, EACH_HOUR = "5 * * * * *", "5 0 * * * *"
 AT_5S, AT_6S, AT_60S = (f"@at 2026-01-01T00:{time}Z" for time in ("00:05", "00:06", "01:00"))
 COUNT = 100
 FIRST = 1_001
@@ -66,6 +68,27 @@ def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> Non
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert [told.stored_sequence for told in desk.told(FireStored)] == list(range(FIRST, FIRST + COUNT))
     assert desk.purges == [(fire.schedule, fire.sequence) for fire in fires]
+
+
+def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:
+    desk, fires = herd(*[AT_5S] * COUNT)
+    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    desk.at(5 + LONGEST_HERD / SECOND - 0.001)
+    assert desk.purges == []
+    assert len(desk.at(5 + LONGEST_HERD / SECOND).purges) == 30
+
+
+@pytest.mark.parametrize(("pattern", "waits"), [("@every 5s", False), (EACH_MINUTE, False), (EACH_HOUR, True)])
+def test_what_fires_again_soon_moves_on_at_once(pattern: str, waits: bool) -> None:
+    desk, fires = herd(*[AT_5S] * 20, *[pattern] * 80)
+    first = fires[-1]
+    assert first.next_fire is not None
+    desk.step(FiresStored(fires[-1:], [FIRST]))
+    held = desk.engine.held.exactly(first.schedule, first.sequence)
+    assert held is not None
+    assert held.due == (first.fire_time if waits else first.next_fire)
+    desk.step(FiresStored(fires[:-1], range(FIRST + 1, FIRST + COUNT)))
+    assert held.due == first.next_fire
 
 
 def test_what_was_stored_is_settled_though_it_waits_to_be_removed() -> None:
