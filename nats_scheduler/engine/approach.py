@@ -39,7 +39,7 @@ MAX_FLYING = 256
 """Most fires on their way at once: enough that server and sidecar need not wait for each other.
 
 What is cancelled while a fire is on its way cannot stop it: of 3,000 cancelled when they were due, 600 were stored
-behind their cancels, and with twice as many on their way 1,500; a herd takes the same time.
+behind their cancels, and with twice as many on their way 1,500; a herd takes hardly less time.
 """
 
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
