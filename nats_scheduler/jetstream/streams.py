@@ -160,16 +160,18 @@ class FlaggedStreams:
         if state.config.get("deny_purge"):
             stored |= {key: state.config.get(key, False) for key in implied(wanted)}
         # Known before it shows: whoever sees the mark may write the stream anew without it, and we may be gone by then.
-        await self._remember(state, allow_msg_ttl=StreamRules.from_config(wanted).allow_msg_ttl)
+        is_news = await self._remember(state, known, allow_msg_ttl=StreamRules.from_config(wanted).allow_msg_ttl)
         if all(state.config.get(key, False) == value for key, value in stored.items()):
             return state, refusal
         try:
             updated = StreamState.from_info(await self._api.update_stream(stored))
         except (ApiError, NotPermittedError):
-            await self._forget_again(state, known)
+            if is_news:
+                await self._forget_again(state, known)
             raise
         if updated.created != state.created:
-            await self._forget_again(state, known)
+            if is_news:
+                await self._forget_again(state, known)
             await self._take_back_from_another(updated)
         return updated, refusal
 
@@ -192,14 +194,17 @@ class FlaggedStreams:
 
     async def remember(self, state: StreamState) -> None:
         """Write into the registry that the stream carries the flag, and what else its server cannot keep."""
-        await self._remember(state, allow_msg_ttl=state.rules.allow_msg_ttl)
+        await self._remember(state, await self._known(state), allow_msg_ttl=state.rules.allow_msg_ttl)
 
-    async def _remember(self, state: StreamState, *, allow_msg_ttl: bool) -> None:
+    async def _remember(self, state: StreamState, known: Any, *, allow_msg_ttl: bool) -> bool:
+        """Write it where it is not what is known, and return whether it was not."""
         value: dict[str, Any] = {"created": state.created}
         if allow_msg_ttl:
             value[TTL_FLAG] = True
-        if await self._registry.get(_key(state)) != value:
-            await self._registry.put(_key(state), value)
+        if known == value:
+            return False
+        await self._registry.put(_key(state), value)
+        return True
 
     async def is_remembered(self, state: StreamState) -> bool:
         """Tell whether this very stream, and not an earlier one of its name, is known to carry the flag."""

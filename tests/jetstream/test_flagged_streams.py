@@ -85,6 +85,18 @@ async def test_what_it_was_known_for_survives_a_refusal(flagging: Flagging) -> N
     assert await flagging.known() == known
 
 
+async def test_a_refusal_leaves_alone_since_when_it_is_known(flagging: Flagging) -> None:
+    """Graduation judges what was stored by that time."""
+    await flagging.registry.open()
+    state = await flagging.state()
+    await flagging.flagged.remember(state)
+    since = await flagging.flagged.remembered_since(state)
+    other = replace(state, config={**state.config, "storage": "file"})
+    with pytest.raises(ApiError, match="storage"):
+        await flagging.flagged.adopt(other, {"allow_msg_schedules": True})
+    assert await flagging.flagged.remembered_since(state) == since
+
+
 async def test_a_stream_made_anew_at_that_moment_is_neither_marked_nor_known(flagging: Flagging) -> None:
     await flagging.registry.open()
     read = await flagging.state()
