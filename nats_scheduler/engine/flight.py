@@ -61,12 +61,6 @@ class Flight:
     reported_code: int = 0
     """The last refusal that was reported, so that each is told once and not at every retry."""
 
-    def turn_to_removal(self, ending: Ending) -> None:
-        """Forget what the fires were about: the schedule is done, and to be removed."""
-        self.stage, self.ending = Stage.PURGING, ending
-        self.content = self.source = self.fire = self.refusal = None
-        self.reads = self.attempts = self.reported_code = 0
-
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""
         self.attempts += 1

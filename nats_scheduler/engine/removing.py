@@ -86,9 +86,7 @@ class Removing:
         """Remove a schedule, whoever holds it."""
         self.settle(held)
         self._roster.rest(held)
-        if held.flight is None:
-            held.flight = Flight(Stage.PURGING)
-        held.flight.turn_to_removal(ending)
+        held.flight = Flight(Stage.PURGING, ending=ending)
         self.remove_versions(held.subject, held.sequence)
 
     def remove_versions(self, schedule: str, through: int) -> None:

@@ -32,7 +32,8 @@ _SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
 
 
 def _run(shape: re.Pattern[bytes], buffer: bytes, position: int) -> Iterator[re.Match[bytes]]:
-    """Yield the frames of a shape that follow each other from a position on."""
+    """Return the frames of a shape that follow each other from a position on."""
+    # Each match begins where the one before ended; typeshed leaves `scanner` out because the manual does.
     return iter(shape.scanner(buffer, position).match, None)  # type: ignore[attr-defined]
 
 

@@ -8,16 +8,15 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     DrainRequested,
     FiresStored,
-    Input,
     MessagesRead,
     PublishConcluded,
     PurgeConcluded,
-    Stored,
     Unknown,
 )
 from nats_scheduler.engine.removing import LONGEST_HERD
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
+from tests.contract.sides import each
 from tests.engine.direct import Desk, plain, schedule, stored_fire
 
 EACH_MINUTE, EACH_HOUR = "5 * * * * *", "5 0 * * * *"
@@ -42,12 +41,6 @@ def herd(*patterns: str) -> tuple[Desk, list[Fire]]:
     return desk, fires
 
 
-def one_by_one(stored: FiresStored) -> list[Input]:
-    """Say of each fire what was said of all."""
-    pairs = zip(stored.fires, stored.sequences, strict=True)
-    return [PublishConcluded(fire, Stored(sequence)) for fire, sequence in pairs]
-
-
 @pytest.mark.parametrize("pattern", [AT_5S, "@every 5s", "*/5 * * * * *"])
 def test_many_at_once_are_as_many_one_by_one(pattern: str) -> None:
     told = []
@@ -55,7 +48,7 @@ def test_many_at_once_are_as_many_one_by_one(pattern: str) -> None:
         (desk, fires), actions = herd(*[pattern] * COUNT), []
         for start, end in ((0, 30), (30, 31), (31, COUNT)):
             stored = FiresStored(fires[start:end], range(FIRST + start, FIRST + end))
-            actions.append(desk.step(*(one_by_one(stored) if takes_apart else [stored])))
+            actions.append(desk.step(*(each(stored) if takes_apart else [stored])))
         actions.append(desk.step(MessagesRead([], through=FIRST + COUNT)))
         told.append(repr(actions))
     assert told[0] == told[1]
