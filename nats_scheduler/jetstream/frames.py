@@ -24,10 +24,7 @@ _LINE = (
 )
 _REST = rb"(NATS/1\.0\r\n(?:[^\r]++\r\n)++\r\n)\r\n"
 _TEXT = rb'"[^"\\\x00-\x1f]*+"'
-_ACKNOWLEDGED = rb'\{"stream":%b, ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})\}' % (
-    _TEXT,
-    _TEXT,
-)
+_ACKNOWLEDGED = rb'\{"stream":"%b", ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})\}'
 _SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
 
 
@@ -67,11 +64,12 @@ class ConsumerFrames:
 
 
 class AcknowledgementFrames:
-    """The frames of the acknowledgements to one inbox that say that something was stored anew."""
+    """The frames of the acknowledgements to one inbox that say that something was stored anew in one stream."""
 
-    def __init__(self, inbox: str) -> None:
+    def __init__(self, inbox: str, stream: str) -> None:
         line = rb"MSG %b\.([0-9]++) [0-9]++ ([0-9]{1,9}+)\r\n(" % re.escape(inbox.encode())
-        self._shape = re.compile(line + _ACKNOWLEDGED + rb")\r\n")
+        name = re.escape(stream.encode("utf-8", "surrogateescape"))
+        self._shape = re.compile(line + _ACKNOWLEDGED % (name, _TEXT) + rb")\r\n")
 
     def read(self, buffer: bytes, position: int) -> tuple[list[bytes], list[int], int]:
         """Return the last tokens of the subjects of those at a position, their sequences, and where they end."""

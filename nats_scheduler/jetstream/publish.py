@@ -5,6 +5,8 @@ The window is bounded because the server drops messages without a word when more
 stream; what does not fit waits here, in order.
 Acknowledgements come to one inbox, the last token of which is the fire's number, so that one subscription serves all.
 
+Only an answer that can be the stream's own concludes a fire; one of somebody else leaves it waiting for that.
+
 A fire that our user may not publish is not acknowledged at all: the server's `-ERR` names the target, and as it denies
 in the order of sending, the oldest fire in flight to that target is meant.
 
@@ -21,7 +23,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import FiresStored, Outcome, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.denied import Denial
-from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.jetstream.frames import AcknowledgementFrames
 
 SWEEP_SECONDS = 0.25
@@ -62,7 +64,7 @@ class Publisher:
         self._number = 0
         self._inbox = connection.inbox(f"a.{stream}")
         self._sid = connection.subscribe(f"{self._inbox}.*", self._acknowledged)
-        self._frames = AcknowledgementFrames(self._inbox)
+        self._frames = AcknowledgementFrames(self._inbox, stream)
         self._stop_reading = connection.read_runs(self._acknowledged_run)
         self._stop_listening = connection.after_chunk(self._chunk_ended)
         self._denials: Counter[str] = Counter()
@@ -116,12 +118,15 @@ class Publisher:
             self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def _acknowledged(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        flying = self._flying.pop(subject[subject.rfind(b".") + 1 :], None)
-        if flying is not None:
-            outcome = outcome_of(block, body)
-            self._concluded(PublishConcluded(flying, outcome))
-            if isinstance(outcome, Stored) and not outcome.duplicate:
-                self._tell_acknowledged((outcome.sequence,))
+        token = subject[subject.rfind(b".") + 1 :]
+        if token not in self._flying:
+            return
+        outcome = outcome_of(self._stream, block, body)
+        if outcome is None:
+            return  # whoever subscribes to the target may answer too; the server's own answer is awaited
+        self._concluded(PublishConcluded(self._flying.pop(token), outcome))
+        if isinstance(outcome, Stored) and not outcome.duplicate:
+            self._tell_acknowledged((outcome.sequence,))
 
     def _acknowledged_run(self, buffer: bytes, position: int) -> int:
         """Do what `_acknowledged` does with acknowledgements that are nothing special, and follow each other."""
@@ -167,18 +172,27 @@ class Publisher:
             self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
-def outcome_of(block: bytes, body: bytes) -> Outcome:
-    """Return what an acknowledgement says.
+def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
+    """Return what the server says of a message published to `stream`; None where it is not the server that answers.
 
+    A fire is a publish with a reply subject, and core subscribers see it: one of them may answer before the server.
+    Each answer of a server names the stream, refusals too, and gives a sequence or an error with its two codes
+    (`test_every_answer_of_a_server_names_the_stream`).
     Nobody listening (503) may mean that the stream has no leader at this moment, so it is unknown and not refused.
     """
     if block.startswith(NO_RESPONDERS):
         return Unknown("no stream listens on the target, or it has no leader")
     answer = read_object(body) or {}
-    error, sequence = inner(answer.get("error")), integer(answer.get("seq"), -1)
-    if error:
-        code = integer(error.get("err_code"))
-        return Refused(integer(error.get("code")), code, str(error.get("description", "")))
-    if sequence < 0 or answer.get("error") is not None:
-        return Unknown(f"the acknowledgement cannot be read: {body[:80]!r}")
-    return Stored(sequence, answer.get("duplicate") is True)
+    if answer.get("stream") != stream:
+        return None
+    if answer.get("error") is not None:
+        return _refusal(inner(answer["error"]))
+    sequence = integer(answer.get("seq"))
+    if sequence > 0:
+        return Stored(sequence, answer.get("duplicate") is True)
+    return None
+
+
+def _refusal(error: Object) -> Refused | None:
+    status, code = integer(error.get("code")), integer(error.get("err_code"))
+    return Refused(status, code, str(error.get("description", ""))) if status > 0 and code > 0 else None

@@ -68,13 +68,13 @@ class Side:
         self.contact = contact
         self.facts = facts
         self.has_guard = guard
-        self._name = name
+        self.name = name
         self._backing = backing
         self._fires = 0
 
     def subject(self, name: str) -> str:
         """Return a subject of the stream."""
-        return f"{self._name}.{name}"
+        return f"{self.name}.{name}"
 
     def fire(
         self, block: bytes = EMPTY_BLOCK, body: bytes = b"", *, target: str = "out", guarded_by: int | None = None
@@ -103,7 +103,7 @@ class Side:
 
     async def stored(self) -> list[tuple[int, str]]:
         """List what is stored: sequence and name of the subject."""
-        return [(sequence, subject[len(self._name) + 1 :]) for sequence, subject in await self._backing.messages()]
+        return [(sequence, subject[len(self.name) + 1 :]) for sequence, subject in await self._backing.messages()]
 
     async def consumers(self) -> int:
         """Return how many consumers the stream has."""
@@ -200,7 +200,7 @@ class _ServerBacking:
         self._connection, self._api, self._name = connection, api, name
 
     async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
-        return outcome_of(*await self._connection.request(subject, body, block))
+        return outcome_of(self._name, *await self._connection.request(subject, body, block))
 
     async def delete(self, sequence: int) -> None:
         await self._api.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": sequence, "no_erase": True})

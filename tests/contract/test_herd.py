@@ -36,7 +36,8 @@ class Course:
 
     async def store(self, subject: str) -> None:
         """Store a message of somebody else."""
-        stored = outcome_of(*await self._others.request(self.side.subject(subject), b"theirs"))
+        block, body = await self._others.request(self.side.subject(subject), b"theirs")
+        stored = outcome_of(self.side.name, block, body)
         assert isinstance(stored, Stored)
         self.theirs.append(stored.sequence)
 

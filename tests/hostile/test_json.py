@@ -82,7 +82,7 @@ def test_what_is_no_integer_is_the_default(value: Any) -> None:
 @given(odd_objects)
 def test_answers_of_any_shape_are_outcomes_or_errors_of_our_own(answer: dict[str, Any]) -> None:
     body = json.dumps(answer).encode()
-    assert isinstance(outcome_of(b"", body), Stored | Refused | Unknown)
+    assert isinstance(outcome_of("S", b"", body), Stored | Refused | Unknown | None)
     with suppress(JetStreamError):
         assert isinstance(parse_message_answer(body, "GET"), StoredMessage | None)
     with suppress(JetStreamError):
@@ -94,20 +94,26 @@ def test_answers_of_any_shape_are_outcomes_or_errors_of_our_own(answer: dict[str
     [
         (b'{"stream":"S","seq":5}', Stored(5, False)),
         (b'{"stream":"S","seq":5,"duplicate":true}', Stored(5, True)),
-        (b'{"error":{"code":400,"err_code":10071,"description":"wrong"}}', Refused(400, 10071, "wrong")),
-        (b'{"error":{"code":"x","err_code":[],"description":7}}', Refused(0, 0, "7")),
-        (b'{"error":7,"seq":5}', None),
+        (
+            b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}',
+            Refused(400, 10071, "wrong"),
+        ),
+        (b'{"error":{"code":400,"err_code":10071,"description":"wrong"}}', None),
+        (b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"T","seq":0}', None),
+        (b'{"error":{"code":"x","err_code":[],"description":7},"stream":"S","seq":0}', None),
+        (b'{"error":7,"stream":"S","seq":5}', None),
+        (b'{"error":"busy"}', None),
+        (b'{"seq":5}', None),
+        (b'{"stream":"T","seq":5}', None),
+        (b'{"stream":"S","seq":0}', None),
         (b'{"seq":"5"}', None),
         (b'{"seq":Infinity}', None),
         (b'{"seq":-1}', None),
         (b"[" * 100_000, None),
     ],
 )
-def test_an_acknowledgement_that_cannot_be_read_is_unknown(body: bytes, outcome: Outcome | None) -> None:
-    if outcome is None:
-        assert isinstance(outcome_of(b"", body), Unknown)
-    else:
-        assert outcome_of(b"", body) == outcome
+def test_an_answer_that_is_not_the_streams_is_none(body: bytes, outcome: Outcome | None) -> None:
+    assert outcome_of("S", b"", body) == outcome
 
 
 @examples(300)

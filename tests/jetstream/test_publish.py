@@ -56,6 +56,11 @@ class Wire(Connection):
             self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
 
 
+    def answer(self, number: int, body: bytes) -> None:
+        """Answer a fire, whoever does."""
+        self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
+
+
 class Course:
     """A publisher, what it tells, and the wire."""
 
@@ -114,3 +119,21 @@ async def test_what_does_not_fit_into_the_window_follows_when_there_is_room_agai
     course.publisher.end("enough")
     last = PublishConcluded(fires[4], Unknown("enough"))
     assert (course.told[4:], course.publisher.in_flight) == ([last], 0)
+
+
+async def test_the_answer_of_somebody_else_takes_no_place_of_the_servers() -> None:
+    course = Course()
+    [fire] = course.publish(1)
+    strangers = [
+        b"",
+        b"thanks",
+        b'{"error":{"code":400,"err_code":10071,"description":"no"}}',
+        b'{"error":"busy"}',
+        b'{"stream":"OTHER","seq":5}',
+        b'{"stream":"S","seq":0}',
+    ]
+    for body in strangers:
+        course.wire.answer(1, body)
+    assert (course.told, course.publisher.in_flight) == ([], 1)
+    course.wire.acknowledge(1, at_once=False)
+    assert course.told == [PublishConcluded(fire, Stored(101))]
