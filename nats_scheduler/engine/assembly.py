@@ -2,7 +2,8 @@
 
 The rule: what the server would close the connection over, or take for an order, is never sent; what it would refuse is
 refused here, in its words, before it costs a request.
-Behind the headers of ADR-51 stand the identity and, where the server knows it, the guard.
+Behind the headers of ADR-51 stand the identity and, where the server knows it, the guard; where the server would not
+find them there, they come first.
 
 Cost: some microseconds for a block of ten headers.
 """
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
-from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
+from nats_scheduler.message.generated import as_stored_natively, fire_block, guard_headers, identity_header
+from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_order
@@ -29,7 +31,15 @@ TARGET_TOO_LONG = Refused(
 )
 TARGET_IS_AN_ORDER = Refused(400, 10190, "the target is a subject of the server's own, on which it takes orders")
 HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
+NO_CODE = 400
+"""Stands for the server's code where no server has one for it."""
+IDENTITY_HIDDEN = Refused(
+    400, NO_CODE, "header names in its values would hide the identity or the guard of the fire from the server"
+)
+TRACED_ONLY = Refused(400, NO_CODE, "Nats-Trace-Only: the server would trace the fire and not store it")
 PAYLOAD_TOO_LARGE = 10054
+UNSAFE = b""
+"""The block of a fire that cannot be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +61,12 @@ def assembled(
 ) -> Fire:
     """Build the fire of a schedule out of its message, `content`, or of its source's last one."""
     base = as_stored_natively(content.block) if source is None else source.block
-    block = generated_block(base, held.pattern, held.terms, held.subject, next_fire)
-    block = with_identity(block, fire_identity(held.subject, held.sequence, fire_time))
+    ours = [identity_header(fire_identity(held.subject, held.sequence, fire_time))]
     if guard:
-        block = with_guard(block, held.subject, held.sequence)
+        ours += guard_headers(held.subject, held.sequence)
+    block = fire_block(base, held.pattern, held.terms, held.subject, next_fire, ours)
     body = (source or content).body or b""
-    return Fire(held.subject, held.sequence, fire_time, next_fire, held.terms.target, block, body)
+    return Fire(held.subject, held.sequence, fire_time, next_fire, held.terms.target, block or UNSAFE, body)
 
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
@@ -67,8 +77,22 @@ def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
         return TARGET_TOO_LONG
     if len(fire.block) > MAX_HEADER_BYTES:
         return HEADER_TOO_LARGE
+    if not fire.block:
+        return IDENTITY_HIDDEN
+    if limits.guard and _is_traced_only(fire.block):
+        return TRACED_ONLY
     size = len(fire.block) + len(fire.body)
     if size > limits.max_payload:
         described = f"message of {size} bytes exceeds the server's max_payload of {limits.max_payload}"
         return Refused(400, PAYLOAD_TOO_LARGE, described)
     return None
+
+
+def _is_traced_only(block: bytes) -> bool:
+    """Tell whether a server from 2.11 on would follow the message's way and store nothing."""
+    if block.find(b"Nats-Trace-Only") < 0:
+        return False
+    # As the server does: headers that ask for a trace are looked for line by line.
+    headers = dict(reversed(header_items(block)))
+    is_asked_for = headers.get(b"Nats-Trace-Only", b"").strip().lower() in (b"1", b"true", b"on")
+    return is_asked_for and b"Nats-Trace-Dest" in headers

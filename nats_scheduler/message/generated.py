@@ -1,15 +1,18 @@
 """Build the headers of a generated message: what a fire stores in the target.
 
 Rule: what ADR-51 says, byte for byte (behaviour 4.2): strip, keep the rest, append in the server's order. Our
-own two additions, the identity and the guard, are appended afterwards by separate functions, so that the
-block a consumer of the native scheduler would see is always one of the steps.
+own two additions, the identity and the guard, are added afterwards, so that the block a consumer of the native
+scheduler would see is always one of the steps.
 Cost: a few microseconds for a block of ten headers.
 Limit: the base must be a stored block; the server's own limit of 64 KiB is not checked here.
 """
 
+from collections.abc import Sequence
+
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import header_value, with_header, with_headers, without_headers, without_status
+from nats_scheduler.message.placing import Header, are_obeyed, with_obeyed
 from nats_scheduler.schedule.patterns import Pattern
 
 MSG_ID = b"Nats-Msg-Id"
@@ -39,11 +42,46 @@ def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule
         (dialect.scheduler, schedule.encode("utf-8", "surrogateescape")),
         (dialect.next, PURGE if next_fire is None else pattern.format(next_fire).encode()),
     ]
-    if terms.ttl:
-        appended.append((MSG_TTL, terms.ttl.encode("utf-8", "surrogateescape")))
-    if terms.rollup:
-        appended.append((MSG_ROLLUP, b"sub"))
-    return with_headers(_kept(base, dialect), appended)
+    return with_headers(_kept(base, dialect), appended + _obeyed(terms))
+
+
+def fire_block(
+    base: bytes | None, pattern: Pattern, terms: Terms, schedule: str, next_fire: int | None, ours: Sequence[Header]
+) -> bytes | None:
+    """Build the complete block of a fire: the generated message's, and `ours`, where every server finds them.
+
+    So it is with the TTL and the roll-up, as far as the native scheduler's own search would find them.
+    None where the values hide what no order of the headers uncovers.
+    """
+    block = generated_block(base, pattern, terms, schedule, next_fire)
+    hidden = [
+        (name, value)
+        for name, value in _obeyed(terms)
+        if header_value(block, name) and not are_obeyed(block, [(name, value)])
+    ]
+    if hidden:
+        names = {name for name, _value in hidden}
+        terms = terms._replace(
+            ttl="" if MSG_TTL in names else terms.ttl, rollup=terms.rollup and MSG_ROLLUP not in names
+        )
+        block = generated_block(base, pattern, terms, schedule, next_fire)
+    return with_obeyed(block, [*hidden, *ours])
+
+
+def identity_header(identity: str) -> Header:
+    """Return the header by which a server knows a fire that it has stored already."""
+    return MSG_ID, identity.encode("utf-8", "surrogateescape")
+
+
+def guard_headers(schedule: str, sequence: int) -> tuple[Header, Header]:
+    """Return the guard: the server stores the fire only while `sequence` is the last message on `schedule`.
+
+    Servers from 2.11 on honour the second header; an older one would compare with the target instead.
+    """
+    return (
+        (EXPECTED_SEQUENCE, b"%d" % sequence),
+        (EXPECTED_SUBJECT, schedule.encode("utf-8", "surrogateescape")),
+    )
 
 
 def as_stored_natively(block: bytes) -> bytes:
@@ -59,21 +97,22 @@ def as_stored_natively(block: bytes) -> bytes:
 
 def with_identity(block: bytes, identity: str) -> bytes:
     """Append the identity of the fire as `Nats-Msg-Id`."""
-    return with_header(block, MSG_ID, identity.encode("utf-8", "surrogateescape"))
+    return with_headers(block, (identity_header(identity),))
 
 
 def with_guard(block: bytes, schedule: str, sequence: int) -> bytes:
-    """Append the guard: the server stores the fire only while `sequence` is the last message on `schedule`.
+    """Append the guard."""
+    return with_headers(block, guard_headers(schedule, sequence))
 
-    Servers from 2.11 on honour the second header; an older one would compare with the target instead.
-    """
-    return with_headers(
-        block,
-        (
-            (EXPECTED_SEQUENCE, b"%d" % sequence),
-            (EXPECTED_SUBJECT, schedule.encode("utf-8", "surrogateescape")),
-        ),
-    )
+
+def _obeyed(terms: Terms) -> list[Header]:
+    """Return the headers of ADR-51 in a generated message that the server acts upon."""
+    headers = []
+    if terms.ttl:
+        headers.append((MSG_TTL, terms.ttl.encode("utf-8", "surrogateescape")))
+    if terms.rollup:
+        headers.append((MSG_ROLLUP, b"sub"))
+    return headers
 
 
 def _kept(base: bytes | None, dialect: Dialect) -> bytes:

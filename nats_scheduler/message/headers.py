@@ -61,7 +61,7 @@ def with_headers(block: bytes | None, items: Iterable[tuple[bytes, bytes]]) -> b
     """
     parts = [block[:-2] if block and len(block) > 2 else HEADER_LINE]
     for name, value in items:
-        parts += (name, b": ", _one_line(value), CRLF)
+        parts += (name, b": ", one_line(value), CRLF)
     parts.append(CRLF)
     return b"".join(parts)
 
@@ -154,6 +154,6 @@ def _unless_bare(block: bytes, removed: int) -> bytes:
     return b"" if removed and len(block) <= len(EMPTY_BLOCK) else block
 
 
-def _one_line(value: bytes) -> bytes:
+def one_line(value: bytes) -> bytes:
     """Make `value` safe to stand on one header line."""
     return value.replace(b"\n", b" ").replace(b"\r", b" ").strip(b" \t")

@@ -91,12 +91,12 @@ def replacement_ignored() -> Changes:
 
     yield StreamEngine, "_accept", first_only
     yield Firing, "content_read", believed
-    yield assembly, "with_guard", lambda block, _schedule, _sequence: block
+    yield assembly, "guard_headers", lambda _schedule, _sequence: ()
 
 
 def no_guard() -> Changes:
     """Send fires that the server cannot refuse for their schedule's end."""
-    yield assembly, "with_guard", lambda block, _schedule, _sequence: block
+    yield assembly, "guard_headers", lambda _schedule, _sequence: ()
 
 
 def early() -> Changes:
