@@ -265,6 +265,8 @@ class Approach(Removing):
             self._refused(held, flight, fire, flight.refusal, now)
             return
         flight.stage, flight.fire = Stage.FLYING, fire
+        if fire.next_fire is None or held.terms.source is not None:
+            flight.content = flight.source = None  # not what the next fire is built from
         self.under_way += 1
         self._flying += 1
         self._handed_out.append(fire)

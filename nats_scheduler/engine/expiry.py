@@ -87,10 +87,9 @@ class Agenda:
 class Expiry:
     """What expires on one stream."""
 
-    def __init__(self, dialects: Sequence[Dialect], emit: Callable[[Action], None], *, learns_from_fires: bool) -> None:
+    def __init__(self, dialects: Sequence[Dialect], emit: Callable[[Action], None]) -> None:
         self._dialects = dialects
         self._emit = emit
-        self._learns_from_fires = learns_from_fires
         self._agendas = [Agenda() for _ in range(SHARDS)]
         self._asked: dict[int, int] = {}
         self.shards = ALL_SHARDS
@@ -110,8 +109,8 @@ class Expiry:
         return expires
 
     def fires_stored(self, fires: Iterable[Fire]) -> None:
-        """Note the messages that fires stored just now, where they might be removed or buried before they are read."""
-        for fire in fires if self._learns_from_fires else ():
+        """Note the messages that fires stored just now, and that nobody reads again, or not before they are removed."""
+        for fire in fires:
             if (lifetime := lifetime_of(fire.block)) is not None:
                 self._add(fire.stored_at + lifetime, fire.stored_as, shard_of(fire.target))
 

@@ -16,7 +16,7 @@ class Fire:
     """When the schedule fires next, None where it ends with this fire."""
     target: str
     block: bytes
-    """The complete header block, identity and guard included."""
+    """The complete header block, identity and guard included; empty, as is the body, once it is known to be stored."""
     body: bytes
     stored_as: int = 0
     """Stream sequence under which it is stored, once that is known."""

@@ -92,6 +92,8 @@ class Firing(Approach):
             if fire.next_fire is not None and fire.next_fire < now + SOON:
                 self._advance_behind(fire)
         self._await_sight(fires)
+        for fire in fires:
+            fire.block = fire.body = b""  # never sent again, and it may wait to be told and seen
 
     def release(self, now: int) -> bool:
         """Tell what was stored while a herd was in the way, and move on behind it; then remove what is done."""

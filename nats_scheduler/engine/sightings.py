@@ -3,9 +3,13 @@
 What lies under an acknowledged sequence is known, and need not be read out of its headers again; and what follows from
 it, that it was seen, can wait until no herd is in the way.
 Of a herd nothing comes back at all: what is stored up to some sequence is told to be ours.
-The rule: only within one contact, and only where the subject is the target; anything else is read as if by a stranger.
+The rules:
 
-Cost: an entry a fire, for the milliseconds until the follower comes by. Limit: the first `MOST` of them.
+- Only within one contact, and only where the subject is the target; anything else is read as if by a stranger.
+- What was acknowledged is stored. Once something behind it was read, it is not waited for any more: it was rolled up,
+  consumed or deleted before the follower came by.
+
+Cost: an entry a fire, without its body and headers, until the follower comes by. Limit: the first `MOST` of them.
 """
 
 from collections import deque
@@ -46,14 +50,18 @@ class Sightings:
         return True
 
     def pass_by(self, through: int) -> None:
-        """Take what is expected up to a sequence for seen, though nobody reads it, and as stored when acknowledged."""
-        passed = [sequence for sequence in self.expected if sequence <= through]
-        self.seen.extend(map(self.expected.pop, passed))
+        """Take what is expected up to a sequence for seen, though nobody reads it, and as stored when acknowledged.
+
+        What was acknowledged out of the order of the stream is passed by with what stands in front of it.
+        """
+        expected = self.expected
+        while expected and (first := next(iter(expected))) <= through:
+            self.seen.append(expected.pop(first))
 
     def next_seen(self) -> tuple[Reading, StoredMessage]:
         """Return what the first of `seen` means, and the message."""
         fire = self.seen.popleft()
-        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, fire.block, None)
+        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
         return Reading(generated=Generated(fire.schedule, fire.sequence, fire.fire_time)), message
 
     def forget(self) -> None:

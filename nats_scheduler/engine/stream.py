@@ -85,7 +85,7 @@ class StreamEngine:
         self._actions: list[Action] = []
         self._roster = Roster()
         self._firing = Firing(self._roster, limits, self._emit, self._await_sight)
-        self._expiry = Expiry(self._dialects, self._emit, learns_from_fires=not reads_all) if removes_expired else None
+        self._expiry = Expiry(self._dialects, self._emit) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._reads_all = reads_all
         self._sightings = Sightings()
@@ -184,7 +184,7 @@ class StreamEngine:
                 self._take(message)
         last = max((message.sequence for message in given.messages), default=0)
         self._last_read = max(self._last_read, last, given.through)
-        self._sightings.pass_by(given.through)
+        self._sightings.pass_by(self._last_read)
 
     def _see_what_waited(self, now: int) -> bool:
         """Take what is known to be fires of ours, once no herd is in the way; returns whether there is more."""
@@ -350,11 +350,12 @@ class StreamEngine:
             self._take(newer)
 
     def _await_sight(self, fires: Sequence[Fire]) -> None:
-        """Know what was stored when it is read, and that it expires where it may never be."""
+        """Know what was stored when it is read, and that it expires where its headers are not looked at again."""
         if self._reads_all:
             self._sightings.expect(fires, self._last_read)
         if self._expiry is not None:
-            self._expiry.fires_stored(fires)
+            expected = self._sightings.expected
+            self._expiry.fires_stored(fire for fire in fires if not self._reads_all or fire.stored_as in expected)
 
     def _expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         assert self._expiry is not None, "nothing was to be removed"

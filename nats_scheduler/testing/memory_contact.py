@@ -174,8 +174,9 @@ class MemoryContact:
     # -- the four kinds -----------------------------------------------------------------------------------------
 
     def _storing(self, fire: Fire) -> _Request:
+        target, block, body = fire.target, fire.block, fire.body  # as they are sent now
         return _Request(
-            do=lambda: PublishConcluded(fire, self._stream.publish(fire.target, fire.block, fire.body)),
+            do=lambda: PublishConcluded(fire, self._stream.publish(target, block, body)),
             refuse=lambda refusal: PublishConcluded(fire, refusal),
             give_up=lambda reason: PublishConcluded(fire, Unknown(reason)),
         )

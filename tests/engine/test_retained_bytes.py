@@ -1,0 +1,79 @@
+"""What the engine keeps of fires that are stored is small, however large they were, and whatever became of them.
+
+Bytes are counted in everything that can be reached from the engine, and not in a process.
+"""
+
+import gc
+from types import FunctionType, MethodType, ModuleType
+
+from nats_scheduler.engine.events import FireSeen
+from nats_scheduler.engine.inputs import FiresStored, MessagesRead
+from tests.engine.direct import TARGET, Desk, plain, schedule
+
+BODY = 50_000
+LARGE = 4_096
+"""A body or a header block of a test is larger than this (bytes); nothing of the engine's own is."""
+
+NEXT_SEQUENCE = 1_000
+
+
+def large_bytes(root: object) -> int:
+    """Return how many bytes the large byte strings have that are kept alive by an object."""
+    seen: set[int] = set()
+    found, todo = 0, [root]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or isinstance(one, (type, ModuleType, FunctionType, MethodType)):
+            continue
+        seen.add(id(one))
+        if isinstance(one, bytes):
+            found += len(one) if len(one) > LARGE else 0
+        else:
+            todo.extend(gc.get_referents(one))
+    return found
+
+
+def sampled(number: int, block: bytes = b"") -> list[tuple[object, object]]:
+    """Return schedules, each with what lies on its source."""
+    source = plain("in", 500, body=bytes(BODY))._replace(block=block)
+    every = {"Nats_Schedule_Source": "in", "Nats_Schedule_Rollup": "sub"}
+    return [(schedule("@every 5s", n, f"s.{n}", **every), source) for n in range(1, number + 1)]
+
+
+def fired_rounds(desk: Desk, schedules: list[tuple[object, object]], rounds: int) -> int:
+    """Have all schedules fire so many times; returns the sequence of the last fire that was stored."""
+    sequence = NEXT_SEQUENCE
+    for number in range(1, rounds + 1):
+        desk.at(5 * number)
+        fires = []
+        for message, source in schedules:
+            # Each look finds bytes of its own, as a socket gives them.
+            desk.found(message, source._replace(body=bytes(BODY), block=bytes(bytearray(source.block))))  # type: ignore[attr-defined, arg-type]
+            fires += desk.fires
+        desk.step(FiresStored(fires, range(sequence + 1, sequence + 1 + len(fires))))
+        sequence += len(fires)
+    return sequence
+
+
+def test_fires_that_were_rolled_up_before_they_were_read_keep_no_bodies() -> None:
+    schedules = sampled(20)
+    desk = Desk(*(message for message, _source in schedules))  # type: ignore[arg-type]
+    fired_rounds(desk, schedules, 30)
+    assert large_bytes(desk.engine) == 0
+
+
+def test_fires_whose_headers_are_large_keep_none_of_them() -> None:
+    block = b"NATS/1.0\r\nNats-TTL: 1h\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"
+    schedules = sampled(20, block)
+    for removes_expired in (False, True):
+        desk = Desk(*(message for message, _source in schedules), removes_expired=removes_expired)  # type: ignore[arg-type]
+        fired_rounds(desk, schedules, 5)
+        assert large_bytes(desk.engine) == 0
+
+
+def test_what_was_removed_before_it_was_read_is_passed_by_once_something_behind_it_was_read() -> None:
+    schedules = sampled(20)
+    desk = Desk(*(message for message, _source in schedules))  # type: ignore[arg-type]
+    last = fired_rounds(desk, schedules, 30)
+    desk.step(MessagesRead([plain(TARGET, last)]))
+    assert len({seen.stored_sequence for seen in desk.told(FireSeen)}) == 600
