@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.history import walk_through
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import purger
 from nats_scheduler.jetstream.ranges import RangeReader
+from nats_scheduler.jetstream.reach import LeaderReach, may_lag
 from nats_scheduler.jetstream.scan import ScanFollower
 
 NO_PLACE_FOR_A_CONSUMER = 10026
@@ -96,10 +97,13 @@ class StreamContact:
             ack_timeout=ack_timeout,
             acknowledged=self._follower.acknowledged,
         )
-        self._reader = content_reader(api, stream, tell, tasks)
-        self._ranges = RangeReader(connection, api, config, tell, tasks, self._reader) if reads_all(config) else None
-        self._purger = purger(api, stream, tell, tasks)
-        self._remover = remover(api, stream, tell, tasks)
+        reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
+        self._reader = content_reader(api, stream, tell, tasks, reach)
+        self._ranges = (
+            RangeReader(connection, api, config, tell, tasks, self._reader, reach) if reads_all(config) else None
+        )
+        self._purger = purger(api, stream, tell, tasks, reach)
+        self._remover = remover(api, stream, tell, tasks, reach)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, tell))
 
     def publish(self, fires: Sequence[Fire]) -> None:

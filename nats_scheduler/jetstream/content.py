@@ -3,7 +3,8 @@
 The last message by subject, and not the message by sequence: the same answer tells whether the schedule is still
 there and still the last one, and costs no more.
 Only a subject that is not UTF-8, which JSON cannot name, is looked for by its sequence; such a source is not found.
-It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind.
+It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind; that the leader has no
+such message is believed only once it has come so far (`jetstream.reach`).
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_READS_UNDER_WAY = 512
@@ -22,13 +24,13 @@ MAX_READS_UNDER_WAY = 512
 
 
 def content_reader(
-    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup
+    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[ReadContent]:
     """Return what reads contents from a stream."""
 
     async def ask(request: ReadContent) -> Input:
         try:
-            message = await _held(api, stream, request)
+            message = await reach.believed(request.sequence, lambda: _held(api, stream, request))
             sampled = request.source is not None and is_expressible(request.source)
             source = await api.message(stream, last_by_subj=request.source) if sampled else None
         except JetStreamError as error:

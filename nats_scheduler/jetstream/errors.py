@@ -24,6 +24,10 @@ class NoAnswerError(JetStreamError):
     """No answer within the deadline: whether the request took effect is unknown."""
 
 
+class LeaderBehindError(JetStreamError):
+    """The leader of the stream may not know yet what was asked for: its answer proves nothing. Time heals."""
+
+
 class UnreadableAnswerError(JetStreamError):
     """What came as an answer is none: somebody else may have answered. Whether the request took effect is unknown."""
 

@@ -17,6 +17,7 @@ from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import expiry_of
 
@@ -28,12 +29,14 @@ NOT_PERMITTED = "message delete not permitted"
 """What a stream with `deny_delete`, or a sealed one, answers under that code, which other failures share."""
 
 
-def remover(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup) -> BoundedRequests[RemoveExpired]:
+def remover(
+    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup, reach: LeaderReach
+) -> BoundedRequests[RemoveExpired]:
     """Return what removes expired messages from a stream."""
 
     async def ask(request: RemoveExpired) -> Input:
         try:
-            return await _look_and_remove(api, stream, request)
+            return await _look_and_remove(api, stream, request, reach)
         except JetStreamError as error:
             return await _judge(api, stream, request, error)
 
@@ -44,8 +47,8 @@ def _failed(request: RemoveExpired, reason: str) -> Input:
     return ExpiryConcluded(request.sequence, failure=reason)
 
 
-async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpired) -> Input:
-    message = await api.message(stream, seq=request.sequence)
+async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpired, reach: LeaderReach) -> Input:
+    message = await reach.believed(request.sequence, lambda: api.message(stream, seq=request.sequence))
     expires = None if message is None else expiry_of(message, DIALECTS)
     if message is None or expires is None:
         return ExpiryConcluded(request.sequence)

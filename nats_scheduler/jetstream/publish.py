@@ -32,6 +32,13 @@ SWEEP_SECONDS = 0.25
 NOT_PERMITTED = 403
 """Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
 
+ID_IN_PROCESS = 10158
+"""The server's code for an identity that it knows and cannot say of whether it is stored.
+
+In a cluster the first attempt may be on its way through the replicas; on 2.11 an attempt that the guard refused leaves
+its identity in this state until the duplicate window is over.
+"""
+
 Concluded = Callable[[PublishConcluded | FiresStored], None]
 
 
@@ -178,7 +185,8 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     A fire is a publish with a reply subject, and core subscribers see it: one of them may answer before the server.
     Each answer of a server names the stream, refusals too, and gives a sequence or an error with its two codes
     (`test_every_answer_of_a_server_names_the_stream`).
-    Nobody listening (503) may mean that the stream has no leader at this moment, so it is unknown and not refused.
+    Nobody listening (503) may mean that the stream has no leader at this moment, so it is unknown and not refused; and
+    so is what the server has begun to store under the same identity.
     """
     if block.startswith(NO_RESPONDERS):
         return Unknown("no stream listens on the target, or it has no leader")
@@ -193,6 +201,8 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     return None
 
 
-def _refusal(error: Object) -> Refused | None:
+def _refusal(error: Object) -> Refused | Unknown | None:
     status, code = integer(error.get("code")), integer(error.get("err_code"))
+    if code == ID_IN_PROCESS:
+        return Unknown("the server has this fire in process, or refused it within the duplicate window")
     return Refused(status, code, str(error.get("description", ""))) if status > 0 and code > 0 else None

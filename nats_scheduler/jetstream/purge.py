@@ -13,6 +13,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.reach import LeaderReach
 
 MAX_PURGES_UNDER_WAY = 256
 """Purges in flight at once."""
@@ -21,12 +22,14 @@ TEMPORARY_STATUS = 503
 """The server's status for "not now": no leader, a shutdown, a lack of resources."""
 
 
-def purger(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup) -> BoundedRequests[PurgeSchedule]:
+def purger(
+    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup, reach: LeaderReach
+) -> BoundedRequests[PurgeSchedule]:
     """Return what removes schedules from a stream."""
 
     async def ask(request: PurgeSchedule) -> Input:
         try:
-            await _remove(api, stream, request)
+            await _remove(api, stream, request, reach)
         except ApiError as error:
             return PurgeConcluded(request.schedule, request.through, str(error), error.status != TEMPORARY_STATUS)
         except JetStreamError as error:
@@ -39,9 +42,11 @@ def purger(api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup)
     return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_UNDER_WAY)
 
 
-async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule) -> None:
+async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
     if is_expressible(request.schedule):
         # The server removes what lies below `seq`.
         await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})
-    elif await api.message(stream, seq=request.through) is not None:
+        return
+    message = await reach.believed(request.through, lambda: api.message(stream, seq=request.through))
+    if message is not None:
         await api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": request.through, "no_erase": True})

@@ -5,9 +5,11 @@ much, most of it in the server.
 
 The rule: it is a short cut and nothing else. Whatever the consumer does not tell is looked up one by one, and so is
 everything once the server did not give us a consumer.
+In a cluster the consumer may sit on a node that is ahead of the leader, which then refuses the fires: a run is read
+together only once the leader has reached its end (`jetstream.reach`).
 Only for those requests that allow it (`ReadContent.by_sequence`), on streams where a consumer is harmless.
 
-Cost: three requests a run, and 5 µs a message. Limit: between two schedules of a run lie at most `WIDEST_GAP - 1` other
+Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: between two schedules of a run lie at most `WIDEST_GAP - 1` other
 messages, which are read in vain.
 """
 
@@ -26,6 +28,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 
 SHORTEST_RUN = 64
@@ -54,6 +57,7 @@ class RangeReader:
         tell: Tell,
         tasks: asyncio.TaskGroup,
         one_by_one: BoundedRequests[ReadContent],
+        reach: LeaderReach,
     ) -> None:
         self._connection = connection
         self._api = api
@@ -62,6 +66,7 @@ class RangeReader:
         self._tell = tell
         self._tasks = tasks
         self._one_by_one = one_by_one
+        self._reach = reach
         self._gathered: Run = []
         self._runs: deque[Run] = deque()
         self._wanted: dict[int, ReadContent] = {}
@@ -116,6 +121,8 @@ class RangeReader:
     async def _read_together(self, run: Run) -> None:
         self._wanted = {request.sequence: request for request in run}
         try:
+            if self._reach.may_lag:
+                await self._reach.leader_at(run[-1].sequence)
             await self._deliver(run[0].sequence, run[-1].sequence)
         except ApiError:
             self._is_given_up = True

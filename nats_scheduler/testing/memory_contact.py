@@ -44,6 +44,9 @@ ANSWER_DEADLINE = 5 * SECOND
 """After this long (ns) without an answer, an outcome is unknown."""
 
 
+BEHIND = "the leader has not come so far"
+
+
 class ContactEndedError(Exception):
     """The contact was ended, which ends following too."""
 
@@ -183,9 +186,15 @@ class MemoryContact:
 
     def _reading(self, request: ReadContent) -> _Request:
         schedule, sequence, source = request.schedule, request.sequence, request.source
-        last = self._stream.last
+
+        def do() -> Input:
+            message = self._stream.known(schedule)
+            if (message is None or message.sequence < sequence) and self._stream.applied < sequence:
+                return ContentUnread(schedule, sequence, BEHIND)
+            return ContentRead(schedule, sequence, message, self._stream.known(source) if source else None)
+
         return _Request(
-            do=lambda: ContentRead(schedule, sequence, last(schedule), last(source) if source else None),
+            do=do,
             refuse=lambda refusal: ContentUnread(schedule, sequence, refusal.description),
             give_up=lambda reason: ContentUnread(schedule, sequence, reason),
         )
@@ -207,6 +216,8 @@ class MemoryContact:
         sequence = request.sequence
 
         def do() -> Input:
+            if sequence > self._stream.applied:
+                return ExpiryConcluded(sequence, failure=BEHIND)
             message = self._stream.message(sequence)
             expires = None if message is None else expiry_of(message, DIALECTS)
             if message is None or expires is None:

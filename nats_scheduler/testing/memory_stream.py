@@ -2,6 +2,8 @@
 
 The rule: every answer is the one that a nats-server 2.11 on its own gives, in the order of its checks.
 One suite of tests asks both (`tests/contract/`).
+With `behind` it stands for a stream of a cluster, whose leader has yet to apply what a replica has delivered already:
+`last` and `message` are what the replica says, `known` and the checks of a publish what the leader does.
 Time is asked of the function that it is given, so messages expire, and identities are forgotten, when a test says so.
 
 Kept in dictionaries, since their order is that of storing: the last message of a subject is the last key.
@@ -10,6 +12,7 @@ delete markers; `take` stands for a consumer of a work queue.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -25,6 +28,12 @@ from nats_scheduler.schedule.ttls import NEVER, parse_ttl
 DUPLICATE_WINDOW = 120 * SECOND
 """How long (ns) an identity is remembered unless the configuration says otherwise."""
 
+IN_PROCESS = 0
+"""Stands for the sequence of an identity whose message is not stored.
+
+As the server does: in a cluster, 2.11 notes the identity before the guard looks, and keeps it although that refuses.
+"""
+
 Listener = Callable[[StoredMessage], None]
 """Is called with each message as it is stored."""
 
@@ -38,6 +47,11 @@ class MemoryStream:
         self.guard = guard
         self.last_sequence = 0
         """The sequence given last; it is never given again."""
+        self.behind = 0
+        """How long (ns) after a message was stored the leader has applied it."""
+        self._applied = 0
+        self._to_apply: deque[tuple[int, int]] = deque()
+        """When (ns) each of the latest messages was stored, and its sequence."""
         self._now = now
         self._max_age = max(int(config.get("max_age") or 0), 0)
         self._per_subject = max(int(config.get("max_msgs_per_subject") or 0), 0)
@@ -59,9 +73,14 @@ class MemoryStream:
         if refusal is not None:
             return refusal
         known = self._duplicate_of(block)
+        if known == IN_PROCESS:
+            return Unknown("the server has this fire in process")
         if known is not None:
             return Stored(known, duplicate=True)
-        refusal = self._guard_fault(subject, block) or self._rollup_fault(block) or self._ttl_fault(block)
+        refusal = self._guard_fault(subject, block)
+        if refusal is not None and self.behind:
+            self._note_identity(block, IN_PROCESS)
+        refusal = refusal or self._rollup_fault(block) or self._ttl_fault(block)
         return refusal or Stored(self._store(subject, block, body))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -85,6 +104,19 @@ class MemoryStream:
         self.expire()
         sequences = self._subjects.get(subject)
         return self._messages[next(reversed(sequences))] if sequences else None
+
+    @property
+    def applied(self) -> int:
+        """The sequence up to which the leader has applied what was stored; it never goes back."""
+        self._apply()
+        return self._applied
+
+    def known(self, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject that the leader knows."""
+        self.expire()
+        applied = self.applied
+        sequences = reversed(self._subjects.get(subject, {}))
+        return next((self._messages[sequence] for sequence in sequences if sequence <= applied), None)
 
     def messages(self, matching: str = ">", after: int = 0) -> Iterator[StoredMessage]:
         """Yield the messages above a sequence whose subject matches, in order."""
@@ -148,7 +180,7 @@ class MemoryStream:
         if not expected:
             return None
         named = header_value(block, b"Nats-Expected-Last-Subject-Sequence-Subject") if self.guard else None
-        last = self.last(named.decode("utf-8", "surrogateescape") if named else subject)
+        last = self.known(named.decode("utf-8", "surrogateescape") if named else subject)
         sequence = 0 if last is None else last.sequence
         return None if b"%d" % sequence == expected else Refused(400, 10071, f"wrong last sequence: {sequence}")
 
@@ -165,6 +197,10 @@ class MemoryStream:
     def _ttl_fault(self, block: bytes) -> Refused | None:
         return Refused(400, 10165, "invalid per-message TTL") if self.guard and _ttl(block) is None else None
 
+    def _apply(self) -> None:
+        while self._to_apply and self._to_apply[0][0] <= self._now() - self.behind:
+            self._applied = self._to_apply.popleft()[1]
+
     # -- keeping -------------------------------------------------------------------------------------------------
 
     def _store(self, subject: str, block: bytes, body: bytes) -> int:
@@ -172,21 +208,23 @@ class MemoryStream:
         message = StoredMessage(subject, self.last_sequence, self._now(), block, body)
         self._messages[message.sequence] = message
         self._subjects.setdefault(subject, {})[message.sequence] = None
-        self._remember(message)
+        self._to_apply.append((message.stored_at, message.sequence))
+        self._apply()
+        self._note_identity(block, message.sequence)
         self._limit_age(message)
         self._limit_versions(message)
         for listener in list(self._listeners):
             listener(message)
         return message.sequence
 
-    def _remember(self, message: StoredMessage) -> None:
-        """Remember the identity as the youngest, and forget those that fell out of the window."""
-        identity = header_value(message.block, b"Nats-Msg-Id")
+    def _note_identity(self, block: bytes, sequence: int) -> None:
+        """Remember an identity as the youngest, and forget those that fell out of the window."""
+        identity = header_value(block, b"Nats-Msg-Id")
         if not identity:
             return
         self._identities.pop(identity, None)
-        self._identities[identity] = (message.sequence, message.stored_at)
-        forgotten = message.stored_at - self._window
+        self._identities[identity] = (sequence, self._now())
+        forgotten = self._now() - self._window
         while self._identities[oldest := next(iter(self._identities))][1] <= forgotten:
             del self._identities[oldest]
 

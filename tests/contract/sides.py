@@ -183,10 +183,11 @@ class _MemoryBacking:
 
 
 @asynccontextmanager
-async def memory_side(name: str, config: Mapping[str, Any]) -> AsyncIterator[Side]:
+async def memory_side(name: str, config: Mapping[str, Any], stream: MemoryStream | None = None) -> AsyncIterator[Side]:
     """Make contact with a stream in memory, driven by the event loop."""
     clock, facts = ManualClock(), list[Input]()
-    stream = MemoryStream(_config(name, config), clock.now)
+    if stream is None:
+        stream = MemoryStream(memory_config(name, config), clock.now)
     soon: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
     contact = MemoryContact(stream, facts.append, clock, soon=soon)
     yield Side(name, contact, _MemoryBacking(stream), facts, guard=True)
@@ -227,18 +228,22 @@ class _ServerBacking:
 
 
 @asynccontextmanager
-async def server_side(url: str, name: str, config: Mapping[str, Any]) -> AsyncIterator[Side]:
-    """Make contact with a stream on a server."""
+async def server_side(
+    url: str, name: str, config: Mapping[str, Any], *, prefix: str = "$JS.API"
+) -> AsyncIterator[Side]:
+    """Make contact with a stream on a server, through the API under a prefix."""
     connection = await Dialer(ConnectionSettings(servers=(url,))).dial()
     api = JetStreamApi(connection)
     facts: list[Input] = []
     version = tuple(map(int, connection.server.version.split(".")[:2]))
     try:
-        info = await api.create_stream(_config(name, config))
+        await api.create_stream(memory_config(name, config))
+        through = JetStreamApi(connection, prefix)
+        info = await through.stream(name)
         async with asyncio.TaskGroup() as tasks:
             contact = StreamContact(
                 connection,
-                api,
+                through,
                 info["config"],
                 lambda fact: facts.extend(each(fact)),
                 tasks,
@@ -253,6 +258,7 @@ async def server_side(url: str, name: str, config: Mapping[str, Any]) -> AsyncIt
         await connection.close()
 
 
-def _config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def memory_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a stream in memory on its own subjects."""
     basis = {"name": name, "subjects": [f"{name}.>"], "storage": "memory", "retention": "limits"}
     return {**basis, "allow_rollup_hdrs": True, "num_replicas": 1, "max_msgs_per_subject": -1, **config}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.inputs import Outcome, Stored
+from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
 from nats_scheduler.jetstream.frames import AcknowledgementFrames
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.wire import FrameParser, WireClient
@@ -35,6 +35,7 @@ ODD = (
     b'{"stream":"OTHER","seq":7}',
     b'{"seq":7}',
     b'{"stream":"ORDERSX","seq":7}',
+    b'{"error":{"code":409,"err_code":10158,"description":"in process"},"stream":"ORDERS","seq":0}',
     b'{"stream":"\t","seq":7}',
     b'{"stream":"a\\"","seq":7}',
     b'{"seq":7,"stream":"ORDERS"}',
@@ -132,3 +133,8 @@ async def test_whatever_stands_in_it(
     said = {key: value for key, value in said.items() if value is not None}
     body = json.dumps(said, separators=separators, ensure_ascii=False).encode("utf-8", "replace")
     await assert_read_alike(wire_of(*[body] * 20), stream=stream)
+
+
+def test_an_identity_in_process_is_an_unknown_outcome_and_no_refusal() -> None:
+    said = b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"},"stream":"S"}'
+    assert isinstance(outcome_of("S", b"", said), Unknown)

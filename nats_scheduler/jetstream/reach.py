@@ -1,0 +1,107 @@
+"""Know how far the leader of a stream has come, where the follower that delivers a message may be ahead of it.
+
+In a cluster a consumer may sit on a replica that has applied a message before the leader has.
+The leader then answers that there is no such message, or returns an older version, and its guard refuses a fire that
+names the new one.
+
+The rule: an absence, and an older version, is believed only of a leader that had reached the sequence in question
+before it was asked, and that still leads afterwards.
+Nothing is remembered from one question to the next: the leader may have changed meanwhile.
+
+Cost: none where the stream has one copy on a server without a cluster, nor where what is looked for is found. Else one
+`STREAM.INFO` for all that ask at the same moment, and two for an absence.
+Limit: between the two answers the same node might have lost the lead, a part of its log, and won the lead again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.bounded import is_started
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import JetStreamError, LeaderBehindError
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.message.stored import StoredMessage
+
+LOOK_AGAIN_SECONDS = (0.01, 0.02, 0.05, 0.1)
+"""Waits before the leader is asked again how far it is. Who waits in vain for all of them tries again later."""
+
+Look = Callable[[], Awaitable[StoredMessage | None]]
+"""Asks the leader for a message."""
+
+
+def may_lag(connection: Connection, config: Config) -> bool:
+    """Tell whether the leader of a stream may be behind what is delivered of it.
+
+    Through a leaf node the stream may be in a cluster that our server is no part of; its replicas tell.
+    """
+    return bool(connection.server.cluster) or integer(config.get("num_replicas"), 1) > 1
+
+
+class LeaderReach:
+    """How far the leader of one stream is, asked through one connection."""
+
+    def __init__(self, api: JetStreamApi, stream: str, tasks: asyncio.TaskGroup, *, may_lag: bool) -> None:
+        """Ask about a stream; where its leader cannot lag, nothing is asked and every answer is believed."""
+        self._api = api
+        self._stream = stream
+        self._tasks = tasks
+        self.may_lag = may_lag
+        self._waiting: list[asyncio.Future[tuple[str, int]]] = []
+        self._is_asking = False
+
+    async def believed(self, sequence: int, look: Look) -> StoredMessage | None:
+        """Return what `look` finds: a message not older than `sequence`, or what is known to be all there is.
+
+        Raises `LeaderBehindError` where the leader may not know better, and as `look` does.
+        """
+        message = await look()
+        if not self.may_lag or _is_as_new_as(message, sequence):
+            return message
+        leader = await self.leader_at(sequence)
+        message = await look()
+        if not _is_as_new_as(message, sequence) and (await self._ask())[0] != leader:
+            raise LeaderBehindError(f"the leader of stream {self._stream} changed")
+        return message
+
+    async def leader_at(self, sequence: int) -> str:
+        """Return the name of the leader once it has reached a sequence; raises `LeaderBehindError` after some waits."""
+        for wait in (*LOOK_AGAIN_SECONDS, None):
+            leader, last = await self._ask()
+            if last >= sequence:
+                return leader
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise LeaderBehindError(f"the leader of stream {self._stream} is at {last}, before sequence {sequence}")
+
+    async def _ask(self) -> tuple[str, int]:
+        """Return who leads and the last sequence it knows, as asked after this call began."""
+        answer: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        if not self._is_asking:
+            self._is_asking = is_started(self._answer_all(), self._tasks)
+        if not self._is_asking:
+            raise LeaderBehindError(f"contact with stream {self._stream} ends")
+        return await answer
+
+    async def _answer_all(self) -> None:
+        """Ask once for all that wait, and again for those that came meanwhile."""
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting, []
+                try:
+                    info = inner(await self._api.stream(self._stream))
+                except JetStreamError as error:
+                    for answer in asked:
+                        answer.set_exception(error)
+                    continue
+                leader = str(inner(info.get("cluster")).get("leader", ""))
+                last = integer(inner(info.get("state")).get("last_seq"))
+                for answer in asked:
+                    answer.set_result((leader, last))
+        finally:
+            self._is_asking = False
+
+
+def _is_as_new_as(message: StoredMessage | None, sequence: int) -> bool:
+    return message is not None and message.sequence >= sequence

@@ -1,0 +1,110 @@
+"""What the contract says of a leader that does not know yet what was followed: in memory, and in front of servers."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+import pytest
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.inputs import ContentRead, ContentUnread, ExpiryConcluded, PurgeConcluded
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.conftest import SharedServer
+from tests.contract.sides import Side, memory_config, memory_side, server_side
+from tests.harness.lagging import PREFIX, lagging_leader
+from tests.harness.servers import V2_10, V2_11
+
+
+class Lagging(NamedTuple):
+    """A contact, and what makes its leader fall behind what is stored from then on, or catch up."""
+
+    side: Side
+    fall_behind: Callable[[int], None]
+    """Is given the last sequence that the leader knows."""
+    catch_up: Callable[[], None]
+
+
+@pytest.fixture(params=["memory", V2_10, V2_11])
+async def lagging(
+    request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str
+) -> AsyncIterator[Lagging]:
+    """Open a side whose leader can fall behind."""
+    if request.param == "memory":
+        stream = MemoryStream(memory_config(stream_name, {}), ManualClock().now)
+        async with memory_side(stream_name, {}, stream) as side:
+            yield Lagging(
+                side,
+                lambda _applied: setattr(stream, "behind", SECOND),
+                lambda: setattr(stream, "behind", 0),
+            )
+        return
+    server = await shared_server(request.param)
+    async with (
+        lagging_leader(server.url, stream_name) as leader,
+        server_side(server.url, stream_name, {}, prefix=PREFIX) as side,
+    ):
+        yield Lagging(
+            side,
+            lambda applied: setattr(leader, "applied", applied),
+            lambda: setattr(leader, "applied", None),
+        )
+
+
+async def test_a_schedule_that_the_leader_does_not_know_yet_is_unread_and_not_gone(lagging: Lagging) -> None:
+    side, schedule = lagging.side, lagging.side.subject("schedule")
+    before = await side.store("schedule", body=b"older")
+    lagging.fall_behind(before)
+    after = await side.store("schedule", body=b"newer")
+    side.contact.read(ReadContent(schedule, after, None))
+    (unread,) = await side.hears(ContentUnread)
+    assert (unread.schedule, unread.sequence) == (schedule, after)
+    lagging.catch_up()
+    side.contact.read(ReadContent(schedule, after, None))
+    (read,) = await side.hears(ContentRead)
+    assert read.message is not None
+    assert (read.message.sequence, read.message.body) == (after, b"newer")
+
+
+async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it(lagging: Lagging) -> None:
+    lagging.fall_behind(await lagging.side.store("first"))
+    count = 100
+    for number in range(count):
+        name = f"herd.{number}"
+        sequence = await lagging.side.store(name)
+        lagging.side.contact.read(ReadContent(lagging.side.subject(name), sequence, None, by_sequence=True))
+    await lagging.side.hears(ContentUnread, count)
+    assert lagging.side.told(ContentRead) == []
+
+
+async def test_a_schedule_that_was_removed_is_gone_where_the_leader_has_come_past_it(lagging: Lagging) -> None:
+    side = lagging.side
+    sequence = await side.store("schedule")
+    lagging.fall_behind(sequence)
+    lagging.catch_up()
+    await side.delete(sequence)
+    side.contact.read(ReadContent(side.subject("schedule"), sequence, None))
+    (read,) = await side.hears(ContentRead)
+    assert (read.message, side.told(ContentUnread)) == (None, [])
+
+
+async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_know_it_yet(lagging: Lagging) -> None:
+    lagging.fall_behind(await lagging.side.store("first"))
+    sequence = await lagging.side.store("second")
+    lagging.side.contact.remove(RemoveExpired(sequence, 1))
+    (concluded,) = await lagging.side.hears(ExpiryConcluded)
+    assert concluded.failure is not None
+    assert not concluded.refused
+
+
+async def test_a_subject_that_json_cannot_name_is_purged_once_the_leader_knows_it(lagging: Lagging) -> None:
+    side, subject = lagging.side, lagging.side.subject("odd\udcff")
+    lagging.fall_behind(await side.store("first"))
+    sequence = await side.store("odd\udcff")
+    side.contact.purge(PurgeSchedule(subject, sequence))
+    await side.hears(PurgeConcluded)
+    lagging.catch_up()
+    side.contact.purge(PurgeSchedule(subject, sequence))
+    tried, purged = await side.hears(PurgeConcluded, 2)
+    assert (tried.refused, purged.failure) == (False, None)
+    assert [name for _sequence, name in await side.stored()] == ["first"]
