@@ -14,9 +14,9 @@ What every implementation promises:
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
   nothing.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
-- That there is no message on the schedule's subject, or an older one, is told (`ContentRead`) only by who had come as far
-  as the schedule's sequence when it was asked. In a cluster the node that answers may be behind the one that was
-  followed: what it does not know yet is `ContentUnread`.
+- That there is no message on the schedule's subject, or an older one, is told (`ContentRead`) only where whoever says
+  so had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that was
+  followed: what it does not know yet is `ContentUnread`, so that no fire is sent before its schedule is known there.
 - A fire that the server has in process under the same identity is `Unknown`: it may be stored yet.
 - `remove` removes a schedule or a generated message whose own TTL has run out, and nothing else, whatever sequence it
   is given.

@@ -9,8 +9,8 @@ In a cluster the consumer may sit on a node that is ahead of the leader, which t
 together only once the leader has reached its end (`jetstream.reach`).
 Only for those requests that allow it (`ReadContent.by_sequence`), on streams where a consumer is harmless.
 
-Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: between two schedules of a run lie at most `WIDEST_GAP - 1` other
-messages, which are read in vain.
+Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: between two schedules of a run lie at most
+`WIDEST_GAP - 1` other messages, which are read in vain.
 """
 
 import asyncio

@@ -191,7 +191,7 @@ class MemoryContact:
             message = self._stream.known(schedule)
             if (message is None or message.sequence < sequence) and self._stream.applied < sequence:
                 return ContentUnread(schedule, sequence, BEHIND)
-            return ContentRead(schedule, sequence, message, self._stream.known(source) if source else None)
+            return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None)
 
         return _Request(
             do=do,

@@ -112,7 +112,7 @@ class MemoryStream:
         return self._applied
 
     def known(self, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject that the leader knows."""
+        """Return the last message on a subject that the leader knows; what was removed is gone for it at once."""
         self.expire()
         applied = self.applied
         sequences = reversed(self._subjects.get(subject, {}))

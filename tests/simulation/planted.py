@@ -11,23 +11,26 @@ from typing import Any
 
 from nats_scheduler.engine import approach, assembly
 from nats_scheduler.engine import leases as leasing
+from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Stage
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainRequested, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainRequested, Input, PublishConcluded, Stored
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import generated_block, with_identity
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import driver, instances, leaving
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
+from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 
 Changes = Iterable[tuple[Any, str, Any]]
@@ -296,9 +299,33 @@ def nothing_expires() -> Changes:
     yield Expiry, "remove_due", remove_due
 
 
+def absence_believed_of_anybody() -> Changes:
+    """Take for removed what the leader does not know yet."""
+    yield MemoryContact, "_reading", _reading_from(MemoryStream.known)
+
+
+def content_read_past_the_leader() -> Changes:
+    """Send fires whose schedule the leader does not know yet: it refuses them, and keeps their identity."""
+    yield MemoryContact, "_reading", _reading_from(MemoryStream.last)
+
+
+def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> Callable[..., Any]:
+    original = MemoryContact._reading
+
+    def reading(self: MemoryContact, request: ReadContent) -> Any:
+        def do() -> Input:
+            source = self._stream.last(request.source) if request.source else None
+            return ContentRead(request.schedule, request.sequence, last(self._stream, request.schedule), source)
+
+        return original(self, request)._replace(do=do)
+
+    return reading
+
+
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
+    content_read_past_the_leader: ("Complete", 118),
 }
 """Bugs that were there, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
@@ -321,6 +348,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     sampled_early: ("Faithful", 60),
     fired_after_expiry: ("Gone", 20),
     nothing_expires: ("Gone", 60),
+    absence_believed_of_anybody: ("Complete", 60),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

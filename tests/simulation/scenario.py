@@ -42,6 +42,9 @@ Several that follow on each other count as one: a connection is given up when no
 each of them noticed by itself, a chain of them could hold back a cancel, and a fire behind it, for any time.
 """
 
+LONGEST_LAG = 300 * MILLISECOND
+"""How long (ns) after a message is followed the leader applies it at most; no publisher is answered before that."""
+
 SLOWEST = 3 * SECOND // 2
 """Longest way (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
 
@@ -82,6 +85,8 @@ class Scenario:
     """Whether some schedules sample a source."""
     purges: bool
     """Whether publishers purge the whole stream now and again."""
+    lags: bool
+    """Whether the leader of the stream is behind what is followed, now and again."""
 
     @property
     def heals_for(self) -> int:
@@ -107,7 +112,7 @@ class Scenario:
     def _in_flight(self) -> int:
         """Return how long (ns) what was known or sent before may go on its way."""
         ways = {"slow": 3 * SLOWEST, "stall": LONGEST["stall"], "partition": PARTITION_NOTICED}
-        return sum(ways.get(kind, 0) for kind in self.kinds)
+        return sum(ways.get(kind, 0) for kind in self.kinds) + (LONGEST_LAG if self.lags else 0)
 
 
 def drawn(seed: int) -> Scenario:
@@ -131,4 +136,5 @@ def drawn(seed: int) -> Scenario:
         expires=later.random() < 0.3,
         samples=later.random() < 0.3,
         purges=later.random() < 0.15,
+        lags=Random(f"leader {seed}").random() < 0.3,
     )

@@ -61,8 +61,8 @@ class Server:
         self.stream.listen(self._stored)
 
     def information(self) -> Any:
-        """Return what the server says of the stream."""
-        state = {"first_seq": 1, "last_seq": self.stream.last_sequence}
+        """Return what the leader says of the stream."""
+        state = {"first_seq": 1, "last_seq": self.stream.applied}
         return {"config": self.stream.config, "created": "2026-01-01T00:00:00Z", "state": state}
 
     def is_read_by(self, instance: str) -> None:

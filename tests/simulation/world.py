@@ -12,7 +12,7 @@ from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.instance import Instance
 from tests.simulation.process import Point
 from tests.simulation.publishers import Publishers
-from tests.simulation.scenario import CLOCK_OFF, LONGEST, PARTITION_NOTICED, SILENT, Scenario, drawn
+from tests.simulation.scenario import CLOCK_OFF, LONGEST, LONGEST_LAG, PARTITION_NOTICED, SILENT, Scenario, drawn
 from tests.simulation.server import CONSUMED_AFTER, Server
 from tests.simulation.timeline import Timeline
 
@@ -79,6 +79,8 @@ class World:
         self.publishers.purge_now_and_again()
         if self.scenario.consumes:
             self._consume()
+        if self.scenario.lags:
+            self._lag_now_and_again(Random(f"lags {self.scenario.seed}"))
         self.timeline.after(self.scenario.breaks_every, self._break)
         self.timeline.run(self.scenario.breaks_for)
         self._heal()
@@ -97,6 +99,14 @@ class World:
             for instance in self.instances if is_shared else [self._random.choice(self.instances)]:
                 self._faults[kind](instance, duration)
         self.timeline.after(int(self._random.expovariate(1 / self.scenario.breaks_every)), self._break)
+
+    def _lag_now_and_again(self, random: Random) -> None:
+        """Let the leader be behind what is followed, by another lag each time, and half of the time by none."""
+        is_behind = not self.publishers.is_over and random.random() < 0.5
+        self.server.stream.behind = int(random.random() * LONGEST_LAG) if is_behind else 0
+        if is_behind:
+            self._trace(f"server: its leader is {self.server.stream.behind / SECOND:.3f} s behind")
+        self.timeline.after(int(random.random() * 2 * SECOND), lambda: self._lag_now_and_again(random))
 
     def _heal(self) -> None:
         self._trace("world: heals")
