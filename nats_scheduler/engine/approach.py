@@ -3,7 +3,7 @@
 The rules:
 
 - An unknown outcome is repeated with the same fire, and so with the same identity, before anything else happens to the
-  schedule; a refusal stored nothing, so the next attempt may stand for later fires too.
+  schedule; a refusal stored nothing, so the next attempt may stand for later fires too (`engine.refusals` says when).
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
 - A schedule of a shard that another instance holds rests. Only where its fire stays out for long it is looked at, or
   removed if it is known to be done, so that none is kept that the stream does not hold.
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Report
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
+from nats_scheduler.engine.events import Ending, FireRefused
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, UNKNOWN_RETRY_LIMIT, Flight, Stage
+from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Failing, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Refused, RemovalRequested
 from nats_scheduler.engine.removing import OTHERS_MAY_TAKE, Removing
@@ -112,11 +112,12 @@ class Approach(Removing):
         else:
             self._send(held, flight, fire, now)  # as it was built before its time: nearly always
 
-    def doubt(self, request: RemovalRequested) -> None:
-        """Look again at what the request may have removed, before it fires.
+    def doubt(self, request: RemovalRequested, now: int) -> None:
+        """Look again at what the request may have removed, before it fires, and try again what was refused.
 
         Only schedules whose content was read already are concerned; the others will be looked at anyway.
         """
+        self.conditions_changed(now)
         if request.sequence is not None:
             doubted = [self._active.get(request.sequence)]
         elif request.filter is None:
@@ -128,8 +129,9 @@ class Approach(Removing):
             doubted = [held for held in self._active.values() if subject_matches(held.subject, request.filter)]
         self._look_again(held for held in doubted if held is not None)
 
-    def contact_regained(self) -> None:
+    def contact_regained(self, now: int) -> None:
         """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
+        self.conditions_changed(now)
         guarded = self._limits.guard
         self._look_again([h for h in self._active.values() if not guarded or h.terms.source is not None])
 
@@ -140,6 +142,7 @@ class Approach(Removing):
             if backs_off and held.wake != NO_WAKE:
                 self._roster.wake(held, held.wake - by)
         self._left_over_until -= by
+        self._refusals.clock_stepped_back(by)
         if self._herd_since is not None:
             self._herd_since -= by
 
@@ -163,6 +166,11 @@ class Approach(Removing):
     def stuck(self) -> list[Held]:
         """Return the schedules whose fires the server refuses for the time being."""
         return [held for held in self._stuck.values() if self.is_ours(held)]
+
+    def conditions_changed(self, now: int) -> None:
+        """Try again soon what was refused: the stream, or what we may do there, may have changed."""
+        if self._stuck:
+            self._refusals.look_again(now)
 
     def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
         """Take what lay on the subject; returns the message where it is another one than the schedule held."""
@@ -242,15 +250,16 @@ class Approach(Removing):
         next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else self._after(held, fire_time)
         until = min(now, held.expires - 1)
         if next_fire is not None and next_fire <= until:
-            fire_time, next_fire = self._make_up(held, next_fire, until)
+            fire_time, next_fire = self._make_up(held, flight, next_fire, until)
         if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
             fire = self._build(held, flight, fire_time, next_fire)
         self._send(held, flight, fire, now)
 
-    def _make_up(self, held: Held, second: int, until: int) -> tuple[int, int | None]:
+    def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
         """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
         latest = held.pattern.latest_fire(held.due, until, held.stored_at) or second
-        self._emit(Report(FiresMissed(held.subject, held.sequence, held.due, latest)))
+        if flight.missed_since is None:
+            flight.missed_since = held.due
         held.due = latest
         return latest, self._after(held, latest)
 
@@ -296,10 +305,11 @@ class Approach(Removing):
             flight.looked_again = True
             self._read(held, flight)
             return
-        wait = self._back_off(held, flight, now, REFUSED_RETRY_LIMIT)
-        self._stuck[held.sequence] = held
-        if flight.reported_code != outcome.code:
-            flight.reported_code = outcome.code
+        flight.stage = Stage.RETRYING
+        flight.attempts += 1
+        wait = self._refusals.refused(held, outcome.code, now)
+        if flight.failing is None or flight.failing.code != outcome.code:
+            flight.failing = Failing(outcome.code, outcome.description, now)
             self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
 
     def _back_off(self, held: Held, flight: Flight, now: int, limit: int) -> int:

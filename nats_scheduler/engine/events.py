@@ -85,7 +85,7 @@ class FireUnsettled:
 
 @dataclass(frozen=True, slots=True)
 class FireRefused:
-    """The server refused a fire; it is tried again after `retry_after` ns for as long as the schedule lives."""
+    """The server refused a fire; it is tried again after `retry_after` ns at the latest while the schedule lives."""
 
     fire: Fire
     code: int
@@ -95,12 +95,43 @@ class FireRefused:
 
 @dataclass(frozen=True, slots=True)
 class FiresMissed:
-    """Fires from `first` to before `made_up` (ns) came due and nobody could fire: one make-up fire stands for them."""
+    """Fires from `first` to before `made_up` (ns) came due and were not stored: one that is stored stands for them."""
 
     schedule: str
     sequence: int
     first: int
     made_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class FiresDropped:
+    """A schedule ended while the server refused its fires: what came due from `first` (ns) on is not stored."""
+
+    schedule: str
+    sequence: int
+    first: int
+    code: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class StillRefused:
+    """The server goes on refusing the fires of so many schedules, with one code; `schedule` is one of them."""
+
+    schedule: str
+    sequence: int
+    code: int
+    description: str
+    since: int
+    """When (ns) the fire of that one was refused first."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesFailing:
+    """So many schedules have a fire that the server refuses for the time being."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +170,9 @@ Event = (
     | FireUnsettled
     | FireRefused
     | FiresMissed
+    | FiresDropped
+    | StillRefused
+    | SchedulesFailing
     | PurgeFailed
     | MessagesExpired
     | ExpiryFailed

@@ -17,7 +17,7 @@ from typing import TypeGuard
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.approach import Approach
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.events import Ending, FireStored, FireUnsettled
+from nats_scheduler.engine.events import Ending, FiresMissed, FireStored, FireUnsettled, SchedulesFailing, StillRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
@@ -57,6 +57,7 @@ class Firing(Approach):
         """What is to be told, and moved on behind."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
+        self._told_failing = 0
 
     def concluded(self, conclusion: PublishConcluded, now: int) -> None:
         """Act on the outcome of a fire."""
@@ -87,6 +88,8 @@ class Firing(Approach):
         self._flying -= count
         self.stored += count
         self._stored.extend(fires)
+        if self._stuck:
+            self._let_others_try(fires, now)
         for fire, sequence in zip(fires, stored.sequences, strict=True):
             fire.stored_as, fire.stored_at = sequence, now
             if fire.next_fire is not None and fire.next_fire < now + SOON:
@@ -97,12 +100,30 @@ class Firing(Approach):
 
     def release(self, now: int) -> bool:
         """Tell what was stored while a herd was in the way, and move on behind it; then remove what is done."""
+        self._tell_of_refusals(now)
         if not self.is_herd_in_the_way(len(self._stored), now):
             for _ in range(min(RELEASED_AT_ONCE, len(self._stored))):
                 fire = self._stored.popleft()
                 self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
                 self._advance_behind(fire)
         return super().release(now) or bool(self._stored)
+
+    def _tell_of_refusals(self, now: int) -> None:
+        """Tell how many schedules are failing where that has changed, and now and then that they still are."""
+        if len(self._stuck) != self._told_failing:
+            self._told_failing = len(self._stuck)
+            self._emit(Report(SchedulesFailing(self._told_failing)))
+        for held, count in self._refusals.reminders(now) if self._stuck else ():
+            assert held.flight is not None, "what is refused is under way"
+            assert held.flight.failing is not None, "and known to be refused"
+            code, description, since = held.flight.failing
+            self._emit(Report(StillRefused(held.subject, held.sequence, code, description, since, count)))
+
+    def _let_others_try(self, fires: Sequence[Fire], now: int) -> None:
+        """Let others try that were refused for the same reason as one that is stored now."""
+        for fire in fires:
+            if fire.sequence in self._stuck:
+                self._refusals.stored(fire.sequence, now)
 
     @property
     def is_idle(self) -> bool:
@@ -123,6 +144,9 @@ class Firing(Approach):
 
     def advance(self, held: Held, next_fire: int | None) -> None:
         """Move on behind a stored fire: to the next one, or to the removal of a schedule that is done."""
+        flight = held.flight
+        if flight is not None and flight.missed_since is not None:
+            self._emit(Report(FiresMissed(held.subject, held.sequence, flight.missed_since, held.due)))
         if not held.pattern.repeats:
             self.purge(held)
         elif next_fire is None:
@@ -152,7 +176,7 @@ def _awaits(flight: Flight | None, fire: Fire) -> TypeGuard[Flight]:
 
 def is_stuck(held: Held) -> bool:
     """Tell whether the server refuses the fires of a schedule for the time being."""
-    return held.flight is not None and held.flight.reported_code != 0
+    return held.flight is not None and held.flight.failing is not None
 
 
 def has_ended(held: Held, now: int) -> bool:

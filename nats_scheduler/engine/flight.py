@@ -13,6 +13,7 @@ A schedule that only waits has no flight: of a million, few have one at any time
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.fire import Fire
@@ -27,7 +28,7 @@ UNKNOWN_RETRY_LIMIT = 1 * SECOND
 """Longest back-off (ns) after an unknown outcome: *Live* promises that fires resume within 3 s."""
 
 REFUSED_RETRY_LIMIT = 30 * SECOND
-"""Longest back-off (ns) after a refusal: what the server refuses, somebody has to mend first."""
+"""Longest back-off (ns) after a refusal of what nobody waits for, and of fires that rest (`engine.refusals`)."""
 
 
 class Stage(Enum):
@@ -39,6 +40,14 @@ class Stage(Enum):
     RETRYING = "retrying"
     PURGING = "purging"
     SPENT = "spent"
+
+
+class Failing(NamedTuple):
+    """Why the server does not take the fires of a schedule, and since when (ns)."""
+
+    code: int
+    description: str
+    since: int
 
 
 @dataclass(slots=True)
@@ -58,8 +67,10 @@ class Flight:
     looked_again: bool = False
     """Whether a refusal by the guard has led to a look already."""
     attempts: int = 0
-    reported_code: int = 0
-    """The last refusal that was reported, so that each is told once and not at every retry."""
+    failing: Failing | None = None
+    """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
+    missed_since: int | None = None
+    """The earliest fire (ns) that `fire` stands for as well, None where it stands for itself alone."""
 
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""

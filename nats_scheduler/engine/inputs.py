@@ -163,6 +163,11 @@ class RemovalRequested(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamChanged:
+    """The stream is configured otherwise than before, in a way that changes nothing about its schedules."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """Stop beginning anything; finish what was begun."""
 
@@ -181,5 +186,6 @@ Input = (
     | PurgeConcluded
     | ExpiryConcluded
     | RemovalRequested
+    | StreamChanged
     | DrainRequested
 )

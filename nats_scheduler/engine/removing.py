@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
-from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FiresDropped, PurgeFailed, ScheduleEnded
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import PurgeConcluded
+from nats_scheduler.engine.refusals import Refusals
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
@@ -50,8 +51,10 @@ class Removing:
         self._roster = roster
         self._emit = emit
         self._active: dict[int, Held] = {}
-        """Those whose fire was begun and is not settled, by sequence; of them, those whose fires are refused."""
-        self._stuck: dict[int, Held] = {}
+        """Those whose fire was begun and is not settled, by sequence."""
+        self._refusals = Refusals(roster)
+        self._stuck = self._refusals.held
+        """Of them, those whose fires are refused."""
         self._aside: dict[int, Held] = {}
         """Those of other holders whose time has come, and what is done and could not be removed."""
         self.asked_for: deque[tuple[str, int]] = deque(maxlen=LATELY)
@@ -157,13 +160,18 @@ class Removing:
 
     def end(self, held: Held, ending: Ending) -> None:
         """Hold the schedule no longer."""
-        self.settle(held)
+        self.forget(held)
         self._roster.drop(held.subject)
         if self.is_ours(held):
             self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
 
     def forget(self, held: Held) -> None:
-        """Await nothing more of a schedule that was replaced."""
+        """Await nothing more of a schedule that ended, or was replaced."""
+        flight = held.flight
+        if flight is not None and flight.failing is not None and self.is_ours(held):
+            code, description, _since = flight.failing
+            first = held.due if flight.missed_since is None else flight.missed_since
+            self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
         self.settle(held)
 
     def is_ours(self, held: Held) -> bool:
@@ -184,7 +192,8 @@ class Removing:
         """Note that no fire of the schedule is begun any more."""
         sequence = held.sequence
         self._active.pop(sequence, None)
-        self._stuck.pop(sequence, None)
+        if sequence in self._stuck:
+            self._refusals.forget(sequence)
         self._aside.pop(sequence, None)
 
     def in_hand(self) -> list[Held]:

@@ -42,6 +42,7 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     RemovalRequested,
     ShardsHeld,
+    StreamChanged,
 )
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
@@ -110,6 +111,7 @@ class StreamEngine:
             PurgeConcluded: self._firing.purge_concluded,
             ExpiryConcluded: self._expiry_concluded,
             RemovalRequested: self._removal_requested,
+            StreamChanged: lambda _given, now: self._firing.conditions_changed(now),
             DrainRequested: self._drain_requested,
         }
 
@@ -310,14 +312,14 @@ class StreamEngine:
 
     # -- contact -------------------------------------------------------------------------------------------------
 
-    def _caught_up(self, _given: CaughtUp, _now: int) -> None:
+    def _caught_up(self, _given: CaughtUp, now: int) -> None:
         if self._live:
             return
         self._live = True
         self._firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
         self._backlog.begin_with(self._firing.shards)
-        self._firing.contact_regained()
+        self._firing.contact_regained(now)
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._firing.is_open = False
@@ -333,10 +335,10 @@ class StreamEngine:
         if self._live:
             self._backlog.begin_with(gained)
 
-    def _removal_requested(self, given: RemovalRequested, _now: int) -> None:
+    def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         if given.filter is not None and not self._is_ours(given.filter):
             self._backlog.removed(given.filter)
-        self._firing.doubt(given)
+        self._firing.doubt(given, now)
 
     def _drain_requested(self, _given: DrainRequested, _now: int) -> None:
         self._draining = True

@@ -30,7 +30,14 @@ class Metrics:
         self.duplicates = self._counter("fires_duplicate", "Fires that the server had stored already.")
         self.unsettled = self._counter("fires_unsettled", "Publishes without an answer, repeated.")
         self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
-        self.missed = self._counter("fires_missed", "Make-up fires that stand for fires missed.")
+        self.missed = self._counter("fires_missed", "Fires stored that stand for others that were missed.")
+        self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
+        self.failing = Gauge(
+            "nats_scheduler_schedules_failing",
+            "Schedules with a fire that the server refuses for the time being.",
+            ["stream"],
+            registry=self.registry,
+        )
         self.accepted = self._counter("schedules_accepted", "Schedules taken on while running.")
         self.rejected = self._counter("schedules_rejected", "Invalid schedules, by the server's code.", "code")
         self.ended = self._counter("schedules_ended", "Schedules no longer held, by reason.", "reason")

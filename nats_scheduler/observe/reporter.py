@@ -15,6 +15,7 @@ from nats_scheduler.engine.events import (
     Event,
     ExpiryFailed,
     FireRefused,
+    FiresDropped,
     FireSeen,
     FiresMissed,
     FireStored,
@@ -24,6 +25,8 @@ from nats_scheduler.engine.events import (
     ScheduleAccepted,
     ScheduleEnded,
     ScheduleRejected,
+    SchedulesFailing,
+    StillRefused,
     StreamReady,
 )
 from nats_scheduler.message.rejection import LONGEST_KEPT, Rejection
@@ -62,6 +65,9 @@ class Reporter:
             FireUnsettled: self._unsettled,
             FireRefused: self._fire_refused,
             FiresMissed: self._missed,
+            FiresDropped: self._dropped,
+            StillRefused: self._still_refused,
+            SchedulesFailing: self._failing,
             PurgeFailed: self._purge_failed,
             MessagesExpired: self._expired,
             ExpiryFailed: self._expiry_failed,
@@ -104,6 +110,7 @@ class Reporter:
     def stream_not_served(self, stream: str, reason: str) -> None:
         """Tell that a stream is served no longer."""
         self._metrics.shards.labels(stream).set(0)
+        self._metrics.failing.labels(stream).set(0)
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
@@ -183,6 +190,19 @@ class Reporter:
         if self._allowance.grants("fires_missed", stream):
             since, made_up = _time(event.first), _time(event.made_up)
             self._log.info("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
+
+    def _dropped(self, stream: str, event: FiresDropped) -> None:
+        self._metrics.dropped.labels(stream, str(event.code)).inc()
+        told = {"code": event.code, "reason": event.description, "since": _time(event.first)}
+        self._warn("fires_dropped", stream, {"stream": stream, "schedule": event.schedule, **told})
+
+    def _still_refused(self, stream: str, event: StillRefused) -> None:
+        told = {"code": event.code, "reason": event.description, "schedules": event.count}
+        one = {"schedule": event.schedule, "since": _time(event.since)}
+        self._warn("fires_still_refused", stream, {"stream": stream, **told, **one})
+
+    def _failing(self, stream: str, event: SchedulesFailing) -> None:
+        self._metrics.failing.labels(stream).set(event.count)
 
     def _purge_failed(self, stream: str, event: PurgeFailed) -> None:
         self._metrics.purges_failed.labels(stream).inc()

@@ -237,7 +237,7 @@ class Account:
             self.instances.stir()
             self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
         service = self._services[name]
-        service.state = state
+        service.is_as(state)
         if (running := self._running.get(name)) is None or running.done():
             self._running[name] = self._begin(self._keep_serving(service))
 

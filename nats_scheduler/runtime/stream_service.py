@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event, FireStored
-from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, ShardsHeld
+from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, ShardsHeld, StreamChanged
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -113,6 +113,12 @@ class StreamService:
             and _is_silent(state) == _is_silent(self.state)
             and state.rules == self.state.rules
         )
+
+    def is_as(self, state: StreamState) -> None:
+        """Take what the server says of the stream now; what changes nothing about its schedules may end a refusal."""
+        if state.config != self.state.config:
+            self.driver.tell(StreamChanged())
+        self.state = state
 
     async def serve(self, contacts: Contacts, registry: Bucket) -> None:
         """Serve the stream through contacts of one connection, until cancelled or the connection is lost.

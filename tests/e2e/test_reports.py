@@ -3,8 +3,9 @@
 import json
 
 from nats_scheduler.engine.events import FireRefused, FiresMissed, ScheduleRejected
+from nats_scheduler.schedule.instants import SECOND
 from tests.e2e.conftest import Served
-from tests.harness.account import in_seconds
+from tests.harness.account import CLOCK, WAIT_SECONDS, in_seconds
 from tests.harness.waiting import eventually
 
 
@@ -68,3 +69,29 @@ async def test_a_fire_that_the_server_refuses_is_told_and_goes_out_when_the_reas
     await served.account.api.update_stream(info["config"])
     assert [message.body for message in await served.wait_for("out")] == [b"x" * 800]
     assert not served.sidecar.of(served.name, FiresMissed)
+
+
+REFUSED_SECONDS = 13.0
+"""Longer than a back-off that doubles would take to be longer than *Live* allows."""
+
+
+async def test_fires_resume_within_three_seconds_after_the_stream_takes_them_again(served: Served) -> None:
+    config = (await served.account.api.stream(served.name))["config"]
+    for number in range(20):
+        await served.schedule(f"s.{number}", f"@at {in_seconds(2)}", b"%d" % number + b" " * 800)
+    await served.schedule("repeats", "@every 2s", b" " * 800, target="repeated")
+    await served.account.api.update_stream({**config, "max_msg_size": 500})
+    sidecar = served.sidecar
+    await eventually(lambda: len(sidecar.of(served.name, FireRefused)) == 21, within_seconds=WAIT_SECONDS)
+    failing = sidecar.metrics.registry.get_sample_value("nats_scheduler_schedules_failing", {"stream": served.name})
+    assert failing == 21
+    heals_at = CLOCK.now() + int(REFUSED_SECONDS * SECOND)
+    await eventually(lambda: CLOCK.now() > heals_at, within_seconds=WAIT_SECONDS)
+    assert not sidecar.of(served.name, FiresMissed), "nothing was made up"
+    since = CLOCK.now()
+    await served.account.api.update_stream(config)
+    fired = await served.wait_for("out", 20)
+    assert len(fired) == 20
+    assert max(message.stored_at for message in fired) - since < 3 * SECOND
+    await served.wait_for("repeated")
+    await eventually(lambda: sidecar.of(served.name, FiresMissed), within_seconds=WAIT_SECONDS)

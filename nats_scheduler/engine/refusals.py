@@ -1,0 +1,124 @@
+"""The schedules whose fires the server refuses for the time being, by reason, and which of them tries again next.
+
+The rules:
+
+- Refusals with the same code have the same reason until it is known better, and end together: a stream that was full, a
+  permission that was missing. So of each reason one schedule, the *probe*, tries again soon, and the others rest.
+- A refused fire that is stored in the end lets two others try, so that all are back after some round trips; a reason
+  that still holds for others costs no more attempts than that.
+- A probe that is refused again passes its turn on: one schedule with a mistake of its own keeps no other waiting.
+- Who rests is tried now and then all the same, at most `RESTING_PER_SECOND` of a reason.
+
+Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that lasts.
+"""
+
+from dataclasses import dataclass, field
+from itertools import islice
+
+from nats_scheduler.engine.flight import FIRST_RETRY_AFTER, REFUSED_RETRY_LIMIT
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.roster import Roster
+from nats_scheduler.schedule.instants import SECOND
+
+PROBE_RETRY_LIMIT = 1 * SECOND
+"""Longest back-off (ns) of the one that tries for all: *Live* promises that fires resume within 3 s."""
+
+RESTING_PER_SECOND = 100
+"""So many of those that rest are tried each second at most, for each reason."""
+
+LET_TRY = 2
+"""So many are let try for each that is stored: enough to double, so that 100,000 are back after 17 round trips."""
+
+REMIND_AFTER = 300 * SECOND
+"""A reason that lasts is told again this often (ns)."""
+
+
+@dataclass(slots=True)
+class _Reason:
+    """What is refused with one code."""
+
+    told_at: int
+    members: dict[int, Held] = field(default_factory=dict)
+    """By sequence; whoever waits longest is first."""
+    probe: int = 0
+    """The sequence of the one that tries for all."""
+    tries_at: int = 0
+    """When (ns) it does, or did."""
+    attempts: int = 0
+
+
+class Refusals:
+    """What the server refuses of one stream."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self.held: dict[int, Held] = {}
+        """The schedules whose fires are refused, by sequence."""
+        self._codes: dict[int, int] = {}
+        self._reasons: dict[int, _Reason] = {}
+
+    def refused(self, held: Held, code: int, now: int) -> int:
+        """Have a schedule try again, soon or when its turn comes; returns the longest wait (ns)."""
+        sequence = held.sequence
+        if self._codes.get(sequence, code) != code:
+            self.forget(sequence)
+        reason = self._reasons.get(code)
+        if reason is None:
+            reason = self._reasons[code] = _Reason(told_at=now)
+        self.held[sequence], self._codes[sequence] = held, code
+        reason.members.pop(sequence, None)
+        reason.members[sequence] = held
+        rest = max(REFUSED_RETRY_LIMIT, len(reason.members) * SECOND // RESTING_PER_SECOND)
+        self._roster.wake(held, now + rest)
+        if reason.probe in (0, sequence):
+            wait = min(FIRST_RETRY_AFTER << min(reason.attempts, 20), PROBE_RETRY_LIMIT)
+            reason.attempts += 1
+            self._probe(reason, now + wait)
+        return reason.tries_at - now if reason.probe == sequence else rest
+
+    def stored(self, sequence: int, now: int) -> None:
+        """Let others try where a fire that was refused is stored."""
+        reason = self._reasons[self._codes[sequence]]
+        self.forget(sequence)
+        reason.attempts = 0
+        for other in list(islice(reason.members, LET_TRY)):
+            reason.members[other] = held = reason.members.pop(other)
+            self._roster.wake(held, now)
+
+    def look_again(self, now: int) -> None:
+        """Let one of each reason try soon: what it was refused for may have ended."""
+        at = now + FIRST_RETRY_AFTER  # who asks for a change is seen before it is made, and may ask often
+        for reason in self._reasons.values():
+            reason.attempts = 0
+            if reason.tries_at > at:
+                reason.tries_at = at
+                self._roster.wake(reason.members[reason.probe], at)
+
+    def forget(self, sequence: int) -> None:
+        """Await nothing more of a schedule; where it tried for all, the next one does."""
+        del self.held[sequence]
+        code = self._codes.pop(sequence)
+        reason = self._reasons[code]
+        del reason.members[sequence]
+        if not reason.members:
+            del self._reasons[code]
+        elif reason.probe == sequence:
+            self._probe(reason, reason.tries_at)
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the waits as long as they were although the wall clock shows `by` ns less than before."""
+        for reason in self._reasons.values():
+            reason.told_at -= by
+            reason.tries_at -= by
+
+    def reminders(self, now: int) -> list[tuple[Held, int]]:
+        """Return, of each reason that lasts since it was told last, the schedule that tries, and how many there are."""
+        lasting = [reason for reason in self._reasons.values() if now - reason.told_at >= REMIND_AFTER]
+        for reason in lasting:
+            reason.told_at = now
+        return [(reason.members[reason.probe], len(reason.members)) for reason in lasting]
+
+    def _probe(self, reason: _Reason, at: int) -> None:
+        """Have the one that waits longest try for all at an instant (ns)."""
+        reason.probe, reason.tries_at = next(iter(reason.members)), at
+        self._roster.wake(reason.members[reason.probe], at)

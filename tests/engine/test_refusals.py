@@ -1,0 +1,192 @@
+"""What the server refuses is tried again soon by one for all, and by all as soon as one succeeds."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from nats_scheduler.engine.events import FireRefused, FiresDropped, FiresMissed, SchedulesFailing, StillRefused
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import ContentRead, Refused, Stored, StreamChanged
+from nats_scheduler.engine.refusals import LET_TRY, REMIND_AFTER
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.network import DONE, Fate, Perfect
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, Desk, schedule
+
+FULL = Refused(503, 10077, "maximum messages exceeded")
+DENIED = Refused(403, 403, "our user may not publish to the target")
+LIVE = 3 * SECOND
+"""*Live* promises that fires resume so soon (ns)."""
+
+
+@dataclass
+class Refusing(Perfect):
+    """A server that refuses fires to some targets, and takes 2 ms to answer."""
+
+    targets: dict[str, Refused] = field(default_factory=dict)
+    attempts: int = 0
+
+    def publish(self, fire: Fire) -> Fate:
+        """Refuse what is refused at present."""
+        refusal = self.targets.get(fire.target)
+        self.attempts += refusal is not None
+        return DONE._replace(refusal=refusal, answer_takes=2 * MILLISECOND)
+
+
+def world_with(count: int, pattern: str = "@every 10s", **targets: Refused) -> tuple[ScheduleWorld, Refusing]:
+    """Make a world with so many schedules whose fires go to `out`."""
+    network = Refusing(dict(targets))
+    world = ScheduleWorld(network=network)
+    for number in range(count):
+        world.publish(f"s.{number}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": "out"})
+    return world, network
+
+
+@pytest.mark.parametrize("refused_for", ["10s", "1m6s", "1h"])
+@pytest.mark.parametrize("refusal", [FULL, DENIED])
+def test_fires_resume_within_three_seconds_after_the_reason_is_gone(refused_for: str, refusal: Refused) -> None:
+    world, network = world_with(200, "@at 2026-01-01T00:00:05Z", out=refusal)
+    world.advance("5s")
+    world.advance(refused_for)
+    assert world.generated == []
+    network.targets.clear()
+    world.advance(LIVE)
+    assert len({fired.schedule for fired in world.generated}) == len(world.generated) == 200
+
+
+def test_a_stream_that_refuses_a_thousand_schedules_is_not_asked_a_thousand_times_a_second() -> None:
+    world, network = world_with(1_000, out=FULL)
+    world.advance("70s")
+    before = network.attempts
+    world.advance("100s")
+    assert network.attempts - before <= 110 + 4 * 1_000, "one each second, and each of them each half minute"
+
+
+def test_one_that_stays_refused_keeps_no_other_waiting() -> None:
+    world, network = world_with(1, out=FULL, never=FULL)
+    world.publish("never", {"Nats-Schedule": "@every 10s", "Nats-Schedule-Target": "never"})
+    world.advance("40s")
+    network.targets.pop("out")
+    world.advance(LIVE)
+    assert {fired.schedule for fired in world.generated} == {"s.0"}
+
+
+def test_the_one_that_tries_for_all_may_end_and_another_tries() -> None:
+    world, network = world_with(3, out=FULL)
+    world.advance("40s")
+    world.purge("s.0")
+    world.purge("s.1")
+    network.targets.clear()
+    world.advance(LIVE)
+    assert {fired.schedule for fired in world.generated} == {"s.2"}
+
+
+@pytest.mark.parametrize("change", ["purge", "configuration"])
+def test_a_change_of_the_stream_is_tried_at_once(change: str) -> None:
+    world, network = world_with(20, "@at 2026-01-01T00:00:05Z", out=FULL)
+    world.advance("65s")
+    network.targets.clear()
+    if change == "purge":
+        world.purge("something.else")
+    else:
+        world._tell(StreamChanged())
+    world.advance(200 * MILLISECOND)
+    assert len(world.generated) == 20
+
+
+def test_who_asks_for_changes_all_the_time_does_not_make_us_hammer() -> None:
+    world, network = world_with(20, out=FULL)
+    world.advance("40s")
+    before = network.attempts
+    for _ in range(1_000):
+        world.purge("something.else")
+        world.advance(MILLISECOND)
+    assert network.attempts - before <= 20
+
+
+def refused_together(desk: Desk, messages: list[StoredMessage]) -> None:
+    """Have the first fires of all refused."""
+    desk.at(4)
+    desk.step(*(ContentRead(m.subject, m.sequence, m, None) for m in messages))
+    for fire in desk.at(5).fires:
+        desk.concluded(fire, FULL)
+
+
+def test_each_that_is_stored_lets_others_try() -> None:
+    messages = [schedule("@every 5s", number, f"s.{number}") for number in range(1, 9)]
+    desk = Desk(*messages)
+    refused_together(desk, messages)
+    desk.at(5.06)
+    [(subject, _sequence)] = desk.reads
+    desk.found(next(message for message in messages if message.subject == subject))
+    desk.concluded(desk.fire, Stored(20))
+    assert len(desk.reads) == LET_TRY
+
+
+def test_missed_fires_are_told_when_the_one_that_stands_for_them_is_stored() -> None:
+    world, network = world_with(1, "@every 2s", out=DENIED)
+    world.advance("40s")
+    assert not [event for event in world.events if isinstance(event, FiresMissed)]
+    network.targets.clear()
+    world.advance("1s")
+    [missed] = [event for event in world.events if isinstance(event, FiresMissed)]
+    [fired] = world.generated
+    assert (missed.first, missed.made_up) == (START + 2 * SECOND, fired.fire_time)
+
+
+def test_a_schedule_that_ends_while_it_is_refused_is_told_as_dropped_with_the_refusal() -> None:
+    world, _network = world_with(1, "@every 2s", out=DENIED)
+    world.advance("40s")
+    world.purge("s.0")
+    world.advance("2s")
+    dropped = [event for event in world.events if isinstance(event, FiresDropped)]
+    assert dropped == [FiresDropped("s.0", 1, START + 2 * SECOND, 403, DENIED.description)]
+    assert not [event for event in world.events if isinstance(event, FiresMissed)]
+
+
+def test_a_schedule_that_is_replaced_while_it_is_refused_is_told_as_dropped() -> None:
+    world, network = world_with(1, "@every 2s", out=DENIED)
+    world.advance("3s")
+    network.targets.clear()
+    world.publish("s.0", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "out"})
+    world.advance("10s")
+    assert [event.first for event in world.events if isinstance(event, FiresDropped)] == [START + 2 * SECOND]
+
+
+def test_a_lasting_refusal_is_told_again_with_its_number_and_since_when() -> None:
+    world, _network = world_with(3, "@every 2s", out=FULL)
+    world.advance(2 * SECOND + REMIND_AFTER + 2 * SECOND)
+    [again] = [event for event in world.events if isinstance(event, StillRefused)]
+    assert (again.code, again.description, again.count) == (10077, FULL.description, 3)
+    assert again.since == pytest.approx(START + 2 * SECOND, abs=SECOND // 10)
+    assert len([event for event in world.events if isinstance(event, FireRefused)]) == 3
+
+
+def test_how_many_are_failing_is_told_when_it_changes() -> None:
+    world, network = world_with(3, "@every 2s", out=FULL)
+    world.advance("30s")
+    network.targets.clear()
+    world.advance("5s")
+    counts = [event.count for event in world.events if isinstance(event, SchedulesFailing)]
+    assert (max(counts), counts[-1]) == (3, 0)
+
+
+def test_a_refusal_is_known_with_its_code_and_since_when() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), FULL)
+    held = desk.engine.held.on(SCHEDULE)
+    assert held is not None
+    assert held.flight is not None
+    assert held.flight.failing == (10077, FULL.description, desk.now)
+
+
+def test_the_wall_clock_stepping_back_keeps_nobody_waiting() -> None:
+    world, network = world_with(3, out=FULL)
+    world.advance("45s")
+    world.step_clock(-2 * SECOND)
+    network.targets.clear()
+    world.advance(LIVE)
+    assert {fired.schedule for fired in world.generated} == {"s.0", "s.1", "s.2"}
