@@ -1,8 +1,8 @@
 """Place headers by which the server is to act so that it finds them, whatever the publisher's own headers hold.
 
 A server searches the whole block for the bytes of a name, values included, and the releases search differently
-(measured on 2.10.26, 2.11.0, 2.11.4, 2.11.8, 2.11.11 and the newer ones): up to 2.11.4 only the first occurrence counts, 2.11.8
-gives up at the first that is followed by a colon, and later ones at two that stand close to each other.
+(measured on 2.10.26, 2.11.0, 2.11.4, 2.11.8, 2.11.11 and the newer ones): up to 2.11.4 only the first occurrence
+counts, 2.11.8 gives up at the first that is followed by a colon, and later ones at two that stand close to each other.
 The rule: the first occurrence of each name in the block is the header itself, which all of them find.
 So headers are appended, as always; where an earlier occurrence would hide one, they stand first in the block instead.
 

@@ -189,7 +189,7 @@ class MemoryContact:
 
         def do() -> Input:
             message = self._stream.known(schedule)
-            if (message is None or message.sequence < sequence) and self._stream.applied < sequence:
+            if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
                 return ContentUnread(schedule, sequence, BEHIND)
             return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None)
 
@@ -216,7 +216,7 @@ class MemoryContact:
         sequence = request.sequence
 
         def do() -> Input:
-            if sequence > self._stream.applied:
+            if not self._stream.has_applied(sequence):
                 return ExpiryConcluded(sequence, failure=BEHIND)
             message = self._stream.message(sequence)
             expires = None if message is None else expiry_of(message, DIALECTS)

@@ -111,6 +111,10 @@ class MemoryStream:
         self._apply()
         return self._applied
 
+    def has_applied(self, sequence: int) -> bool:
+        """Tell whether the leader has come as far as a sequence, so that what it does not know is not there."""
+        return not self.behind or sequence <= self.applied
+
     def known(self, subject: str) -> StoredMessage | None:
         """Return the last message on a subject that the leader knows; what was removed is gone for it at once."""
         self.expire()

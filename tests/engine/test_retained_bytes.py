@@ -8,6 +8,7 @@ from types import FunctionType, MethodType, ModuleType
 
 from nats_scheduler.engine.events import FireSeen
 from nats_scheduler.engine.inputs import FiresStored, MessagesRead
+from nats_scheduler.message.stored import StoredMessage
 from tests.engine.direct import TARGET, Desk, plain, schedule
 
 BODY = 50_000
@@ -33,14 +34,16 @@ def large_bytes(root: object) -> int:
     return found
 
 
-def sampled(number: int, block: bytes = b"") -> list[tuple[object, object]]:
+def sampled(number: int, block: bytes = b"") -> list[tuple[StoredMessage, StoredMessage]]:
     """Return schedules, each with what lies on its source."""
     source = plain("in", 500, body=bytes(BODY))._replace(block=block)
-    every = {"Nats_Schedule_Source": "in", "Nats_Schedule_Rollup": "sub"}
-    return [(schedule("@every 5s", n, f"s.{n}", **every), source) for n in range(1, number + 1)]
+    return [
+        (schedule("@every 5s", n, f"s.{n}", Nats_Schedule_Source="in", Nats_Schedule_Rollup="sub"), source)
+        for n in range(1, number + 1)
+    ]
 
 
-def fired_rounds(desk: Desk, schedules: list[tuple[object, object]], rounds: int) -> int:
+def fired_rounds(desk: Desk, schedules: list[tuple[StoredMessage, StoredMessage]], rounds: int) -> int:
     """Have all schedules fire so many times; returns the sequence of the last fire that was stored."""
     sequence = NEXT_SEQUENCE
     for number in range(1, rounds + 1):
@@ -48,7 +51,7 @@ def fired_rounds(desk: Desk, schedules: list[tuple[object, object]], rounds: int
         fires = []
         for message, source in schedules:
             # Each look finds bytes of its own, as a socket gives them.
-            desk.found(message, source._replace(body=bytes(BODY), block=bytes(bytearray(source.block))))  # type: ignore[attr-defined, arg-type]
+            desk.found(message, source._replace(body=bytes(BODY), block=bytes(bytearray(source.block))))
             fires += desk.fires
         desk.step(FiresStored(fires, range(sequence + 1, sequence + 1 + len(fires))))
         sequence += len(fires)
@@ -57,7 +60,7 @@ def fired_rounds(desk: Desk, schedules: list[tuple[object, object]], rounds: int
 
 def test_fires_that_were_rolled_up_before_they_were_read_keep_no_bodies() -> None:
     schedules = sampled(20)
-    desk = Desk(*(message for message, _source in schedules))  # type: ignore[arg-type]
+    desk = Desk(*(message for message, _source in schedules))
     fired_rounds(desk, schedules, 30)
     assert large_bytes(desk.engine) == 0
 
@@ -66,14 +69,14 @@ def test_fires_whose_headers_are_large_keep_none_of_them() -> None:
     block = b"NATS/1.0\r\nNats-TTL: 1h\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"
     schedules = sampled(20, block)
     for removes_expired in (False, True):
-        desk = Desk(*(message for message, _source in schedules), removes_expired=removes_expired)  # type: ignore[arg-type]
+        desk = Desk(*(message for message, _source in schedules), removes_expired=removes_expired)
         fired_rounds(desk, schedules, 5)
         assert large_bytes(desk.engine) == 0
 
 
 def test_what_was_removed_before_it_was_read_is_passed_by_once_something_behind_it_was_read() -> None:
     schedules = sampled(20)
-    desk = Desk(*(message for message, _source in schedules))  # type: ignore[arg-type]
+    desk = Desk(*(message for message, _source in schedules))
     last = fired_rounds(desk, schedules, 30)
     desk.step(MessagesRead([plain(TARGET, last)]))
     assert len({seen.stored_sequence for seen in desk.told(FireSeen)}) == 600

@@ -55,7 +55,6 @@ class Wire(Connection):
         for number, body in zip(numbers, bodies, strict=True):
             self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
 
-
     def answer(self, number: int, body: bytes) -> None:
         """Answer a fire, whoever does."""
         self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)

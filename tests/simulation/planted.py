@@ -21,7 +21,7 @@ from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.generated import generated_block, with_identity
+from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import driver, instances, leaving
@@ -124,7 +124,7 @@ def early() -> Changes:
 def every_missed_fire_made_up() -> Changes:
     """Send all missed fires one after the other, instead of the latest."""
 
-    def make_up(_self: Firing, held: Held, second: int, _until: int) -> tuple[int, int | None]:
+    def make_up(_self: Firing, held: Held, _flight: Any, second: int, _until: int) -> tuple[int, int | None]:
         return held.due, second
 
     yield Firing, "_make_up", make_up
@@ -255,10 +255,10 @@ def old_knowledge_trusted() -> Changes:
 def ttl_of_fires_forgotten() -> Changes:
     """Let fires live for ever, whatever their schedule says."""
 
-    def forgetful(base: bytes | None, pattern: Pattern, terms: Terms, *rest: Any) -> bytes:
-        return generated_block(base, pattern, terms._replace(ttl=""), *rest)
+    def forgetful(base: bytes | None, pattern: Pattern, terms: Terms, *rest: Any) -> bytes | None:
+        return fire_block(base, pattern, terms._replace(ttl=""), *rest)
 
-    yield assembly, "generated_block", forgetful
+    yield assembly, "fire_block", forgetful
 
 
 def source_ignored() -> Changes:
