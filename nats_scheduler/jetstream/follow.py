@@ -42,6 +42,9 @@ Where there was none it is asked for a message that may be there: if its node ha
 nobody listens. That there is none is no sign of life, since it may have forgotten what was asked before.
 """
 
+REMOVAL_SECONDS = 0.5
+"""So long the removal of a consumer is awaited: where the quorum is lost nobody answers, and another contact waits."""
+
 SILENT_LOOKS = 3
 SILENCE_SECONDS = SILENT_LOOKS * LOOK_SECONDS
 """Without any sign for so many looks the consumer is taken for dead: *Live* leaves 3 s."""
@@ -223,8 +226,9 @@ class ConsumerFollower:
             self._api.abandon_consumer(self._stream, name)
             return
         try:
-            await self._api.delete_consumer(self._stream, name)
-        except JetStreamError:
+            async with asyncio.timeout(REMOVAL_SECONDS):
+                await self._api.delete_consumer(self._stream, name)
+        except (JetStreamError, TimeoutError):
             return  # the server removes it by itself when it is inactive
 
     def _consumer(self) -> Config:

@@ -57,6 +57,10 @@ class OutdatedContactError(JetStreamError):
     """What came through a contact may be old: another contact has to read what happened meanwhile."""
 
 
+class _ContactOverError(Exception):
+    """A contact ended, and with it whatever was asked through it."""
+
+
 class StreamService:
     """One served stream."""
 
@@ -137,6 +141,9 @@ class StreamService:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 keeper.cancel()
                 follower.cancel()
+                raise _ContactOverError  # the group cancels what is still asked: the answers may take seconds
+        except* _ContactOverError:
+            pass
         finally:
             driver.detach("contact with the stream ended")
         if driver.failed.done():

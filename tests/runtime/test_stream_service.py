@@ -18,6 +18,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.errors import ConsumerLostError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import stream_service
@@ -148,6 +149,38 @@ async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -
         return not await overdue.one_fires()
 
     await eventually(rests, within_seconds=LONG_SECONDS, describe="it has let go")
+    one.driver.stop()
+
+
+class Unanswered(Fires):
+    """A contact that is lost while a request that it made waits for its answer."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        super().__init__()
+        self.asked = tasks.create_task(self._ask())
+
+    async def _ask(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def follow(self, after: int) -> None:
+        """Lose the quorum."""
+        raise ConsumerLostError("the quorum is lost")
+
+
+async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
+    one = service()
+    bucket: Any = None
+    made: list[Unanswered] = []
+
+    def contact(_config: Any, _tell: Any, tasks: asyncio.TaskGroup, **_more: Any) -> Unanswered:
+        made.append(Unanswered(tasks))
+        return made[0]
+
+    with pytest.raises(ConsumerLostError):
+        async with asyncio.timeout(LONG_SECONDS):
+            await one.serve(contact, bucket)
+    assert made[0].asked.cancelled()
+    assert not one.driver.has_contact
     one.driver.stop()
 
 
