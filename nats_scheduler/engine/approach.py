@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import Ending, FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Failing, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
-from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Refused, RemovalRequested
+from nats_scheduler.engine.inputs import NOT_PERMITTED, ContentRead, ContentUnread, Refused, RemovalRequested
 from nats_scheduler.engine.removing import OTHERS_MAY_TAKE, Removing
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.message.stored import StoredMessage
@@ -89,7 +89,7 @@ class Approach(Removing):
             if self.is_ours(held) or now >= held.due + OTHERS_MAY_TAKE:
                 self._read(held, Flight(Stage.READING))
             else:
-                self.leave_to_others(held, held.due)
+                self.await_other(held, now)
         elif flight.stage is Stage.READY:
             self._ready(held, flight, now)
         elif flight.stage is Stage.RETRYING:
@@ -131,6 +131,7 @@ class Approach(Removing):
 
     def contact_regained(self, now: int) -> None:
         """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
+        self._live_since = now
         self.conditions_changed(now)
         guarded = self._limits.guard
         self._look_again([h for h in self._active.values() if not guarded or h.terms.source is not None])
@@ -201,6 +202,8 @@ class Approach(Removing):
         if held is None or held.flight is None or self._is_outdated(held.flight):
             return
         if self.is_ours(held):
+            if unread.denied:
+                self.deny(held, unread.reason, now)
             self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
         else:
             self._leave_alone(held, now)
@@ -305,6 +308,8 @@ class Approach(Removing):
             flight.looked_again = True
             self._read(held, flight)
             return
+        if outcome.code == NOT_PERMITTED:
+            self.deny(held, f"{outcome.description}: {fire.target}", now)
         flight.stage = Stage.RETRYING
         flight.attempts += 1
         wait = self._refusals.refused(held, outcome.code, now)

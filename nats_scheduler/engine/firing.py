@@ -126,6 +126,11 @@ class Firing(Approach):
                 self._refusals.stored(fire.sequence, now)
 
     @property
+    def is_failing(self) -> bool:
+        """Whether the server refuses a fire for the time being."""
+        return bool(self._stuck)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is under way, nor waits to be told."""
         return super().is_idle and not self._stored
@@ -140,6 +145,7 @@ class Firing(Approach):
         """Learn from the stream that a fire of the schedule is stored, whether or not it was acknowledged to us."""
         if fire_time < held.due or (held.flight is not None and held.flight.stage in (Stage.PURGING, Stage.SPENT)):
             return
+        self.last_fired[held.shard] = fire_time
         self.advance(held, self._after(held, fire_time))
 
     def advance(self, held: Held, next_fire: int | None) -> None:

@@ -29,6 +29,10 @@ class Refused:
     description: str
 
 
+NOT_PERMITTED = 403
+"""Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """Nobody can say whether it was stored: no answer came, or the connection ended first."""
@@ -111,6 +115,8 @@ class ContentUnread:
     schedule: str
     sequence: int
     reason: str
+    denied: bool = False
+    """Our user may not read it."""
 
 
 class PublishConcluded(NamedTuple):
@@ -134,6 +140,8 @@ class PurgeConcluded(NamedTuple):
     through: int
     failure: str | None = None
     refused: bool = False
+    denied: bool = False
+    """Our user may not remove it."""
 
 
 @dataclass(frozen=True, slots=True)

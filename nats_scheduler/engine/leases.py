@@ -17,6 +17,7 @@ The rules:
 - Who was away himself, since nothing of his own was stored for `HEARING`, cannot tell whether the others died or were
   away as well. For `GRACE` he counts on those who lived when he left, himself among them, to serve what they served:
   so after an outage that hit all, each goes on with his own, whoever is back first.
+- Who cannot do what a holder has to, or does not, is given nothing while somebody else can: `engine.fitness`.
 - What somebody told counts as of when he told it: he says what he had heard by then, and where the server stored it
   `LATE` after that, his words are on their way for long, or he is deaf, and he serves nothing whatever they say.
 - What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
@@ -26,9 +27,10 @@ Cost: one hash for each instance and stream when membership changes.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND
 
@@ -87,6 +89,10 @@ class Leases:
     """When (ns) others were told of us first; 0 before that."""
     is_leaving: bool = False
     """Whether we give up everything."""
+    fitness: Fitness = field(default_factory=Fitness)
+    """Who can do what a holder has to."""
+    _now: int = 0
+    """When (ns) we looked last who lives."""
     _others: dict[str, _Other] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _well_at: dict[str, int] = field(default_factory=dict)
@@ -113,11 +119,17 @@ class Leases:
         self._records = {key: Record(record.holders) for key, record in self._records.items()}
 
     def heard(
-        self, instance: str, serves: Iterable[str] | None, now: int, stored_at: int, knew_of: int | None = None
+        self,
+        instance: str,
+        serves: Iterable[str] | None,
+        now: int,
+        stored_at: int,
+        knew_of: int | None = None,
+        cannot: Iterable[str] = (),
     ) -> bool:
         """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams.
 
-        By then it had heard what was stored at `knew_of`; None where it does not say.
+        By then it had heard what was stored at `knew_of`; None where it does not say. It says what it `cannot` serve.
         Returns whether that changes who is wanted where.
         """
         is_late = knew_of is not None and stored_at - knew_of >= LATE
@@ -127,9 +139,10 @@ class Leases:
             self._served[instance] = told
         if instance == self.me:
             return is_news
+        is_news = self.fitness.told(instance, cannot)
         known = self._others.get(instance)
         self._others[instance] = _Other(now, stored_at, told, 1 if known is None else known.times + 1)
-        return known is None or known.serves != told
+        return is_news or known is None or known.serves != told
 
     def left(self, instance: str) -> None:
         """Note that an instance gave up everything."""
@@ -159,6 +172,7 @@ class Leases:
 
     def bury(self, now: int) -> list[str]:
         """Forget the dead, and return their names."""
+        self._now = now
         if not self.is_heard(now):
             return []
         dead = [name for name, other in self._others.items() if now - other.heard_at >= LEASE_DURATION]
@@ -167,9 +181,10 @@ class Leases:
         return dead
 
     def living(self, key: str) -> list[str]:
-        """Return the living instances that serve a stream, or are counted on to serve it."""
+        """Return the living instances that serve a stream, or are counted on to serve it, as far as they can."""
         others = [name for name in self._others if self._serves(name, key) or self._is_expected(name, key)]
-        return others if self.is_leaving or key not in self.serves else [*others, self.me]
+        living = others if self.is_leaving or key not in self.serves else [*others, self.me]
+        return self.fitness.of(key, self.me, living, self._now)
 
     @property
     def count(self) -> int:
@@ -180,6 +195,38 @@ class Leases:
         """Return the shards of a stream that we hold."""
         return frozenset(shard for shard, holder in enumerate(self.record(key).holders) if holder == self.me)
 
+    def to_fire(self, key: str, now: int) -> frozenset[int]:
+        """Return the shards to fire for: those that we hold, and those that we fire for beside their holders.
+
+        For such as are idle whatever the record says, and for one where we are on trial; to have been stored by
+        another one first is all that can happen to a fire.
+        """
+        if self.fitness.is_flawless:
+            return self.held(key)
+        held = self.held(key) | self.fitness.on_trial(key, now)
+        if not self.fitness.has_relieved(key, now) or key not in self.serves:
+            return held
+        wanted = self._wanted_holders(key, tuple(self.living(key)))
+        holders = enumerate(self.record(key).holders)
+        idle = (shard for shard, holder in holders if self.fitness.is_relieved(key, holder, now))
+        return held.union(shard for shard in idle if wanted[shard] == self.me)
+
+    def relieve_idle(self, key: str, overdue: Mapping[int, int], fired: Sequence[int], now: int) -> list[str]:
+        """Judge the holders of a stream by what came due and was not seen to fire; returns who is relieved now.
+
+        `overdue` says of a shard which fire time (ns) passed unseen, `fired` which is the last that was seen of each.
+        """
+        parts: dict[str, list[int]] = {}
+        for shard, holder in enumerate(self.record(key).holders):
+            parts.setdefault(holder, []).append(shard)
+        idle = [
+            holder
+            for holder, shards in parts.items()
+            if holder in self._others
+            and max(overdue.get(shard, 0) for shard in shards) > max(fired[shard] for shard in shards)
+        ]
+        return self.fitness.seems_idle(key, idle, now)
+
     def record(self, key: str) -> Record:
         """Return the last record of a stream that was seen."""
         return self._records.get(key, Record())
@@ -189,6 +236,7 @@ class Leases:
 
         It is to be written in place of the revision that is known, and told by `recorded` when it is.
         """
+        self._now = now
         if not self.is_heard(now):
             return None  # a record may be there that was not told yet, and who seems to live may be dead
         if now >= self._expected_until:
@@ -232,6 +280,7 @@ class Leases:
     def _forget(self, instance: str) -> None:
         for known in (self._others, self._served, self._expected):
             known.pop(instance, None)
+        self.fitness.forget(instance)
 
     def _heard_of_me(self, now: int, stored_at: int, *, is_late: bool) -> bool:
         """Note that we heard ourselves; returns whether that is news."""

@@ -11,6 +11,7 @@ The way to a fire builds on it, in `engine.approach`, and what follows from one,
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, FiresDropped, PurgeFailed, ScheduleEnded
@@ -19,7 +20,7 @@ from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import PurgeConcluded
 from nats_scheduler.engine.refusals import Refusals
 from nats_scheduler.engine.roster import Roster
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.schedule.instants import SECOND
 
 OTHERS_MAY_TAKE = 30 * SECOND
@@ -42,6 +43,18 @@ LATELY = 1_000
 
 OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
 """Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
+
+
+NEGLECTED_AFTER = 3 * SECOND
+"""So long (ns) after its due time it is noted that nobody was seen to fire a schedule of another holder."""
+
+
+class Denied(NamedTuple):
+    """The last thing that a holder has to do and that our user may not."""
+
+    at: int
+    shard: int
+    reason: str
 
 
 class Removing:
@@ -70,6 +83,15 @@ class Removing:
         """Whether a fire may begin; its owner says so."""
         self.shards = ALL_SHARDS
         """The shards whose schedules are ours to fire; those of the others rest. For `engine.holdings` to set."""
+        self.denied: Denied | None = None
+        """What was denied to our user last, of what is ours to do."""
+        self.sees_all = True
+        """Whether the fires of others can be seen."""
+        self.neglected: dict[int, int] = {}
+        """Of shards of other holders, the fire time (ns) of a schedule that came due and was not seen to fire."""
+        self.last_fired = [0] * SHARDS
+        """The last fire time (ns) of each shard that was seen in the stream."""
+        self._live_since = 0
         self.under_way = 0
         """Fires and purges whose conclusion is awaited."""
 
@@ -145,6 +167,8 @@ class Removing:
         if conclusion.failure is None:
             self.end(held, held.flight.ending)
             return
+        if conclusion.denied:
+            self.deny(held, conclusion.failure, now)
         self._aside[held.sequence] = held
         if conclusion.refused:
             held.flight.stage = Stage.SPENT
@@ -188,6 +212,22 @@ class Removing:
         self._aside[held.sequence] = held
         self._roster.wake(held, since + OTHERS_MAY_TAKE)
 
+    def deny(self, held: Held, reason: str, now: int) -> None:
+        """Note that our user may not do what the holder of a schedule has to."""
+        if self.is_ours(held):
+            self.denied = Denied(now, held.shard, reason)
+
+    def await_other(self, held: Held, now: int) -> None:
+        """Let a schedule whose time has come rest, and note where its holder is not seen to fire it."""
+        since = max(held.due, self._live_since)
+        if not self.sees_all or now >= since + NEGLECTED_AFTER:
+            if self.sees_all:
+                self.neglected[held.shard] = held.due
+            self.leave_to_others(held, held.due)
+            return
+        self._aside[held.sequence] = held
+        self._roster.wake(held, since + NEGLECTED_AFTER)
+
     def settle(self, held: Held) -> None:
         """Note that no fire of the schedule is begun any more."""
         sequence = held.sequence
@@ -195,6 +235,8 @@ class Removing:
         if sequence in self._stuck:
             self._refusals.forget(sequence)
         self._aside.pop(sequence, None)
+        if self.neglected and self.neglected.get(held.shard) == held.due:
+            del self.neglected[held.shard]
 
     def in_hand(self) -> list[Held]:
         """Return the schedules that do more than wait for their time, those of other holders first."""
@@ -202,7 +244,9 @@ class Removing:
 
     def forget_removed(self, held: Held | None, below: int | None) -> None:
         """Let go of a schedule that is done, and that its holder asked to remove."""
-        if held is None or held.flight is None or held.flight.stage is not Stage.SPENT or self.is_ours(held):
+        if held is None or held.flight is None or self.is_ours(held):
+            return
+        if held.flight.stage not in (Stage.SPENT, Stage.PURGING):
             return
         if below is None or held.sequence < below:
             self.asked_for.append((held.subject, held.sequence))

@@ -85,18 +85,17 @@ class StreamEngine:
         self._reader = MessageReader(rules, dialects)
         self._actions: list[Action] = []
         self._roster = Roster()
-        self._firing = Firing(self._roster, limits, self._emit, self._await_sight)
+        self.firing = self._firing = Firing(self._roster, limits, self._emit, self._await_sight)
         self._expiry = Expiry(self._dialects, self._emit) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
-        self._reads_all = reads_all
+        self._reads_all = self._firing.sees_all = reads_all
         self._sightings = Sightings()
         self._holdings = Holdings(self._roster, self._firing)
         self._backlog = Backlog(self._rejected, self._firing, self._emit, self._holdings.untold)
         self._last_read = 0
         self._history_through = 0
         self._now = 0
-        self._live = False
-        self._draining = False
+        self._live = self._draining = False
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
             MessagesRead: self._messages_read,
             HistoryRead: self._history_read,

@@ -14,7 +14,7 @@ from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Input
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
@@ -34,7 +34,8 @@ def content_reader(
             sampled = request.source is not None and is_expressible(request.source)
             source = await api.message(stream, last_by_subj=request.source) if sampled else None
         except JetStreamError as error:
-            return ContentUnread(request.schedule, request.sequence, str(error))
+            denied = isinstance(error, NotPermittedError)
+            return ContentUnread(request.schedule, request.sequence, str(error), denied)
         return ContentRead(request.schedule, request.sequence, message, source)
 
     def give_up(request: ReadContent, reason: str) -> Input:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import FiresStored, Outcome, PublishConcluded, Refused, Stored, Unknown
+from nats_scheduler.engine.inputs import NOT_PERMITTED, FiresStored, Outcome, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
@@ -28,9 +28,6 @@ from nats_scheduler.jetstream.frames import AcknowledgementFrames
 
 SWEEP_SECONDS = 0.25
 """How often the fires in flight are checked against their deadline."""
-
-NOT_PERMITTED = 403
-"""Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
 
 ID_IN_PROCESS = 10158
 """The server's code for an identity that it knows and cannot say of whether it is stored.

@@ -11,7 +11,7 @@ from nats_scheduler.engine.inputs import Input, PurgeConcluded
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.reach import LeaderReach
 
@@ -32,6 +32,8 @@ def purger(
             await _remove(api, stream, request, reach)
         except ApiError as error:
             return PurgeConcluded(request.schedule, request.through, str(error), error.status != TEMPORARY_STATUS)
+        except NotPermittedError as error:
+            return PurgeConcluded(request.schedule, request.through, str(error), denied=True)
         except JetStreamError as error:
             return give_up(request, str(error))
         return PurgeConcluded(request.schedule, request.through)

@@ -136,6 +136,21 @@ class Reporter:
         self._metrics.shards.labels(stream).set(held)
         self._log.info("shards_held", stream=stream, held=held, gained=gained, lost=lost)
 
+    def cannot_serve(self, stream: str, reason: str) -> None:
+        """Tell that what a holder has to do was denied to us: others hold the stream while they can."""
+        self._warn("cannot_serve", "", {"stream": stream, "reason": reason})
+        self._advise("cannot_serve", stream, reason=reason)
+
+    def can_serve_again(self, stream: str) -> None:
+        """Tell that nothing was denied to us for a while, and that we take our part again."""
+        self._log.info("can_serve_again", stream=stream)
+
+    def holder_relieved(self, stream: str, instance: str, since: int) -> None:
+        """Tell that a holder fires nothing, as of a fire time (ns) that passed: it is given nothing for a while."""
+        told = {"instance": instance, "since": _time(since)}
+        self._warn("holder_relieved", "", {"stream": stream, **told})
+        self._advise("holder_relieved", stream, **told)
+
     # -- schedules and fires -------------------------------------------------------------------------------------
 
     def _ready(self, stream: str, event: StreamReady) -> None:

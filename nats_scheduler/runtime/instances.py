@@ -16,14 +16,16 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import islice
 
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.foreign_json import Object, inner
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.judgement import Judgement
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.setbacks import LONGEST_WAIT_SECONDS
 from nats_scheduler.runtime.stream_service import StreamService
@@ -52,6 +54,9 @@ LEAVE_ATTEMPTS = 8
 MOST_NAMED_BYTES = 32 * 1024
 """Of streams that are served; who serves more says that he serves all."""
 
+MOST_UNABLE = 100
+"""Streams that an instance names as such that it cannot serve."""
+
 INSTANCE = "instance."
 LEASE = "lease."
 
@@ -78,7 +83,9 @@ class Instances:
         self._reporter = reporter
         self._restore = restore
         self._stirred = asyncio.Event()
+        self._judgement = Judgement(leases.fitness, leases.relieve_idle, api, clock, reporter)
         self._told_at: int | None = None
+        self._told_cannot: dict[str, str] = {}
         self._knows_of: int | None = None
         """When what we heard last was stored."""
 
@@ -88,6 +95,7 @@ class Instances:
 
     async def take_part(self) -> None:
         """Listen and act until cancelled, or until the connection is lost."""
+        self._leases.fitness.reconnected(self._clock.monotonic())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_listening())
             tasks.create_task(self._keep_telling())
@@ -165,7 +173,8 @@ class Instances:
             serves = value.get("serves")
             named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
             knew_of = value.get("heard") if type(value.get("heard")) is int else None
-            if self._leases.heard(name, named, self._clock.monotonic(), message.stored_at, knew_of):
+            cannot = inner(value.get("cannot"))
+            if self._leases.heard(name, named, self._clock.monotonic(), message.stored_at, knew_of, cannot):
                 self.stir()
                 before *= name != self._leases.me
         if self._leases.count != before:
@@ -183,8 +192,9 @@ class Instances:
     async def _keep_dividing(self) -> None:
         while True:
             self._stirred.clear()
+            works = self._judgement.look(self._keys())
             self._tell_that_we_live()
-            works = [partial(self._divide, key, service) for key, service in self._keys().items()]
+            works += [partial(self._divide, key, service) for key, service in self._keys().items()]
             for name in self._leases.bury(self._clock.monotonic()):
                 self._reporter.instance_lost(name, self._leases.count)
                 works.append(partial(self._forget, name))
@@ -201,19 +211,24 @@ class Instances:
         now, keys = self._clock.monotonic(), self._keys()
         caught_up = [key for key, service in keys.items() if service.driver.engine.is_live]
         serves = self._leases.able(caught_up, now).intersection(keys)
-        if self._told_at is not None and now - self._told_at < HEARTBEAT and serves == self._leases.serves:
+        cannot = dict(islice(self._leases.fitness.cannot.items(), MOST_UNABLE))
+        is_told = serves == self._leases.serves and cannot == self._told_cannot
+        if self._told_at is not None and now - self._told_at < HEARTBEAT and is_told:
             return
-        self._leases.serves, self._told_at = serves, now
+        self._leases.serves, self._told_at, self._told_cannot = serves, now, cannot
         named = sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
         self._leases.since = self._leases.since or self._clock.now()
-        about = {"serves": named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
+        about: Object = {"serves": named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
+        if cannot:
+            about["cannot"] = cannot
         self._registry.tell(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:
         holders = self._leases.change(key, self._clock.monotonic())
         if holders is not None and not self._leases.is_leaving:
             await self._record(key, holders)
-        held, before = self._leases.held(key), service.shards
+        held, before = self._leases.to_fire(key, self._clock.monotonic()), service.shards
+        service.on_trial = self._leases.fitness.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
         if held == before or self._leases.is_leaving:
             return
         if await service.hold(held, self._registry, self._api):

@@ -101,6 +101,8 @@ class StreamService:
         self.driver.tell(ShardsHeld(frozenset()))
         self.shards: frozenset[int] = frozenset()
         """The shards that we hold."""
+        self.on_trial: frozenset[int] = frozenset()
+        """Of these, what another one holds: theirs is the checkpoint."""
         self.given_up: frozenset[int] = frozenset()
         """Shards that others hold since we began to drain: theirs is the checkpoint."""
         self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
@@ -221,7 +223,7 @@ class StreamService:
         """Write down how far we are, where that is news."""
         engine, keeper = self.driver.engine, self._keeper_in(registry)
         progress = (engine.last_read, engine.fires_stored)
-        shards = self.shards - self.given_up
+        shards = self.shards - self.given_up - self.on_trial
         if progress == self._written or not engine.is_live or not shards:
             return
         settled = self._settled()

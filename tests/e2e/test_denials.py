@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from nats_scheduler.engine.events import FireRefused, FireUnsettled
+from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.publish import NOT_PERMITTED
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings

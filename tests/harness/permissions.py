@@ -55,7 +55,13 @@ def allowing(permissions: Iterable[Permission]) -> str:
 
 def accounts(grants: Sequence[Iterable[Permission]]) -> str:
     """Write a configuration with one account for each grant: users `admin-N` and, held to the grant, `sidecar-N`."""
-    return "accounts {\n" + "\n".join(_account(n, allowing(grant)) for n, grant in enumerate(grants)) + "\n}\n"
+    return "accounts {\n" + "\n".join(_account(n, grant) for n, grant in enumerate(grants)) + "\n}\n"
+
+
+def shared_account(grants: Sequence[Iterable[Permission]]) -> str:
+    """Write a configuration with one account: user `admin-0`, and for each grant `sidecar-N`, held to it."""
+    users = [f"{{ user: admin-0, password: {PASSWORD} }}", *(_held_to(n, grant) for n, grant in enumerate(grants))]
+    return f"accounts {{ A {{ jetstream: enabled, users: [{', '.join(users)}] }} }}\n"
 
 
 def url_of(url: str, user: str) -> str:
@@ -63,10 +69,13 @@ def url_of(url: str, user: str) -> str:
     return url.replace("nats://", f"nats://{user}:{PASSWORD}@")
 
 
-def _account(number: int, permissions: str) -> str:
+def _account(number: int, grant: Iterable[Permission]) -> str:
     admin = f"{{ user: admin-{number}, password: {PASSWORD} }}"
-    held = f"{{ user: sidecar-{number}, password: {PASSWORD}, permissions: {permissions} }}"
-    return f"A{number} {{ jetstream: enabled, users: [{admin}, {held}] }}"
+    return f"A{number} {{ jetstream: enabled, users: [{admin}, {_held_to(number, grant)}] }}"
+
+
+def _held_to(number: int, grant: Iterable[Permission]) -> str:
+    return f"{{ user: sidecar-{number}, password: {PASSWORD}, permissions: {allowing(grant)} }}"
 
 
 def _quoted(subject: str) -> str:

@@ -1,0 +1,177 @@
+"""Which of the living instances can do what a holder has to: being alive is not being able. Pure.
+
+The rules:
+
+- An instance whose fires, looks or removals on a stream are denied to its own user says that it cannot serve it. It is
+  given nothing of that stream while somebody else can; where nobody can, all share the work as if all could.
+- Permissions may come without a word. So after a while it is on trial: it fires for one shard beside its holder, which
+  stores nothing twice. Where nothing is denied for `TRIAL`, it can; where something is, it waits twice as long.
+- A holder whose schedules come due, and none of whose fires is seen, is idle, whatever it says of itself: it is given
+  nothing for a while, and longer each time. Where our own fires are refused as well, it is forgiven: the stream is ill.
+
+Cost: nothing for a stream where all are well.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+FIRST_WAIT = 5 * SECOND
+"""An instance that cannot serve a stream is on trial after this wait (ns); each one that fails doubles it."""
+
+LONGEST_WAIT = 600 * SECOND
+
+TRIAL = 10 * SECOND
+"""How long (ns) nothing has to be denied for an instance to be able again."""
+
+IDLE_CONFIRMED_AFTER = 1_500 * MILLISECOND
+"""So long (ns) a holder has to seem idle, so that it is known that we have read what was stored."""
+
+FIRST_RELIEF = 30 * SECOND
+"""How long (ns) an idle holder is given nothing, at first; each time twice as long as the time before."""
+
+LONGEST_RELIEF = 3_600 * SECOND
+
+
+@dataclass(slots=True)
+class _Unable:
+    """What we cannot do for a stream."""
+
+    reason: str
+    shard: int
+    wait: int
+    until: int
+    """When (ns) we are on trial."""
+
+
+@dataclass(slots=True)
+class _Idle:
+    """A holder that seemed idle."""
+
+    suspected_at: int
+    relief: int = 0
+    until: int = 0
+    not_before: int = 0
+    """It is not relieved again before this instant (ns)."""
+
+
+@dataclass(slots=True)
+class Fitness:
+    """What one instance knows of itself and of others; instants are of its own monotonic clock."""
+
+    _unable: dict[str, _Unable] = field(default_factory=dict)
+    _waits: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How long the last wait was for a stream that we can serve again, and since when we can."""
+    _others: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What others say that they cannot serve."""
+    _idle: dict[tuple[str, str], _Idle] = field(default_factory=dict)
+    """By stream and instance."""
+
+    # -- what we cannot do ---------------------------------------------------------------------------------------
+
+    @property
+    def cannot(self) -> Mapping[str, str]:
+        """The streams that we cannot serve, and why."""
+        return {key: unable.reason for key, unable in self._unable.items()}
+
+    def denied(self, key: str, shard: int, reason: str, now: int) -> bool:
+        """Note that something that a holder has to do was denied to us; returns whether that is news."""
+        known = self._unable.get(key)
+        if known is None:
+            before, _since = self._waits.pop(key, (0, 0))
+            wait = min(2 * before, LONGEST_WAIT) or FIRST_WAIT
+            self._unable[key] = _Unable(reason, shard, wait, now + wait)
+            return True
+        if now >= known.until:
+            known.wait = min(2 * known.wait, LONGEST_WAIT)
+        known.reason, known.shard, known.until = reason, shard, now + known.wait
+        return False
+
+    def reconnected(self, now: int) -> None:
+        """Be on trial at once: with a new connection come the permissions of the moment."""
+        for unable in self._unable.values():
+            unable.until = min(unable.until, now)
+
+    def on_trial(self, key: str, now: int) -> frozenset[int]:
+        """Return the shard that we fire for beside its holder, to see whether we can."""
+        unable = self._unable.get(key)
+        return frozenset({unable.shard}) if unable is not None and now >= unable.until else frozenset()
+
+    def passed(self, now: int) -> list[str]:
+        """Return the streams that we can serve again."""
+        able = [key for key, unable in self._unable.items() if now >= unable.until + TRIAL]
+        for key in able:
+            self._waits[key] = self._unable.pop(key).wait, now
+        for key in [key for key, (_wait, since) in self._waits.items() if now - since >= LONGEST_WAIT]:
+            del self._waits[key]
+        return able
+
+    # -- what others cannot do -----------------------------------------------------------------------------------
+
+    def told(self, instance: str, cannot: Iterable[str]) -> bool:
+        """Note what another instance says that it cannot serve; returns whether that is news."""
+        told = frozenset(cannot)
+        is_news = self._others.get(instance, frozenset()) != told
+        if told:
+            self._others[instance] = told
+        else:
+            self._others.pop(instance, None)
+        return is_news
+
+    def forget(self, instance: str) -> None:
+        """Forget what a dead instance said."""
+        self._others.pop(instance, None)
+
+    def seems_idle(self, key: str, suspects: Iterable[str], now: int) -> list[str]:
+        """Note which holders of a stream seem idle, and all that do; returns who is relieved now."""
+        suspected = set(suspects)
+        for name in [name for known, name in self._idle if known == key and name not in suspected]:
+            self._recovered(key, name, now)
+        relieved = []
+        for name in sorted(suspected):
+            known = self._idle.setdefault((key, name), _Idle(now))
+            is_sure = now - known.suspected_at >= IDLE_CONFIRMED_AFTER
+            if is_sure and now >= max(known.until, known.not_before):
+                known.relief = min(2 * known.relief, LONGEST_RELIEF) or FIRST_RELIEF
+                known.until = now + known.relief
+                relieved.append(name)
+        return relieved
+
+    def forgive(self, key: str, now: int) -> None:
+        """End all reliefs on a stream: our own fires are refused there as well."""
+        for (known, _name), idle in self._idle.items():
+            if known == key and idle.until > now:
+                idle.until, idle.not_before = now, now + idle.relief
+
+    def is_relieved(self, key: str, instance: str, now: int) -> bool:
+        """Tell whether an instance is given nothing of a stream since it was idle."""
+        idle = self._idle.get((key, instance))
+        return idle is not None and now < idle.until
+
+    def has_relieved(self, key: str, now: int) -> bool:
+        """Tell whether anybody is given nothing of a stream since it was idle."""
+        return any(known == key and now < idle.until for (known, _name), idle in self._idle.items())
+
+    def _recovered(self, key: str, name: str, now: int) -> None:
+        """Suspect a holder no more; how long its last relief was is remembered for a while after it."""
+        idle = self._idle[key, name]
+        if now >= idle.until + LONGEST_RELIEF:
+            del self._idle[key, name]
+        else:
+            idle.suspected_at = now
+
+    @property
+    def is_flawless(self) -> bool:
+        """Whether nothing is known against anybody."""
+        return not (self._unable or self._others or self._idle)
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def of(self, key: str, me: str, living: Sequence[str], now: int) -> list[str]:
+        """Return those of the living who can serve a stream; all of them where nobody can."""
+        if self.is_flawless:
+            return list(living)
+        working = [name for name in living if not self.is_relieved(key, name, now)]
+        able = [name for name in working if key not in (self._unable if name == me else self._others.get(name, ()))]
+        return able or working or list(living)

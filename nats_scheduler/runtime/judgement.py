@@ -1,0 +1,104 @@
+"""Judge who can serve a stream by what its engine has seen: what was denied to us, and who holds and fires nothing.
+
+The policy is `engine.fitness`; here its facts are gathered, and what it decides is told to the operator.
+
+The rule: who seems idle is judged only when we have read all that was stored when it began to seem so; a follower
+that is late sees no fires either.
+Cost: some comparisons for each stream at each look; a request to the server where somebody seems idle.
+Limit: on streams whose messages are not all read (work queue, interest) the fires of others are not seen, and nobody is
+judged by them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.removing import Denied
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.rejection import LONGEST_KEPT
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.port import StreamInformation
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.instants import SECOND
+
+ILL_AFTER = 2 * SECOND
+"""A stream that refuses our fires and has stored none for so long (ns) may refuse those of others as well."""
+
+PATIENCE_SECONDS = 1.5
+"""Longest wait for what the server says of a stream; it is asked again at the next look."""
+
+Relieve = Callable[[str, Mapping[int, int], Sequence[int], int], list[str]]
+
+
+class Judgement:
+    """What one instance makes of itself and of others."""
+
+    def __init__(
+        self, fitness: Fitness, relieve: Relieve, api: StreamInformation, clock: Clock, reporter: Reporter
+    ) -> None:
+        self._fitness = fitness
+        self._relieve = relieve
+        self._api = api
+        self._clock = clock
+        self._reporter = reporter
+        self._denied: dict[str, Denied] = {}
+        self._stored: dict[str, tuple[int, int]] = {}
+        """How many fires of a stream that refuses some were stored, and when (ns) that number changed."""
+        self._to_read: dict[str, int] = {}
+        """How far a stream has to be read before somebody is judged."""
+
+    def look(self, services: Mapping[str, StreamService]) -> list[Callable[[], Awaitable[None]]]:
+        """Note what was denied to us, and return what is to be done to judge others."""
+        now = self._clock.monotonic()
+        works: list[Callable[[], Awaitable[None]]] = []
+        for key, service in services.items():
+            firing, name = service.driver.engine.firing, service.state.name
+            denied = firing.denied
+            if denied is not None and denied is not self._denied.get(key):
+                self._denied[key] = denied
+                if self._fitness.denied(key, denied.shard, denied.reason[:LONGEST_KEPT], now):
+                    self._reporter.cannot_serve(name, denied.reason)
+            if self._is_ill(key, service, now):
+                self._fitness.forgive(key, now)
+            elif firing.neglected or key in self._to_read:
+                works.append(partial(self._judge, key, service))
+        for key in self._fitness.passed(now):
+            self._reporter.can_serve_again(key.partition(".")[2])
+        return works
+
+    def _is_ill(self, key: str, service: StreamService, now: int) -> bool:
+        """Tell whether a stream takes none of our fires for the time being."""
+        firing = service.driver.engine.firing
+        if not firing.is_failing:
+            self._stored.pop(key, None)
+            return False
+        stored, since = self._stored.get(key, (-1, now))
+        if stored != firing.stored:
+            self._stored[key] = firing.stored, now
+            return False
+        return now - since >= ILL_AFTER
+
+    async def _judge(self, key: str, service: StreamService) -> None:
+        """Relieve who holds shards of a stream and fires nothing."""
+        engine, now = service.driver.engine, self._clock.monotonic()
+        if not engine.is_live or not engine.firing.neglected:
+            self._to_read.pop(key, None)
+            self._relieve(key, {}, engine.firing.last_fired, now)
+            return
+        if key not in self._to_read:
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    info = await self._api.stream(service.state.name)
+            except TimeoutError:
+                return
+            if info is None:
+                return
+            self._to_read[key] = StreamState.from_info(info).last_sequence
+        if engine.last_read < self._to_read[key]:
+            return
+        since = min(engine.firing.neglected.values())
+        for holder in self._relieve(key, engine.firing.neglected, engine.firing.last_fired, now):
+            self._to_read.pop(key, None)
+            self._reporter.holder_relieved(service.state.name, holder, since)

@@ -1,0 +1,277 @@
+"""Being alive is not being able: who cannot hold, or does not fire, is given nothing while somebody else can."""
+
+import pytest
+
+from nats_scheduler.engine.fitness import (
+    FIRST_RELIEF,
+    FIRST_WAIT,
+    IDLE_CONFIRMED_AFTER,
+    LONGEST_WAIT,
+    TRIAL,
+    Fitness,
+)
+from nats_scheduler.engine.inputs import (
+    NOT_PERMITTED,
+    ContentUnread,
+    PurgeConcluded,
+    Refused,
+    ShardsHeld,
+    Stored,
+)
+from nats_scheduler.engine.leases import Leases, Record, wanted_holders
+from nats_scheduler.engine.removing import NEGLECTED_AFTER
+from nats_scheduler.engine.shards import SHARDS, shard_of
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, Desk, message_on, schedule
+from tests.engine.test_leases import KEY, instance, write
+
+DENIED = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
+SHARD = 7
+WHY = "may not"
+OURS = ("a",) * SHARDS
+THEIRS = ("b",) * SHARDS
+
+
+def hears(leases: Leases, other: str, now: int, *, cannot: tuple[str, ...] = ()) -> None:
+    """Let an instance hear itself and another one."""
+    leases.heard(other, {KEY}, now, now, cannot=cannot)
+    leases.heard(leases.me, {KEY}, now, now)
+    leases.bury(now)
+
+
+# -- who cannot
+
+
+def test_one_that_cannot_hands_everything_to_one_that_can() -> None:
+    a = instance("a", "b")
+    a.recorded(KEY, Record(OURS, 1))
+    assert a.fitness.denied(KEY, SHARD, WHY, 0)
+    assert write(a, 2) == THEIRS
+
+
+def test_what_one_that_cannot_holds_is_claimed_by_one_that_can() -> None:
+    b = instance("b", "a")
+    b.recorded(KEY, Record(OURS, 1))
+    hears(b, "a", 0, cannot=(KEY,))
+    assert write(b, 2) == THEIRS
+
+
+def test_one_that_cannot_keeps_everything_while_it_is_alone() -> None:
+    a = instance("a")
+    write(a, 1)
+    a.fitness.denied(KEY, SHARD, WHY, 0)
+    assert (a.change(KEY, 0), a.held(KEY)) == (None, frozenset(range(SHARDS)))
+
+
+def test_where_nobody_can_all_share_the_work_and_none_takes_it_from_another() -> None:
+    a, b = instance("a", "b"), instance("b", "a")
+    record = Record(wanted_holders(KEY, ["a", "b"]), 1)
+    for one, other in ((a, "b"), (b, "a")):
+        one.recorded(KEY, record)
+        one.fitness.denied(KEY, SHARD, WHY, 0)
+        hears(one, other, 0, cannot=(KEY,))
+        assert one.change(KEY, 0) is None
+
+
+def test_what_one_cannot_on_one_stream_changes_nothing_on_another() -> None:
+    a = instance("a", "b")
+    a.recorded(KEY, Record(wanted_holders(KEY, ["a", "b"]), 1))
+    a.fitness.denied("emulated.OTHER", SHARD, WHY, 0)
+    assert a.change(KEY, 0) is None
+
+
+def test_after_a_while_one_shard_is_tried_beside_its_holder_and_then_the_part_is_taken_back() -> None:
+    a = instance("a", "b")
+    a.recorded(KEY, Record(THEIRS, 1))
+    a.fitness.denied(KEY, SHARD, WHY, 0)
+    assert a.to_fire(KEY, FIRST_WAIT - 1) == frozenset()
+    assert a.to_fire(KEY, FIRST_WAIT) == {SHARD}
+    assert a.fitness.passed(FIRST_WAIT + TRIAL - 1) == []
+    assert a.fitness.passed(FIRST_WAIT + TRIAL) == [KEY]
+    assert (a.to_fire(KEY, FIRST_WAIT + TRIAL), dict(a.fitness.cannot)) == (frozenset(), {})
+
+
+def test_each_trial_that_fails_makes_the_next_wait_twice_as_long() -> None:
+    fitness, now, waits = Fitness(), 0, []
+    for _ in range(10):
+        fitness.denied(KEY, SHARD, WHY, now)
+        begun = now
+        while not fitness.on_trial(KEY, now):
+            now += SECOND
+        waits.append(now - begun)
+    assert waits == [min(FIRST_WAIT << number, LONGEST_WAIT) for number in range(10)]
+
+
+def test_one_that_could_for_a_moment_only_waits_longer_than_before() -> None:
+    fitness = Fitness()
+    fitness.denied(KEY, SHARD, WHY, 0)
+    able_at = FIRST_WAIT + TRIAL
+    assert fitness.passed(able_at) == [KEY]
+    fitness.denied(KEY, SHARD, WHY, able_at)
+    assert not fitness.on_trial(KEY, able_at + 2 * FIRST_WAIT - 1)
+    assert fitness.on_trial(KEY, able_at + 2 * FIRST_WAIT)
+
+
+def test_with_a_new_connection_the_trial_begins_at_once() -> None:
+    fitness = Fitness()
+    fitness.denied(KEY, SHARD, WHY, 0)
+    fitness.reconnected(1)
+    assert fitness.on_trial(KEY, 1) == {SHARD}
+
+
+def test_the_dead_are_not_remembered_as_unable() -> None:
+    b = instance("b", "a")
+    hears(b, "a", 0, cannot=(KEY,))
+    b.left("a")
+    hears(b, "a", 0)
+    assert sorted(b.living(KEY)) == ["a", "b"]
+
+
+# -- who is idle
+
+
+def idle_holder(now: int = 0) -> Leases:
+    """Make an instance that sees that another one holds everything and fires nothing."""
+    a = instance("a", "b", now=now)
+    a.recorded(KEY, Record(THEIRS, 1))
+    return a
+
+
+def judged(leases: Leases, overdue: int, fired: int, now: int) -> list[str]:
+    """Judge the holders by one overdue fire in one shard, and one that was seen in another."""
+    last = [0] * SHARDS
+    last[SHARD + 1] = fired
+    hears(leases, "b", now)
+    return leases.relieve_idle(KEY, {SHARD: overdue}, last, now)
+
+
+def test_a_holder_none_of_whose_fires_is_seen_is_relieved_once_that_is_sure() -> None:
+    a = idle_holder()
+    assert judged(a, 10, 9, 0) == []
+    assert judged(a, 10, 9, IDLE_CONFIRMED_AFTER) == ["b"]
+    assert write(a, 2, IDLE_CONFIRMED_AFTER) == OURS
+
+
+def test_a_holder_that_fires_anything_of_that_time_or_later_is_not_idle() -> None:
+    a = idle_holder()
+    assert judged(a, 10, 9, 0) == []
+    assert judged(a, 10, 10, IDLE_CONFIRMED_AFTER) == []
+    assert judged(a, 10, 11, 2 * IDLE_CONFIRMED_AFTER) == []
+
+
+def test_what_an_idle_holder_holds_by_a_record_that_others_write_is_fired_all_the_same() -> None:
+    a = idle_holder()
+    judged(a, 10, 9, 0)
+    judged(a, 10, 9, IDLE_CONFIRMED_AFTER)
+    a.serves = frozenset({KEY})
+    assert a.held(KEY) == frozenset()
+    assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER) == frozenset(range(SHARDS))
+
+
+def test_each_time_it_is_idle_again_it_is_given_nothing_for_twice_as_long() -> None:
+    a, now = idle_holder(), 0
+    for relief in (FIRST_RELIEF, 2 * FIRST_RELIEF, 4 * FIRST_RELIEF):
+        judged(a, 10, 9, now)
+        now += IDLE_CONFIRMED_AFTER
+        assert judged(a, 10, 9, now) == ["b"]
+        assert judged(a, 10, 11, now + 1) == []
+        assert a.fitness.is_relieved(KEY, "b", now + relief - 1)
+        now += relief
+        assert not a.fitness.is_relieved(KEY, "b", now)
+        judged(a, 10, 11, now)
+
+
+def test_it_is_forgiven_where_our_own_fires_are_refused_too_and_not_blamed_again_at_once() -> None:
+    a = idle_holder()
+    judged(a, 10, 9, 0)
+    judged(a, 10, 9, IDLE_CONFIRMED_AFTER)
+    a.fitness.forgive(KEY, IDLE_CONFIRMED_AFTER)
+    assert not a.fitness.is_relieved(KEY, "b", IDLE_CONFIRMED_AFTER)
+    assert judged(a, 10, 9, 2 * IDLE_CONFIRMED_AFTER) == []
+
+
+def test_where_everybody_else_is_idle_and_we_do_not_serve_they_keep_what_they_have() -> None:
+    a = idle_holder()
+    judged(a, 10, 9, 0)
+    judged(a, 10, 9, IDLE_CONFIRMED_AFTER)
+    a.serves = frozenset()
+    assert a.living(KEY) == ["b"]
+
+
+# -- what the engine sees
+
+
+def desk_of(holder: bool) -> Desk:
+    """Make a desk with a schedule, whose shard is ours or not."""
+    desk = Desk(schedule("@every 5s"))
+    if not holder:
+        desk.step(ShardsHeld(frozenset()))
+    return desk
+
+
+def test_a_denied_fire_is_known_with_its_shard_and_target() -> None:
+    desk = desk_of(holder=True)
+    desk.concluded(desk.in_flight(schedule("@every 5s"), 5), DENIED)
+    denied = desk.engine.firing.denied
+    assert denied is not None
+    assert (denied.shard, denied.reason) == (shard_of(SCHEDULE), f"{DENIED.description}: t.out")
+
+
+def test_a_denied_look_is_known() -> None:
+    desk = desk_of(holder=True)
+    desk.at(4)
+    desk.step(ContentUnread(SCHEDULE, 1, WHY, denied=True))
+    assert desk.engine.firing.denied == (desk.now, shard_of(SCHEDULE), WHY)
+
+
+def test_a_denied_removal_is_known_and_left_to_the_next_holder() -> None:
+    message = schedule("@at 2026-01-01T00:00:05Z")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    desk.step(PurgeConcluded(SCHEDULE, 1, WHY, denied=True))
+    assert desk.engine.firing.denied == (desk.now, shard_of(SCHEDULE), WHY)
+
+
+@pytest.mark.parametrize("code", [10077, 10071])
+def test_a_refusal_that_meets_everybody_is_not_our_own(code: int) -> None:
+    desk = desk_of(holder=True)
+    desk.concluded(desk.in_flight(schedule("@every 5s"), 5), Refused(400, code, "no"))
+    assert desk.engine.firing.denied is None
+
+
+def test_a_schedule_that_its_holder_does_not_fire_is_noticed_after_a_while() -> None:
+    desk = desk_of(holder=False)
+    for seconds in (5.0, 5 + NEGLECTED_AFTER / SECOND - 0.1):
+        desk.at(seconds)
+        assert desk.engine.firing.neglected == {}
+    desk.at(5 + NEGLECTED_AFTER / SECOND)
+    assert desk.engine.firing.neglected == {shard_of(SCHEDULE): START + 5 * SECOND}
+
+
+def test_a_schedule_that_its_holder_fires_is_not_noticed() -> None:
+    desk = desk_of(holder=False)
+    desk.at(5)
+    identity = f"nats-scheduler:1:{START + 5 * SECOND}:{SCHEDULE}"
+    fired = message_on("t.out", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="x", Nats_Msg_Id=identity)
+    desk.read(fired)
+    desk.at(9)
+    assert desk.engine.firing.neglected == {}
+    assert desk.engine.firing.last_fired[shard_of(SCHEDULE)] == START + 5 * SECOND
+
+
+def test_a_schedule_that_is_removed_is_not_held_against_its_holder() -> None:
+    desk = desk_of(holder=False)
+    for seconds in (5, 9):
+        desk.at(seconds)
+    assert desk.engine.firing.neglected
+    desk.read(message_on(SCHEDULE, 2))
+    assert desk.engine.firing.neglected == {}
+
+
+def test_where_fires_of_others_cannot_be_seen_nobody_is_judged_by_them() -> None:
+    desk = Desk(schedule("@every 5s"), reads_all=False)
+    desk.step(ShardsHeld(frozenset()))
+    for seconds in (5, 9, 20):
+        desk.at(seconds)
+    assert desk.engine.firing.neglected == {}
