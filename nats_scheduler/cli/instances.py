@@ -8,16 +8,17 @@ Limit: who serves more streams than fit into his message says that he serves all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json, print_table
+from nats_scheduler.cli.output import print_json, print_table, printable
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.engine.leases import LEASE_DURATION, NOBODY
 from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of
@@ -44,6 +45,8 @@ class Instance:
     heard_at: int | None
     serves: Sequence[str] | None
     parts: Sequence[Part]
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """The streams that it cannot serve, by mode and name, and why."""
 
     def state(self, at: int) -> str:
         """Say whether it lives; who is silent for so long has lost his shards to others, where there are any."""
@@ -74,6 +77,9 @@ def command(resolved: ResolvedSettings, as_json: bool) -> None:
     elif fleet.instances:
         rows = [row for one in fleet.instances for row in _rows(one, fleet.at)]
         print_table(["instance", "state", "since (UTC)", "heard", "stream", "mode", "shards"], rows)
+        for one in fleet.instances:
+            for key, why in sorted(one.cannot.items()):
+                click.echo(printable(f"{one.name} cannot serve {key.partition('.')[2]}: {why}"))
     else:
         click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")
 
@@ -114,7 +120,8 @@ async def _told(session: Session, name: str, parts: Sequence[Part]) -> Instance 
         return Instance(name, None, None, None, parts) if parts else None
     since, serves = parse_rfc3339(str(value.get("since"))), value.get("serves")
     named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
-    return Instance(name, since if isinstance(since, int) else None, heard_at, named, parts)
+    cannot = {key: str(why) for key, why in inner(value.get("cannot")).items()}
+    return Instance(name, since if isinstance(since, int) else None, heard_at, named, parts, cannot)
 
 
 def _rows(one: Instance, at: int) -> list[list[str]]:
@@ -132,5 +139,6 @@ def _document(one: Instance, at: int) -> dict[str, object]:
         "heard": None if one.heard_at is None else format_rfc3339(one.heard_at),
         "age_nanoseconds": None if one.heard_at is None else max(at - one.heard_at, 0),
         "serves": one.serves,
+        "cannot": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.cannot.items())],
         "holds": [{"stream": part.stream, "mode": part.mode, "shards": part.shards} for part in one.parts],
     }

@@ -17,6 +17,7 @@ import click
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json, print_table, rejection_document
 from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS
@@ -81,7 +82,9 @@ async def _read(session: Session, stream: str | None) -> Listing:
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     for one in served:
-        checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, clock.now())
+        # By the server's clock, as the sidecars write them: ours may be wrong.
+        at = server_time(await session.api.stream(one.state.name)) or clock.now()
+        checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
         read = await take_snapshot(
             session.connection,
             session.api,

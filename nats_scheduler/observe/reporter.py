@@ -145,6 +145,11 @@ class Reporter:
         """Tell that nothing was denied to us for a while, and that we take our part again."""
         self._log.info("can_serve_again", stream=stream)
 
+    def registry_value_refused(self, bucket: str, key: str, reason: str) -> None:
+        """Tell that a value in the registry's bucket is not believed: it may be none of our making."""
+        self.problem("registry_value_refused", key=key, reason=reason)
+        self._advise("registry_value_refused", bucket, key=key, reason=reason)
+
     def holder_relieved(self, stream: str, instance: str, since: int) -> None:
         """Tell that a holder fires nothing, as of a fire time (ns) that passed: it is given nothing for a while."""
         told = {"instance": instance, "since": _time(since)}

@@ -84,7 +84,7 @@ class Account:
         asked = settings.connection
         self._api = JetStreamApi(connection, asked.api_prefix, asked.request_timeout_seconds)
         self.registry = Registry(connection, self._api, settings.registry_bucket)
-        self.registry.broken = lambda key, reason: reporter.problem("registry_value_unreadable", key=key, reason=reason)
+        self.registry.broken = partial(reporter.registry_value_refused, self.registry.stream)
         self.instances = Instances(leases, self.registry, self._api, clock, services, reporter, self._remember_all)
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -3,8 +3,9 @@
 One value for each stream and mode, with an entry for each holder: its shards, and how far they are settled.
 It is merged by compare-and-set, so that nobody writes for the shards of another.
 
-The rule: what is no checkpoint, is of another stream, or of a far future counts as none; to believe it would be to lose
-fires.
+The rule: what is no checkpoint, is of another stream, is ahead of the server's clock, or reaches beyond the stream
+counts as none; to believe it would be to lose fires.
+Limit: one that claims no more than a holder could have settled by now cannot be told from a true one.
 No exception is ever cut off an entry, since what it names would count as settled; where there is no room, what others
 wrote about shards that changed hands goes as a whole: to know nothing repeats work, and loses none.
 A value without entries, as earlier versions wrote it, speaks for all shards.
@@ -19,11 +20,11 @@ from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation
-from nats_scheduler.schedule.instants import DAY
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import LONGEST_SHOWN
 
-NOT_CREDIBLE = DAY
-"""No other host's clock is so far (ns) ahead of ours that it settled what is due then."""
+NOT_CREDIBLE = 5 * SECOND
+"""Nobody settled what is due so long (ns) from now: all go by the server's clock, be it of another of its nodes."""
 
 MOST_NUMBERS = 3_500
 """Exceptions that all entries together may name: the registry takes 64 KiB.
@@ -90,10 +91,22 @@ def _read_entries(
     entries = _entries_of(value, state.created)
     if entries is None:
         return []
-    checkpoints = [checkpoint for entry in entries if (checkpoint := _checkpoint_of(entry, now)) is not None]
-    if len(checkpoints) < len(entries):
-        registry.broken(key, f"no checkpoint: {str(value)[:LONGEST_SHOWN]}")
-    return [checkpoint for checkpoint in checkpoints if checkpoint.sequence <= state.last_sequence]
+    credible = []
+    for entry in entries:
+        checkpoint = _checkpoint_of(entry)
+        if checkpoint is None:
+            registry.broken(key, f"no checkpoint: {str(entry)[:LONGEST_SHOWN]}")
+        elif checkpoint.through > now + NOT_CREDIBLE:
+            ahead = (checkpoint.through - now) / SECOND
+            registry.broken(key, f"it claims fires as settled that are due {ahead:.1f} s ahead of the server's clock")
+        elif checkpoint.sequence > state.last_sequence:
+            beyond = f"{checkpoint.sequence}, and the stream ends at {state.last_sequence}"
+            registry.broken(
+                key, f"it speaks of messages up to sequence {beyond}: forged, or the stream was rolled back"
+            )
+        else:
+            credible.append(checkpoint)
+    return credible
 
 
 def checkpoint_key(stream: str, mode: Mode) -> str:
@@ -123,8 +136,8 @@ def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
     return merged
 
 
-def _checkpoint_of(entry: object, now: int) -> CheckpointLoaded | None:
-    """Read an entry, None where it is none that one of us can have written by `now`."""
+def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
+    """Read an entry, None where it is none that one of us can have written."""
     if not isinstance(entry, dict) or (shards := _shards_of(entry)) is None:
         return None
     unsettled = entry.get("unsettled", [])
@@ -134,7 +147,7 @@ def _checkpoint_of(entry: object, now: int) -> CheckpointLoaded | None:
     if any(type(number) is not int for number in numbers):
         return None
     through, sequence = numbers[:2]
-    if sequence < 0 or through > now + NOT_CREDIBLE:
+    if sequence < 0:
         return None
     return CheckpointLoaded(through, sequence, frozenset(unsettled), shards)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nats_scheduler.engine.leases import Holders
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS, shard_of
+from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
@@ -55,7 +56,10 @@ class Fleet:
         """Wait until so many instances hold the shards of the stream, and all of them."""
 
         async def is_divided() -> bool:
-            parts = await self.parts()
+            try:
+                parts = await self.parts()
+            except NoJetStreamError:
+                return False  # a server that reads its configuration anew answers nobody for a moment
             return len(parts) == count and sum(parts.values()) == SHARDS
 
         await eventually(is_divided, within_seconds=PATIENCE_SECONDS, describe=f"{count} instances hold {STREAM}")

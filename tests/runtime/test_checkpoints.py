@@ -9,8 +9,9 @@ from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
+from nats_scheduler.runtime.checkpoints import NOT_CREDIBLE, CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11
@@ -102,9 +103,31 @@ async def test_what_is_written_while_it_is_read_is_not_taken_for_another_state_o
         ]
 
 
-async def test_what_reaches_beyond_the_stream_was_written_before_it_was_rolled_back(registry: Registry) -> None:
+async def test_what_reaches_beyond_the_stream_is_not_believed_and_told(registry: Registry) -> None:
+    """It was written before the stream was rolled back, or is forged."""
+    told = refusals_of(registry)
     assert await keeper(registry).write(CheckpointLoaded(5, 101))
     assert await read(registry) == set()
+    assert told == [
+        "it speaks of messages up to sequence 101, and the stream ends at 100: forged, or the stream was rolled back"
+    ]
+
+
+async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and_told(registry: Registry) -> None:
+    """And what others wrote beside it is."""
+    told = refusals_of(registry)
+    now = 1_000 * SECOND
+    assert await keeper(registry).write(CheckpointLoaded(now + NOT_CREDIBLE, 10, shards=LOW))
+    assert await keeper(registry).write(CheckpointLoaded(now + NOT_CREDIBLE + 1, 10, shards=HIGH))
+    assert await read(registry, now) == {CheckpointLoaded(now + NOT_CREDIBLE, 10, shards=LOW)}
+    assert told == ["it claims fires as settled that are due 5.0 s ahead of the server's clock"]
+
+
+def refusals_of(registry: Registry) -> list[str]:
+    """Return a list to which is added why values are not believed."""
+    told: list[str] = []
+    registry.broken = lambda _key, reason: told.append(reason)
+    return told
 
 
 def numbers(shard: int, count: int) -> frozenset[int]:

@@ -14,7 +14,7 @@ from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
-from nats_scheduler.engine.flight import Stage
+from nats_scheduler.engine.flight import Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, DrainRequested, Input, PublishConcluded, Stored
 from nats_scheduler.engine.leases import Holders, Leases, Record
@@ -124,7 +124,7 @@ def early() -> Changes:
 def every_missed_fire_made_up() -> Changes:
     """Send all missed fires one after the other, instead of the latest."""
 
-    def make_up(_self: Firing, held: Held, _flight: Any, second: int, _until: int) -> tuple[int, int | None]:
+    def make_up(_self: Firing, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
         return held.due, second
 
     yield Firing, "_make_up", make_up
