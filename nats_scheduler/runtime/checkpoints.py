@@ -12,6 +12,7 @@ A value without entries, as earlier versions wrote it, speaks for all shards.
 Cost: one request to write while nobody else writes, two more each time that somebody did.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ from nats_scheduler.schedule.invalid import LONGEST_SHOWN
 
 NOT_CREDIBLE = 5 * SECOND
 """Nobody settled what is due so long (ns) from now: all go by the server's clock, be it of another of its nodes."""
+
+LEADER_IS_BEHIND_SECONDS = (0.1, 0.2, 0.4)
+"""Waits before a stream is asked again that ends before what a holder has read: in a cluster a follower may have
+delivered what the leader has not applied, for some hundred milliseconds."""
 
 MOST_NUMBERS = 3_500
 """Exceptions that all entries together may name: the registry takes 64 KiB.
@@ -76,6 +81,11 @@ async def read_checkpoint(
     keys = [checkpoint_key(stream, written_in) for written_in in sorted({mode, Mode.EMULATED})]
     written = [(key, await registry.get(key)) for key in keys]
     info = await api.stream(stream)
+    for wait in LEADER_IS_BEHIND_SECONDS:
+        if info is None or not _reaches_beyond(StreamState.from_info(info), [value for _key, value in written]):
+            break
+        await asyncio.sleep(wait)
+        info = await api.stream(stream)
     if info is None:
         return None
     state = StreamState.from_info(info)
@@ -107,6 +117,13 @@ def _read_entries(
         else:
             credible.append(checkpoint)
     return credible
+
+
+def _reaches_beyond(state: StreamState, values: Sequence[Mapping[str, Any] | None]) -> bool:
+    """Tell whether an entry speaks of messages that the stream does not have, or not yet."""
+    entries = [entry for value in values for entry in _entries_of(value, state.created) or ()]
+    read = [checkpoint.sequence for entry in entries if (checkpoint := _checkpoint_of(entry)) is not None]
+    return max(read, default=0) > state.last_sequence
 
 
 def checkpoint_key(stream: str, mode: Mode) -> str:

@@ -96,6 +96,7 @@ class Judgement:
             if info is None:
                 return
             self._to_read[key] = StreamState.from_info(info).last_sequence
+            return  # what seemed neglected may have been seen meanwhile: judged at the next look
         if engine.last_read < self._to_read[key]:
             return
         since = min(engine.firing.neglected.values())

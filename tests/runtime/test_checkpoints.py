@@ -113,6 +113,23 @@ async def test_what_reaches_beyond_the_stream_is_not_believed_and_told(registry:
     ]
 
 
+class Lagging(Stream):
+    """A stream whose leader has not applied what a holder has read, until it is asked again."""
+
+    async def stream(self, name: str) -> Any:
+        """Return what the leader says, which applies a message meanwhile."""
+        info = await super().stream(name)
+        self._last += 1
+        return info
+
+
+async def test_what_the_leader_has_not_applied_yet_is_believed_once_it_has(registry: Registry) -> None:
+    told = refusals_of(registry)
+    assert await keeper(registry).write(CheckpointLoaded(5, 102))
+    found = await read_checkpoint(registry, Lagging(), "S", Mode.EMULATED, 1_000)
+    assert (found, told) == ([CheckpointLoaded(5, 102)], [])
+
+
 async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and_told(registry: Registry) -> None:
     """And what others wrote beside it is."""
     told = refusals_of(registry)
