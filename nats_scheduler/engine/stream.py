@@ -92,8 +92,9 @@ class StreamEngine:
         self._sightings = Sightings()
         self._holdings = Holdings(self._roster, self._firing)
         self._backlog = Backlog(self._rejected, self._firing, self._emit, self._holdings.untold)
-        self._last_read = 0
-        self._history_through = 0
+        self._last_read = self._history_through = 0
+        self.last_message: StoredMessage | None = None
+        """The message with the highest sequence that was told."""
         self._now = 0
         self._live = self._draining = False
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
@@ -101,7 +102,7 @@ class StreamEngine:
             HistoryRead: self._history_read,
             CaughtUp: self._caught_up,
             ContactLost: self._contact_lost,
-            CheckpointLoaded: self._checkpoint_loaded,
+            CheckpointLoaded: lambda given, _now: self._holdings.load(given),
             ShardsHeld: self._shards_held,
             ContentRead: self._content_read,
             ContentUnread: self._firing.content_unread,
@@ -183,8 +184,10 @@ class StreamEngine:
         for message in given.messages:
             if not self._sightings.expected or not self._sightings.take(message):
                 self._take(message)
-        last = max((message.sequence for message in given.messages), default=0)
-        self._last_read = max(self._last_read, last, given.through)
+        if given.messages and given.messages[-1].sequence > self._last_read:
+            self.last_message = given.messages[-1]
+            self._last_read = self.last_message.sequence
+        self._last_read = max(self._last_read, given.through)
         self._sightings.pass_by(self._last_read)
 
     def _see_what_waited(self, now: int) -> bool:
@@ -323,9 +326,6 @@ class StreamEngine:
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._firing.is_open = False
         self._sightings.forget()
-
-    def _checkpoint_loaded(self, given: CheckpointLoaded, _now: int) -> None:
-        self._holdings.load(given)
 
     def _shards_held(self, given: ShardsHeld, _now: int) -> None:
         gained = self._holdings.hold(given.shards)

@@ -23,6 +23,7 @@ from nats_scheduler.jetstream.contact import NO_PLACE_FOR_A_CONSUMER
 from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 
@@ -72,6 +73,10 @@ class Registry:
     def stream(self) -> str:
         """The stream that holds the bucket."""
         return self._stream
+
+    async def server_time(self) -> int | None:
+        """Ask for the time (ns since the Unix epoch) of the server that leads the bucket; None where it is not told."""
+        return server_time(await self._api.stream(self._stream))
 
     async def open(self) -> bool:
         """Create the bucket where it does not exist, and return whether it did not.

@@ -19,7 +19,6 @@ from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.creations import CreationHold
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
@@ -33,6 +32,7 @@ from nats_scheduler.jetstream.watch import (
 from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
@@ -56,7 +56,6 @@ LOOK_AGAIN_SECONDS = 1.0
 MAX_FOLLOWED = 256
 """Requests of others that are followed at once; whoever floods the API is not answered with a flood of our own."""
 
-STAYS_ON = SCHEDULES_STAY.description
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
 TOO_MANY = f"more than {MAX_FOLLOWED} requests to configure streams at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
@@ -109,7 +108,7 @@ class Account:
         self._server = capabilities(await self._api.info(), server.version, server.max_payload)
         if not self._clock.is_set:
             await self.registry.open()
-            await set_clock(self._clock, self._server_time)
+            await set_clock(self._clock, self.registry.server_time)
         return self._server
 
     @property
@@ -123,7 +122,7 @@ class Account:
             dividing = self._begin(self.instances.take_part())
             for request in self._seen_early:
                 self._seen(request)
-            clock = self._begin(keep_time(self._clock, self._server_time))
+            clock = self._begin(keep_time(self._clock, self.registry.server_time))
             for name in self._services:  # the list takes seconds while any stream of a cluster has no leader
                 self._begin(self._look_at(name))
             try:
@@ -136,10 +135,6 @@ class Account:
                 self._creations.end()
                 for task in (clock, dividing, *self._running.values()):
                     task.cancel()
-
-    async def _server_time(self) -> int | None:
-        """Ask for the time of the server that leads the registry; None where it does not tell."""
-        return server_time(await self._api.stream(self.registry.stream))
 
     async def _reconcile_all(self) -> None:
         try:
@@ -236,8 +231,7 @@ class Account:
             self._services[name] = StreamService(state, mode, self._server, self._settings, self._clock, told)
             self.instances.stir()
             self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
-        service = self._services[name]
-        service.is_as(state)
+        (service := self._services[name]).is_as(state)
         if (running := self._running.get(name)) is None or running.done():
             self._running[name] = self._begin(self._keep_serving(service))
 
@@ -247,10 +241,14 @@ class Account:
         setbacks = Setbacks(LOOK_AGAIN_SECONDS, partial(self._reporter.problem, "contact_lost", stream=name))
         while not self._connection.is_lost:
             try:
-                await service.serve(partial(StreamContact, self._connection, self._api), self.registry)
+                await service.serve(partial(StreamContact, self._connection, self._api), self.registry, self._api)
             except EngineBrokenError:
                 self._reporter.defect("engine_broken", service.driver.failed.result(), stream=name)
-                self._begin(self._rebuild(name))
+                self._begin(self._rebuild(name, "its engine broke", LOOK_AGAIN_SECONDS))
+                return
+            except StreamWentBackError as error:
+                self._reporter.problem("stream_went_back", stream=name, reason=str(error))
+                self._begin(self._rebuild(name, "it went back to an earlier state"))
                 return
             except JetStreamError as error:
                 if self._connection.lost.done():
@@ -260,10 +258,12 @@ class Account:
                 self._begin(self._follow_deletion(StreamDeletionRequested(name)))
             await asyncio.wait((self._connection.lost,), timeout=setbacks.wait_seconds)
 
-    async def _rebuild(self, name: str) -> None:
-        """Serve a stream with a new engine, a moment after the old one broke."""
-        await self._stop(name, "its engine broke")
-        await self._look_again(name)
+    async def _rebuild(self, name: str, reason: str, wait_seconds: float = 0.0) -> None:
+        """Serve a stream with a new engine, after a while."""
+        async with self._lock(name):
+            await self._stop(name, reason)
+        await asyncio.sleep(wait_seconds)
+        await self._look_at(name)
 
     async def _stop(self, name: str, reason: str) -> None:
         if (running := self._running.pop(name, None)) is not None:
@@ -341,9 +341,9 @@ class Account:
             self._requests.settled(request)
 
     async def _follow_one_config(self, request: ConfigRequested) -> None:
-        name, wanted = request.stream, request.config.get(FLAG)
+        name, wanted, stays = request.stream, request.config.get(FLAG), SCHEDULES_STAY
         if wanted is False and name in self._services and self._services[name].mode is Mode.EMULATED:
-            self._reporter.problem("flag_stays_on", stream=name, code=SCHEDULES_STAY.code, reason=STAYS_ON)
+            self._reporter.problem("flag_stays_on", stream=name, code=stays.code, reason=stays.description)
         if not await self._settle(request):
             if wanted is True and name not in self._services and self._requests.is_waited_for(request):
                 self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)

@@ -86,6 +86,9 @@ class StreamDriver:
         self.outdated: asyncio.Future[str] = self._loop.create_future()
         """Resolves, with the reason, when what came through the contact may be old: it was ended; a new one is due."""
 
+        self.caught_up = asyncio.Event()
+        """Set each time that a contact caught up: what it read may be of another state of the stream than before."""
+
     @property
     def has_contact(self) -> bool:
         """Whether there is a contact with the stream at this moment."""
@@ -108,8 +111,10 @@ class StreamDriver:
 
     def tell(self, fact: Input) -> None:
         """Take a fact; it is acted on in this turn of the event loop or the next."""
-        if isinstance(fact, CaughtUp) and self._port is None:
-            return  # with a contact that has ended meanwhile
+        if isinstance(fact, CaughtUp):
+            if self._port is None:
+                return  # with a contact that has ended meanwhile
+            self.caught_up.set()
         self._inputs.append(fact)
         self._soon()
 

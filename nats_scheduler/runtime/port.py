@@ -65,6 +65,14 @@ class StreamInformation(Protocol):
         ...
 
 
+class StreamContents(StreamInformation, Protocol):
+    """Says also what is stored in a stream."""
+
+    async def message(self, stream: str, *, seq: int) -> StoredMessage | None:
+        """Return the message with a sequence, None where there is none."""
+        ...
+
+
 class Contacts(Protocol):
     """Makes contact with a stream on the connection of the moment; see `jetstream.contact`."""
 

@@ -21,9 +21,10 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.continuity import LOOK_SECONDS, StreamWentBackError, step_back
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
-from nats_scheduler.runtime.port import Bucket, Contacts, StreamInformation
+from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -125,24 +126,28 @@ class StreamService:
         if state.config != self.state.config:
             self.driver.tell(StreamChanged())
         self.state = state
+        if state.last_sequence < self.driver.engine.last_read:
+            self.driver.caught_up.set()  # it may have gone back: that is looked at closely
 
-    async def serve(self, contacts: Contacts, registry: Bucket) -> None:
+    async def serve(self, contacts: Contacts, registry: Bucket, api: StreamContents) -> None:
         """Serve the stream through contacts of one connection, until cancelled or the connection is lost.
 
-        Raises `EngineBrokenError` when this service cannot go on, another `JetStreamError` when another contact may
-        help.
+        Raises `EngineBrokenError` and `StreamWentBackError` when this service cannot go on, another `JetStreamError`
+        when another contact may help.
         """
         driver = self.driver
         try:
             async with asyncio.TaskGroup() as tasks:
                 contact = self._contact(contacts, tasks)
                 driver.attach(contact)
+                driver.caught_up.clear()
                 keeper = tasks.create_task(self._keep_checkpoint(registry))
                 follower = tasks.create_task(_followed(contact, driver.engine.last_read))
-                ends = (follower, driver.failed, driver.outdated)
+                watcher = tasks.create_task(self._watch_for_a_step_back(api))
+                ends = (follower, watcher, driver.failed, driver.outdated)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                keeper.cancel()
-                follower.cancel()
+                for task in (keeper, follower, watcher):
+                    task.cancel()
                 raise _ContactOverError  # the group cancels what is still asked: the answers may take seconds
         except* _ContactOverError:
             pass
@@ -152,9 +157,27 @@ class StreamService:
             raise EngineBrokenError(self.state.name) from driver.failed.result()
         if driver.outdated.done():
             raise OutdatedContactError(driver.outdated.result())
+        if not watcher.cancelled():
+            raise StreamWentBackError(watcher.result())
         failure = follower.result()
         if failure is not None:
             raise failure
+
+    async def _watch_for_a_step_back(self, api: StreamContents) -> str:
+        """Return how it shows that the stream went back; asked whenever what was read may be of another state."""
+        caught_up = self.driver.caught_up
+        if not self.driver.engine.last_read:
+            await caught_up.wait()
+            caught_up.clear()
+        while True:
+            await caught_up.wait()
+            caught_up.clear()
+            try:
+                if reason := await step_back(api, self.state.name, self.driver.engine):
+                    return reason
+            except JetStreamError:
+                await asyncio.sleep(LOOK_SECONDS)
+                caught_up.set()
 
     async def hold(self, shards: frozenset[int], registry: Bucket, api: StreamInformation) -> bool:
         """Fire for these shards from now on; where some are new, read first how far their last holder was.

@@ -184,8 +184,10 @@ class MemoryStream:
         if not expected:
             return None
         named = header_value(block, b"Nats-Expected-Last-Subject-Sequence-Subject") if self.guard else None
-        last = self.known(named.decode("utf-8", "surrogateescape") if named else subject)
+        last = self.last(named.decode("utf-8", "surrogateescape") if named else subject)
         sequence = 0 if last is None else last.sequence
+        if sequence > self.applied:
+            return Refused(400, 10164, "wrong last sequence")
         return None if b"%d" % sequence == expected else Refused(400, 10071, f"wrong last sequence: {sequence}")
 
     def _rollup_fault(self, block: bytes) -> Refused | None:

@@ -189,7 +189,7 @@ async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monke
     monkeypatch.setattr(stream_service, "CHECKPOINT_SECONDS", 100 * LONG_SECONDS)
     one, checkpoints = service(retention="workqueue"), Checkpoints()
     bucket: Any = checkpoints
-    serving = asyncio.create_task(one.serve(lambda *_rest, **_more: Answering(one), bucket))
+    serving = asyncio.create_task(one.serve(lambda *_rest, **_more: Answering(one), bucket, bucket))
     await eventually(
         lambda: len(checkpoints.written) >= 2, within_seconds=LONG_SECONDS, describe="two fires are written down"
     )

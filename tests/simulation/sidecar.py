@@ -29,6 +29,7 @@ from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
@@ -257,7 +258,7 @@ class Sidecar:
         """Serve the stream; where contact with it fails but the connection lives, try again."""
         while not link.lost.done():
             try:
-                await self.service.serve(partial(self._contact, link), bucket)
+                await self.service.serve(partial(self._contact, link), bucket, Information(self._server, link))
             except JetStreamError as error:
                 if self.service.driver.failed.done():
                     raise self.service.driver.failed.result() from error
@@ -291,3 +292,7 @@ class Information:
     async def stream(self, _name: str) -> Any:
         """Return the stream's information."""
         return await self._link.ask_again(Point.LOOK_AT_STREAM, self._server.information, then=Point.LOOKED_AT_STREAM)
+
+    async def message(self, _name: str, *, seq: int) -> StoredMessage | None:
+        """Return the message with a sequence."""
+        return await self._link.ask_again(Point.LOOK_AT_STREAM, lambda: self._server.stream.message(seq))

@@ -1,0 +1,108 @@
+"""A stream that goes back to an earlier state while it is served: what is published then is served all the same."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.flagged import FlaggedStream
+from tests.harness.nats_cli import NatsCli
+from tests.harness.servers import V2_10, V2_11
+from tests.harness.waiting import eventually
+
+AS_ADOPTED = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
+"""With this the sidecar has nothing to update, and the node that restarts nothing to forget."""
+
+BEFORE = 50
+"""Messages that are there before it goes back: so many sequences are given a second time."""
+
+
+async def last_sequence(account: Account, stream: str) -> int:
+    """Return a stream's last sequence, a high one where nobody answers."""
+    try:
+        info: Any = await account.api.stream(stream)
+    except JetStreamError:
+        info = None
+    return 1 << 60 if info is None else int(info["state"]["last_seq"])
+
+
+async def home_of_a_new_stream(cluster: Cluster) -> EmbeddedServer:
+    """Create the stream on one node of a cluster, and return that node."""
+    async with account_on(cluster.nodes[0].url) as account:
+
+        async def leader() -> str | None:
+            try:
+                info = await account.create("S", num_replicas=1, **AS_ADOPTED)
+            except JetStreamError:
+                return None
+            return (info.get("cluster") or {}).get("leader")
+
+        name = await eventually(leader, within_seconds=WAIT_SECONDS, describe="the stream has a node")
+    return next(node for node in cluster.nodes if node.name == name)
+
+
+async def expect_fires(stream: FlaggedStream) -> None:
+    """Show that what is published now fires, on subjects that had schedules before, and how soon."""
+    begun = CLOCK.now()
+    await stream.schedule_soon("at", f"@at {in_seconds(0.1)}", b"anew", target="anew")
+    await stream.schedule_soon("every", "@every 1s", b"anew", target="ticks.anew")
+    fires = await stream.wait_for("anew")
+    await stream.wait_for("ticks.anew", 3)
+    print(f"the first fire {(fires[0].stored_at - begun) / 1e9:.2f} s after it was published")
+    assert [fire.body for fire in fires] == [b"anew"]
+    assert len(await stream.messages("anew")) == 1
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11])
+async def test_a_stream_in_memory_whose_node_restarts_is_served_anew(version: str, tmp_path: Path) -> None:
+    async with running_cluster(version, tmp_path) as cluster:
+        home = await home_of_a_new_stream(cluster)
+        others = [node for node in cluster.nodes if node is not home]
+        settings = SidecarSettings(connection=ConnectionSettings(servers=(others[0].url,)))
+        async with sidecar_with(settings) as running, account_on(others[1].url) as account:
+            await running.ready("S")
+            stream = FlaggedStream(account, "S")
+            for number in range(BEFORE):
+                await stream.publish("before", body=b"%d" % number)
+            await stream.schedule("at", f"@at {in_seconds(3600)}", b"gone", target="anew")
+            await stream.schedule("every", "@every 1s", b"gone", target="ticks")
+            await stream.wait_for("ticks")
+            await cluster.kill(home)
+            await cluster.revive(home)
+
+            async def has_gone_back() -> bool:
+                return await last_sequence(account, "S") < BEFORE
+
+            await eventually(has_gone_back, within_seconds=WAIT_SECONDS, describe="the stream is empty")
+            await expect_fires(stream)
+            told = await running.told_of("stream_went_back", stream="S")
+    assert "was read before" in told["reason"]
+
+
+async def test_a_stream_that_is_restored_from_an_older_copy_is_served_anew(
+    start_server: StartServer, nats_cli: NatsCli, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    cli = nats_cli.at(server.url)
+    async with account_on(server.url) as account:
+        await account.create("S", storage="file", **AS_ADOPTED)
+        stream = FlaggedStream(account, "S")
+        await cli.run("stream", "backup", "S", str(tmp_path / "backup"))
+        async with sidecar_on(server.url) as running:
+            await running.ready("S")
+            for number in range(BEFORE):
+                await stream.publish("before", body=b"%d" % number)
+            await stream.schedule("at", f"@at {in_seconds(3600)}", b"gone", target="anew")
+            await stream.schedule("every", "@every 1s", b"gone", target="ticks")
+            await stream.wait_for("ticks")
+            await stream.call("STREAM.DELETE")
+            await cli.run("stream", "restore", str(tmp_path / "backup"))
+            await expect_fires(stream)
