@@ -260,8 +260,7 @@ class Account:
 
     async def _rebuild(self, name: str, reason: str, wait_seconds: float = 0.0) -> None:
         """Serve a stream with a new engine, after a while."""
-        async with self._lock(name):
-            await self._stop(name, reason)
+        await self._stop(name, reason)
         await asyncio.sleep(wait_seconds)
         await self._look_at(name)
 
@@ -272,6 +271,7 @@ class Account:
         if (service := self._services.pop(name, None)) is not None:
             service.driver.stop()
             self._reporter.stream_not_served(name, reason)
+            self._begin(self._look_again(name))  # a node that has just restarted may not know its streams yet
 
     def _refuse(self, name: str, rejection: Rejection | None) -> None:
         """Tell once why a native server would refuse a stream's configuration, until it does not any more."""

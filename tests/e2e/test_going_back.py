@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -15,7 +13,7 @@ from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_s
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.nats_cli import NatsCli
-from tests.harness.servers import V2_10, V2_11
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 AS_ADOPTED = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
@@ -61,9 +59,8 @@ async def expect_fires(stream: FlaggedStream) -> None:
     assert len(await stream.messages("anew")) == 1
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11])
-async def test_a_stream_in_memory_whose_node_restarts_is_served_anew(version: str, tmp_path: Path) -> None:
-    async with running_cluster(version, tmp_path) as cluster:
+async def test_a_stream_in_memory_whose_node_restarts_is_served_anew(tmp_path: Path) -> None:
+    async with running_cluster(V2_11, tmp_path) as cluster:
         home = await home_of_a_new_stream(cluster)
         others = [node for node in cluster.nodes if node is not home]
         settings = SidecarSettings(connection=ConnectionSettings(servers=(others[0].url,)))

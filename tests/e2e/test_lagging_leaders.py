@@ -1,10 +1,11 @@
 """A leader that does not know yet what a replica has delivered: nothing is taken for removed on its word."""
 
+import json
 from collections import Counter
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleEnded
+from nats_scheduler.engine.events import Ending, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -62,3 +63,28 @@ async def test_a_schedule_that_was_removed_ends_where_the_leader_has_come_past_i
                 lambda: running.of(stream_name, ScheduleEnded), within_seconds=WAIT_SECONDS, describe="its end"
             )
     assert [event.ending for event in running.of(stream_name, ScheduleEnded)] == [Ending.REMOVED]
+
+
+NOTICED_SECONDS = 15.0
+"""Half of the time after which all streams are looked at anyway."""
+
+
+async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at_once(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    server = await shared_server(V2_11)
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
+    async with account_at(server.url) as account, lagging_leader(server.url, stream_name) as leader:
+        info = await account.create(stream_name, **AS_ADOPTED)
+        async with sidecar_with(settings) as running:
+            await running.ready(stream_name)
+            leader.knows_the_stream = False
+            account.connection.tell(f"{PREFIX}.STREAM.UPDATE.{stream_name}", json.dumps(info["config"]).encode())
+            await eventually(
+                lambda: stream_name not in running.sidecar.services,
+                within_seconds=WAIT_SECONDS,
+                describe="it is taken for gone",
+            )
+            leader.knows_the_stream = True
+            await running.ready(stream_name, times=2, within_seconds=NOTICED_SECONDS)
+            assert len(running.of(stream_name, StreamReady)) == 2

@@ -18,6 +18,7 @@ from tests.harness.account import Account, account_on
 PREFIX = "LAG.API"
 """The prefix of the API of this leader."""
 
+NO_STREAM = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
 NOT_FOUND = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
 
 
@@ -29,6 +30,8 @@ class LaggingLeader:
         """The last sequence that it knows; None for all of them."""
         self.not_found = 0
         """How often it said that it knows no such message although the stream has one."""
+        self.knows_the_stream = True
+        """Whether it says that there is such a stream; a node that has just restarted may not."""
         self._connection: Connection = account.connection
         self._stream = stream
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,6 +54,8 @@ class LaggingLeader:
         task.add_done_callback(self._tasks.discard)
 
     def _information(self, answer: Any) -> Any:
+        if not self.knows_the_stream:
+            return NO_STREAM
         if "state" in answer:
             answer["config"]["num_replicas"] = 3
             if self.applied is not None:
