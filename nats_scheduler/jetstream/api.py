@@ -82,6 +82,11 @@ class JetStreamApi:
                 return None
             raise
 
+    async def last_sequence(self, name: str, within_seconds: float) -> int:
+        """Return the last sequence that a stream's leader knows; raises as `call` does."""
+        info = await self.call(f"STREAM.INFO.{name}", None, within_seconds)
+        return integer(inner(info.get("state")).get("last_seq"))
+
     async def create_stream(self, config: Config) -> Any:
         """Create a stream and return its information."""
         request = f"STREAM.CREATE.{config['name']}"

@@ -9,6 +9,8 @@ While a cluster makes none, messages are asked for one by one (`jetstream.walkin
 stored there is none, and only what others store is asked for (`jetstream.herd`).
 
 The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
+In a cluster its node may be behind the leader of the stream, for long after a restart: everything is read only where
+the leader has nothing more of what it had when the consumer was made.
 Cost: a tuple a message, cut out together with its neighbours where many come at once (`jetstream.frames`); one request
 for thousands.
 """
@@ -26,6 +28,7 @@ from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, NANOSECONDS, con
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
 from nats_scheduler.jetstream.herd import Herd
+from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.walking import Walk
 from nats_scheduler.message.stored import StoredMessage
 
@@ -44,6 +47,9 @@ nobody listens. That there is none is no sign of life, since it may have forgott
 
 REMOVAL_SECONDS = 0.5
 """So long the removal of a consumer is awaited: where the quorum is lost nobody answers, and another contact waits."""
+
+LOOKS_BEHIND = 5
+"""After so many looks without a message the node of a consumer that is behind is given up for another one."""
 
 SILENT_LOOKS = 3
 SILENCE_SECONDS = SILENT_LOOKS * LOOK_SECONDS
@@ -88,6 +94,9 @@ class ConsumerFollower:
         self._wanted = 0
         self._pull_size = BATCH
         self._may_walk = bool(connection.server.cluster) and not wanted
+        self._may_be_behind = may_lag(connection, config) and not wanted
+        self._goal = 0
+        """The last sequence that the leader had when the consumer was made, where its node may be behind."""
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
         self._herd = Herd(api, self._stream, in_flight)
@@ -176,9 +185,10 @@ class ConsumerFollower:
         try:
             info = await self._api.create_consumer(self._stream, name, self._consumer(), within_seconds)
             self._end_walk()
+            self._goal = await self._last_of_the_leader()
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
-            if info.get("num_pending", 0) == 0:
+            if info.get("num_pending", 0) == 0 and await self._is_all_read():
                 self._catch_up()
             self._is_made = self._heard = True
             self._pull()
@@ -192,7 +202,7 @@ class ConsumerFollower:
     async def _until_over(self, name: str) -> str:
         """Return why the consumer is over, having watched that it is heard of."""
         assert self._over is not None
-        silent = 0
+        silent = behind = 0
         while silent < SILENT_LOOKS:
             self._heard, delivered = False, self._delivered
             done, _pending = await asyncio.wait(
@@ -205,6 +215,11 @@ class ConsumerFollower:
                 self._ask_for_one()
             if not self._caught_up and self._delivered == delivered:
                 await self._ask_what_is_pending(name)
+                behind += 1
+                if behind >= LOOKS_BEHIND and self._last < self._goal and not self._caught_up:
+                    return "the node of the consumer is behind the leader of the stream"
+            else:
+                behind = 0
         return f"nothing was heard of the consumer for {SILENCE_SECONDS:.1f} s"
 
     async def _ask_what_is_pending(self, name: str) -> None:
@@ -215,8 +230,28 @@ class ConsumerFollower:
             self._finish(str(error))
             return
         all_came = (info.get("delivered") or {}).get("consumer_seq", 0) == self._delivered
-        if info.get("num_pending", 0) == 0 and all_came and not self._caught_up:
+        if info.get("num_pending", 0) == 0 and all_came and await self._is_all_read() and not self._caught_up:
             self._catch_up()
+
+    async def _last_of_the_leader(self) -> int:
+        """Return up to where the stream is to be read, as far as its consumer does not know that itself."""
+        if not self._may_be_behind:
+            return 0
+        try:
+            return await self._api.last_sequence(self._stream, CLUSTER_SECONDS)
+        except NoAnswerError:
+            return 0  # without a leader nothing is stored either, and a consumer may be alive
+
+    async def _is_all_read(self) -> bool:
+        """Tell whether the leader has nothing more of what it had when the consumer was made."""
+        if self._last >= self._goal:
+            return True
+        try:
+            async with asyncio.timeout(CLUSTER_SECONDS):
+                message = await self._api.message(self._stream, seq=self._last + 1, next_by_subj=">")
+        except (JetStreamError, TimeoutError):
+            return False
+        return message is None or message.sequence > self._goal
 
     async def _remove(self, name: str) -> None:
         """Remove the consumer; where it is silent its node may be dead, and who waits for the answer waits in vain."""
@@ -262,7 +297,7 @@ class ConsumerFollower:
         self._wanted -= 1
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
         self._batch.append(StoredMessage(name, sequence, int(fields[first + 2]), block, kept))
-        if not self._caught_up and fields[first + 3] == b"0":
+        if not self._caught_up and fields[first + 3] == b"0" and sequence >= self._goal:
             self._catch_up()
 
     def _received_run(self, buffer: bytes, position: int) -> int:

@@ -43,6 +43,7 @@ class Nodes:
         """How often a consumer was asked for a message that may be there."""
         connection.subscribe(f"{prefix}.CONSUMER.CREATE.{STREAM}.*", self._create)
         connection.subscribe(f"{prefix}.STREAM.MSG.GET.{STREAM}", self._get)
+        connection.subscribe(f"{prefix}.STREAM.INFO.{STREAM}", self._inform)
 
     def die(self) -> None:
         """End the consumers."""
@@ -61,6 +62,10 @@ class Nodes:
         pulled = f"{self._prefix}.CONSUMER.MSG.NEXT.{STREAM}.{name}"
         self._listening[name] = self._connection.subscribe(pulled, self._pulled)
         self._connection.tell(reply.decode(), json.dumps({"config": {}, "num_pending": 0}).encode())
+
+    def _inform(self, _subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+        if self.has_stream:
+            self._connection.tell(reply.decode(), json.dumps({"state": {"last_seq": self.stored}}).encode())
 
     def _get(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
         sequence = json.loads(body)["seq"]

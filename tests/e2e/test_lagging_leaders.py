@@ -88,3 +88,36 @@ async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at
             leader.knows_the_stream = True
             await running.ready(stream_name, times=2, within_seconds=NOTICED_SECONDS)
             assert len(running.of(stream_name, StreamReady)) == 2
+
+
+async def test_a_stream_is_not_ready_before_what_its_leader_has_is_read(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    """A consumer may sit on a node that has just restarted: what it does not know yet may say what has fired."""
+    server = await shared_server(V2_11)
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
+    async with account_at(server.url) as account, lagging_leader(server.url, stream_name) as leader:
+        await account.create(stream_name, **AS_ADOPTED)
+        leader.ahead = 1
+        async with sidecar_with(settings) as running:
+            await eventually(
+                lambda: leader.told_of_more >= 2, within_seconds=WAIT_SECONDS, describe="the leader is asked"
+            )
+            assert running.of(stream_name, StreamReady) == []
+            leader.ahead = 0
+            await running.ready(stream_name)
+
+
+async def test_a_stream_whose_last_messages_were_deleted_is_ready(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    server = await shared_server(V2_11)
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
+    async with account_at(server.url) as account, lagging_leader(server.url, stream_name):
+        await account.create(stream_name, **AS_ADOPTED)
+        stream = FlaggedStream(account, stream_name)
+        await stream.schedule("at", f"@at {in_seconds(1)}")
+        await account.api.delete_message(stream_name, await stream.publish("last"))
+        async with sidecar_with(settings) as running:
+            await running.ready(stream_name)
+            await stream.wait_for("out")

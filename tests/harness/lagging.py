@@ -30,6 +30,10 @@ class LaggingLeader:
         """The last sequence that it knows; None for all of them."""
         self.not_found = 0
         """How often it said that it knows no such message although the stream has one."""
+        self.ahead = 0
+        """How many messages it knows that no consumer delivers."""
+        self.told_of_more = 0
+        """How often it told of one of them."""
         self.knows_the_stream = True
         """Whether it says that there is such a stream; a node that has just restarted may not."""
         self._connection: Connection = account.connection
@@ -58,11 +62,15 @@ class LaggingLeader:
             return NO_STREAM
         if "state" in answer:
             answer["config"]["num_replicas"] = 3
+            answer["state"]["last_seq"] += self.ahead
             if self.applied is not None:
                 answer["state"]["last_seq"] = min(answer["state"]["last_seq"], self.applied)
         return answer
 
     def _message(self, answer: Any) -> Any:
+        if self.ahead and "error" in answer:
+            self.told_of_more += 1
+            return {"message": {"subject": f"{self._stream}.more", "seq": 1, "time": "2026-01-01T00:00:00Z"}}
         if self.applied is None or answer.get("message", {}).get("seq", 0) <= self.applied:
             return answer
         self.not_found += 1
