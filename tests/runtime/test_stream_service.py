@@ -178,7 +178,7 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
 
     with pytest.raises(ConsumerLostError):
         async with asyncio.timeout(LONG_SECONDS):
-            await one.serve(contact, bucket)
+            await one.serve(contact, bucket, bucket)
     assert made[0].asked.cancelled()
     assert not one.driver.has_contact
     one.driver.stop()
