@@ -172,7 +172,8 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
     bucket: Any = None
     made: list[Unanswered] = []
 
-    def contact(_config: Any, _tell: Any, tasks: asyncio.TaskGroup, **_more: Any) -> Unanswered:
+    def contact(config: Any, tell: Any, tasks: asyncio.TaskGroup, **_more: Any) -> Any:
+        del config, tell
         made.append(Unanswered(tasks))
         return made[0]
 
