@@ -1,6 +1,5 @@
 """Being alive is not being able: who may not fire, or does not, keeps no shards while somebody else can."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,8 +12,9 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.e2e.test_denials import limited_to
-from tests.harness.account import CLOCK, Account, account_on, sidecar_on
+from tests.harness.account import CLOCK, account_on, sidecar_on
 from tests.harness.fleet import SCHEDULES, STREAM, Fleet
+from tests.harness.ghost import GHOST, ghost_of
 from tests.harness.permissions import Permission, shared_account, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
 from tests.harness.waiting import eventually
@@ -71,26 +71,6 @@ async def test_who_may_not_fire_gives_up_the_stream_and_takes_it_back_when_it_ma
         reload_config(server, shared_account([able, able]))
         await fleet.divided(2)
         await fleet.expect_no_fire_twice()
-
-
-GHOST = "ghost0000000"
-
-
-@asynccontextmanager
-async def ghost_of(account: Account) -> AsyncIterator[None]:
-    """Write heartbeats of an instance that does not exist."""
-
-    async def beat() -> None:
-        while True:
-            body = json.dumps({"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "heard": None})
-            account.connection.tell(f"$KV.nats_scheduler.instance.{GHOST}", body.encode())
-            await asyncio.sleep(0.5)
-
-    beating = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        beating.cancel()
 
 
 async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_long(
