@@ -107,8 +107,9 @@ def _read_entries(
         if checkpoint is None:
             registry.broken(key, f"no checkpoint: {str(entry)[:LONGEST_SHOWN]}")
         elif checkpoint.through > now + NOT_CREDIBLE:
-            ahead = (checkpoint.through - now) / SECOND
-            registry.broken(key, f"it claims fires as settled that are due {ahead:.1f} s ahead of the server's clock")
+            ahead = (checkpoint.through - now) // SECOND
+            claim = f"fires as settled that are due {str(ahead)[:LONGEST_SHOWN]} s ahead of the server's clock"
+            registry.broken(key, f"it claims {claim}")
         elif checkpoint.sequence > state.last_sequence:
             beyond = f"{checkpoint.sequence}, and the stream ends at {state.last_sequence}"
             registry.broken(

@@ -137,7 +137,7 @@ async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and
     assert await keeper(registry).write(CheckpointLoaded(now + NOT_CREDIBLE, 10, shards=LOW))
     assert await keeper(registry).write(CheckpointLoaded(now + NOT_CREDIBLE + 1, 10, shards=HIGH))
     assert await read(registry, now) == {CheckpointLoaded(now + NOT_CREDIBLE, 10, shards=LOW)}
-    assert told == ["it claims fires as settled that are due 5.0 s ahead of the server's clock"]
+    assert told == ["it claims fires as settled that are due 5 s ahead of the server's clock"]
 
 
 def refusals_of(registry: Registry) -> list[str]:
