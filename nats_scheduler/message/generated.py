@@ -25,8 +25,8 @@ EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 _STRIPPED_NAMES = (MSG_ID, MSG_TTL, MSG_ROLLUP)
 _STRIPPED_PREFIXES = (ADR51.schedule, b"Nats-Expected-")
 # The native scheduler stores its messages itself; ours are published, and a server of 2.12 or later takes
-# these headers of a publish for orders: it would wait for the rest of a batch, or refuse the fire (10227).
-_PORTABLE_NAMES = (*_STRIPPED_NAMES, b"Nats-Stream-Source")
+# these headers of a publish for orders: it would wait for the rest of a batch, or refuse the fire (10168, 10227).
+_PORTABLE_NAMES = (*_STRIPPED_NAMES, b"Nats-Stream-Source", b"Nats-Incr")
 _PORTABLE_PREFIXES = (PORTABLE.schedule, *_STRIPPED_PREFIXES, b"Nats-Batch-")
 
 
@@ -54,18 +54,13 @@ def fire_block(
     None where the values hide what no order of the headers uncovers.
     """
     block = generated_block(base, pattern, terms, schedule, next_fire)
-    hidden = [
-        (name, value)
-        for name, value in _obeyed(terms)
-        if header_value(block, name) and not are_obeyed(block, [(name, value)])
-    ]
-    if hidden:
-        names = {name for name, _value in hidden}
-        terms = terms._replace(
-            ttl="" if MSG_TTL in names else terms.ttl, rollup=terms.rollup and MSG_ROLLUP not in names
-        )
-        block = generated_block(base, pattern, terms, schedule, next_fire)
-    return with_obeyed(block, [*hidden, *ours])
+    obeyed = _obeyed(terms)
+    if not obeyed or are_obeyed(block, obeyed):
+        return with_obeyed(block, ours)
+    moved = [(name, value) for name, value in obeyed if header_value(block, name)]
+    names = {name for name, _value in moved}
+    left = terms._replace(ttl="" if MSG_TTL in names else terms.ttl, rollup=terms.rollup and MSG_ROLLUP not in names)
+    return with_obeyed(generated_block(base, pattern, left, schedule, next_fire), [*moved, *ours])
 
 
 def identity_header(identity: str) -> Header:

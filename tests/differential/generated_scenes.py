@@ -149,8 +149,18 @@ class Scene:
         return block.replace(self.base.encode(), b"BASE")
 
 
+OBEYED = rb"(?:Nats-TTL: [^\r]*\r\n|Nats-Rollup: sub\r\n)"
+LOOK_ALIKE = rb"Nats-Msg-Id|Nats-Expected-Last-Subject-Sequence|Nats-TTL|Nats-Rollup"
+
+
 def freed(block: bytes, ours: bytes) -> bytes:
-    """Remove our own lines where they are the last of the block; else it stays, and differs."""
+    """Remove our own lines where they are the last of the block; else it stays, and differs.
+
+    They may come first, and the server's own of ADR-51 before them, where the rest holds such a name.
+    """
+    first = re.fullmatch(rb"(NATS/1\.0\r\n)(%b*)%b(.*)\r\n" % (OBEYED, re.escape(ours)), block, re.DOTALL)
+    if ours and first and re.search(LOOK_ALIKE, first[3]):
+        return first[1] + first[3] + first[2] + b"\r\n"
     return re.sub(b"(?<=\r\n)" + re.escape(ours) + b"(?=" + RAISED_TTL + rb"\Z)", b"", block) if ours else block
 
 

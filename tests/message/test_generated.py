@@ -87,6 +87,7 @@ def test_a_portable_fire_carries_no_header_that_a_newer_server_refuses_or_obeys(
         ("Nats-Batch-Sequence", "1"),
         ("Nats-Batch-Commit", "1"),
         ("Nats-Expected-Stream", "OTHER"),
+        ("Nats-Incr", "+1"),
         ("A", "b"),
     )
     block = generated_block(source, *scheduled("@at 2020-01-01T00:00:00Z", PORTABLE), "t.s", None)
