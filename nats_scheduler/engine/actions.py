@@ -26,6 +26,16 @@ class PublishFires(NamedTuple):
     fires: Sequence[Fire]
 
 
+class ReadDuplicate(NamedTuple):
+    """Look at the message with this sequence, under which the server says that a fire is stored already.
+
+    Answer `DuplicateRead` or `DuplicateUnread`.
+    """
+
+    fire: Fire
+    sequence: int
+
+
 class PurgeSchedule(NamedTuple):
     """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`."""
 
@@ -55,4 +65,4 @@ class Report(NamedTuple):
     event: Event
 
 
-Action = ReadContent | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report
+Action = ReadContent | ReadDuplicate | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report

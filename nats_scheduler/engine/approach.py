@@ -268,7 +268,7 @@ class Approach(Removing):
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
         assert flight.content is not None, "a fire is built only after its content was read"
-        fire = assembled(held, flight.content, flight.source, fire_time, next_fire, self._limits.guard)
+        fire = assembled(held, flight.content, flight.source, fire_time, next_fire, guard=self._limits.guard)
         flight.refusal = refusal_of(fire, self._limits)
         return fire
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
-from nats_scheduler.message.generated import as_stored_natively, fire_block, guard_headers, identity_header
-from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.generated import MSG_ID, as_stored_natively, fire_block, guard_headers, identity_header
+from nats_scheduler.message.headers import header_items, header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_order
@@ -57,7 +57,13 @@ class ServerLimits:
 
 
 def assembled(
-    held: Held, content: StoredMessage, source: StoredMessage | None, fire_time: int, next_fire: int | None, guard: bool
+    held: Held,
+    content: StoredMessage,
+    source: StoredMessage | None,
+    fire_time: int,
+    next_fire: int | None,
+    *,
+    guard: bool,
 ) -> Fire:
     """Build the fire of a schedule out of its message, `content`, or of its source's last one."""
     base = as_stored_natively(content.block) if source is None else source.block
@@ -67,6 +73,14 @@ def assembled(
     block = fire_block(base, held.pattern, held.terms, held.subject, next_fire, ours)
     body = (source or content).body or b""
     return Fire(held.subject, held.sequence, fire_time, next_fire, held.terms.target, block or UNSAFE, body)
+
+
+def with_another_identity(fire: Fire, taken: int) -> Fire:
+    """Return the same fire under another identity than the one that the message with sequence `taken` has already."""
+    before = header_value(fire.block, MSG_ID) or b""
+    identity = identity_header(fire_identity(fire.schedule, fire.sequence, fire.fire_time, taken))[1]
+    block = fire.block.replace(b"%b: %b\r\n" % (MSG_ID, before), b"%b: %b\r\n" % (MSG_ID, identity), 1)
+    return Fire(fire.schedule, fire.sequence, fire.fire_time, fire.next_fire, fire.target, block, fire.body)
 
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:

@@ -94,6 +94,21 @@ class FireRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class FireForged:
+    """A message on `subject` claims to be a fire of the schedule and cannot be: it is taken for an ordinary message.
+
+    `stored_sequence` is its own; `subject` is empty where it is gone already.
+    """
+
+    schedule: str
+    sequence: int
+    fire_time: int
+    subject: str
+    stored_sequence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FiresMissed:
     """Fires from `first` to before `made_up` (ns) came due and were not stored: one that is stored stands for them."""
 
@@ -169,6 +184,7 @@ Event = (
     | FireSeen
     | FireUnsettled
     | FireRefused
+    | FireForged
     | FiresMissed
     | FiresDropped
     | StillRefused

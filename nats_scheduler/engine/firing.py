@@ -4,6 +4,8 @@ The rules:
 
 - *Store first, advance second, purge last*: a schedule moves on only when its fire is known to be stored.
 - What comes back about a schedule that is not held any more, or about an earlier flight, changes nothing.
+- That the server has a fire already is believed when what lies there is that fire: anybody can write its identity.
+  Else the fire takes another one, and is sent again.
 - In a herd only what the next fires need is done at once; what was stored is told, and what is done removed, when no
   herd is in the way.
 
@@ -14,16 +16,29 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
-from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
 from nats_scheduler.engine.approach import Approach
-from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.events import Ending, FiresMissed, FireStored, FireUnsettled, SchedulesFailing, StillRefused
+from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
+from nats_scheduler.engine.doubt import fault_of_duplicate, fault_of_generated
+from nats_scheduler.engine.events import (
+    Ending,
+    FireForged,
+    FireSeen,
+    FiresMissed,
+    FireStored,
+    FireUnsettled,
+    SchedulesFailing,
+    StillRefused,
+)
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
+from nats_scheduler.engine.inputs import DuplicateRead, DuplicateUnread, FiresStored, PublishConcluded, Stored, Unknown
 from nats_scheduler.engine.removing import LONGEST_HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
+from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.message.genuine import is_too_early
+from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
@@ -49,10 +64,16 @@ class Firing(Approach):
         limits: ServerLimits,
         emit: Callable[[Action], None],
         await_sight: Callable[[Sequence[Fire]], None],
+        *,
+        moved: bool = False,
     ) -> None:
-        """Hold what the stream's schedules do; `await_sight` is told which fires were stored."""
+        """Hold what the stream's schedules do; `await_sight` is told which fires were stored.
+
+        Where the stream stores fires elsewhere than on their targets they are `moved`.
+        """
         super().__init__(roster, limits, emit)
         self._await_sight = await_sight
+        self._moved = moved
         self._stored: deque[Fire] = deque()
         """What is to be told, and moved on behind."""
         self.stored = 0
@@ -63,8 +84,10 @@ class Firing(Approach):
         """Act on the outcome of a fire."""
         fire, outcome = conclusion.fire, conclusion.outcome
         if isinstance(outcome, Stored):
-            fire.was_stored_before = outcome.duplicate
-            self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
+            if outcome.duplicate and self._awaiting(fire) is not None:
+                self._emit(ReadDuplicate(fire, outcome.sequence))  # until then it is on its way
+            else:
+                self._is_stored(fire, outcome, now)
             return
         self.under_way -= 1
         self._flying -= 1
@@ -80,6 +103,28 @@ class Firing(Approach):
             self._emit(Report(FireUnsettled(fire, outcome.reason, wait)))
         else:
             self._refused(held, held.flight, fire, outcome, now)
+
+    def duplicate_read(self, read: DuplicateRead, now: int) -> None:
+        """Act on what lies where the server says that a fire is stored already."""
+        fire, held = read.fire, self._awaiting(read.fire)
+        fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
+        if held is None or held.flight is None or not fault:
+            self._is_stored(fire, Stored(read.sequence, duplicate=True), now)
+            return
+        self.under_way -= 1
+        self._flying -= 1
+        subject = "" if read.message is None else read.message.subject
+        self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
+        if not self.is_ours(held):
+            self._leave_alone(held, now)
+            return
+        again = held.flight.fire = with_another_identity(fire, read.sequence)
+        held.flight.refusal = refusal_of(again, self._limits)
+        self._repeat(held, held.flight, again, now)
+
+    def duplicate_unread(self, unread: DuplicateUnread, now: int) -> None:
+        """Send the fire again later, as one of unknown outcome."""
+        self.concluded(PublishConcluded(unread.fire, Unknown(unread.reason)), now)
 
     def were_stored(self, stored: FiresStored, now: int) -> None:
         """Move on behind fires that are stored."""
@@ -135,11 +180,40 @@ class Firing(Approach):
         """Whether nothing is under way, nor waits to be told."""
         return super().is_idle and not self._stored
 
+    def _is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
+        fire.was_stored_before = outcome.duplicate
+        self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
+
+    def _awaiting(self, fire: Fire) -> Held | None:
+        """Return the schedule that awaits the outcome of this fire."""
+        held = self._active.get(fire.sequence)
+        return held if held is not None and _awaits(held.flight, fire) else None
+
     def _advance_behind(self, fire: Fire) -> None:
         """Move on behind a fire that is stored, where its schedule still waits for that."""
-        held = self._active.get(fire.sequence)
-        if held is not None and _awaits(held.flight, fire):
+        held = self._awaiting(fire)
+        if held is not None:
             self.advance(held, fire.next_fire)
+
+    def read_back(self, generated: Generated, message: StoredMessage, is_live: bool, is_acknowledged: bool) -> bool:
+        """Take a message that claims to be a fire of ours for it; returns whether it can be.
+
+        One that `is_acknowledged` is ours. One that changes nothing is let pass.
+        """
+        held = self._roster.exactly(generated.schedule, generated.sequence)
+        is_told = is_live and shard_of(generated.schedule) in self.shards
+        is_news = held is not None and generated.fire_time >= held.due and not is_acknowledged
+        fault = fault_of_generated(held, generated, message, moved=self._moved) if is_news and held is not None else ""
+        if fault:
+            if is_told:
+                self._emit(Report(FireForged(*generated, message.subject, message.sequence, fault)))
+            return False
+        if is_told and (is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)):
+            where = message.subject, generated.fire_time, message.stored_at, message.sequence
+            self._emit(Report(FireSeen(generated.schedule, *where)))
+        if held is not None:
+            self.seen(held, generated.fire_time)
+        return True
 
     def seen(self, held: Held, fire_time: int) -> None:
         """Learn from the stream that a fire of the schedule is stored, whether or not it was acknowledged to us."""

@@ -119,6 +119,24 @@ class ContentUnread:
     """Our user may not read it."""
 
 
+@dataclass(frozen=True, slots=True)
+class DuplicateRead:
+    """What lies under a sequence, None where it is gone; it was stored by the instant `stored_by` (ns), if known."""
+
+    fire: Fire
+    sequence: int
+    message: StoredMessage | None
+    stored_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateUnread:
+    """What lies under a sequence could not be read."""
+
+    fire: Fire
+    reason: str
+
+
 class PublishConcluded(NamedTuple):
     """The one and only answer about a fire of `PublishFires`, unless that is a `FiresStored`."""
 
@@ -189,6 +207,8 @@ Input = (
     | ShardsHeld
     | ContentRead
     | ContentUnread
+    | DuplicateRead
+    | DuplicateUnread
     | PublishConcluded
     | FiresStored
     | PurgeConcluded

@@ -6,9 +6,10 @@ over both (`tests/contract/`).
 What every implementation promises:
 
 - It tells facts by calling `tell`, from the event loop's thread, in the order in which it learned them.
-- `publish`, `read`, `purge` and `remove` return at once. Each fire, read, purge and removal is answered by exactly one
-  input, also when the contact ends: then with `Unknown`, `ContentUnread`, or a `PurgeConcluded` or `ExpiryConcluded`
-  with a failure. Fires that were stored anew may be answered together, by one `FiresStored`.
+- `publish`, `read`, `read_duplicate`, `purge` and `remove` return at once. Each fire, read, purge and removal is
+  answered by exactly one input, also when the contact ends: then with `Unknown`, `ContentUnread`, `DuplicateUnread`, or
+  a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one
+  `FiresStored`.
 - Fires are sent in the order in which they were given. One that was answered `Stored` is in the stream; one that was
   `Refused` is not and never will be; of one that is `Unknown` nobody can say.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
@@ -28,7 +29,7 @@ What every implementation promises:
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
 
@@ -45,6 +46,10 @@ class StreamPort(Protocol):
 
     def read(self, request: ReadContent) -> None:
         """Begin to read what a fire will say."""
+        ...
+
+    def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Begin to look at what has the identity of a fire."""
         ...
 
     def purge(self, request: PurgeSchedule) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
-from nats_scheduler.engine.events import Ending, FireSeen, ScheduleRejected, StreamReady
+from nats_scheduler.engine.events import Ending, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing, has_ended
@@ -33,6 +33,8 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     ContentUnread,
     DrainRequested,
+    DuplicateRead,
+    DuplicateUnread,
     ExpiryConcluded,
     FiresStored,
     HistoryRead,
@@ -51,7 +53,7 @@ from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.known import MessageReader
-from nats_scheduler.message.reading import Generated, Reading, wants_to_be_a_schedule
+from nats_scheduler.message.reading import Reading, wants_to_be_a_schedule
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -85,7 +87,8 @@ class StreamEngine:
         self._reader = MessageReader(rules, dialects)
         self._actions: list[Action] = []
         self._roster = Roster()
-        self.firing = self._firing = Firing(self._roster, limits, self._emit, self._await_sight)
+        moved = rules.moves_subjects
+        self.firing = self._firing = Firing(self._roster, limits, self._emit, self._await_sight, moved=moved)
         self._expiry = Expiry(self._dialects, self._emit) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._reads_all = self._firing.sees_all = reads_all
@@ -106,6 +109,8 @@ class StreamEngine:
             ShardsHeld: self._shards_held,
             ContentRead: self._content_read,
             ContentUnread: self._firing.content_unread,
+            DuplicateRead: self._firing.duplicate_read,
+            DuplicateUnread: self._firing.duplicate_unread,
             PublishConcluded: self._firing.concluded,
             FiresStored: self._firing.were_stored,
             PurgeConcluded: self._firing.purge_concluded,
@@ -196,7 +201,8 @@ class StreamEngine:
         if self._firing.is_herd_in_the_way(len(seen), now):
             return False
         for _ in range(min(RELEASED_AT_ONCE, len(seen))):
-            self._mean(*self._sightings.next_seen())
+            reading, message = self._sightings.next_seen()
+            self._mean(reading, message, is_acknowledged=True)
         return bool(seen)
 
     def _history_read(self, given: HistoryRead, _now: int) -> None:
@@ -213,11 +219,12 @@ class StreamEngine:
         else:
             self._overwritten(message)
 
-    def _mean(self, reading: Reading, message: StoredMessage) -> None:
-        """Do what a message means."""
+    def _mean(self, reading: Reading, message: StoredMessage, *, is_acknowledged: bool = False) -> None:
+        """Do what a message means; that a fire `is_acknowledged` says that it is one of ours."""
         expires = None if self._expiry is None else self._expiry.take(message)
-        if reading.generated is not None:
-            self._generated(reading.generated, message)
+        generated = reading.generated
+        if generated is not None and not self._firing.read_back(generated, message, self._live, is_acknowledged):
+            reading = self._reader.read_as_published(message)
         if reading.cancels is not None:
             self._cancelled(reading.cancels, message)
         if reading.definition is not None:
@@ -296,16 +303,6 @@ class StreamEngine:
     def _rejected_at(self, subject: str) -> int:
         """Return the sequence of the rejected message on a subject, 0 where there is none."""
         return self._rejected[subject][0] if subject in self._rejected else 0
-
-    def _generated(self, generated: Generated, message: StoredMessage) -> None:
-        held = self._roster.exactly(generated.schedule, generated.sequence)
-        if self._live and self._is_ours(generated.schedule):
-            seen = FireSeen(
-                generated.schedule, message.subject, generated.fire_time, message.stored_at, message.sequence
-            )
-            self._emit(Report(seen))
-        if held is not None:
-            self._firing.seen(held, generated.fire_time)
 
     def _cancelled(self, schedule: str, message: StoredMessage) -> None:
         held = self._roster.on(schedule)

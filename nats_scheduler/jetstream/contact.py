@@ -6,12 +6,13 @@ It only puts the parts together: who follows depends on what the stream keeps, t
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.content import content_reader
+from nats_scheduler.jetstream.duplicates import duplicate_reader
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.expire import remover
 from nats_scheduler.jetstream.follow import ConsumerFollower
@@ -102,6 +103,7 @@ class StreamContact:
         self._ranges = (
             RangeReader(connection, api, config, tell, tasks, self._reader, reach) if reads_all(config) else None
         )
+        self._duplicates = duplicate_reader(api, stream, tell, tasks)
         self._purger = purger(api, stream, tell, tasks, reach)
         self._remover = remover(api, stream, tell, tasks, reach)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, tell))
@@ -113,6 +115,10 @@ class StreamContact:
     def read(self, request: ReadContent) -> None:
         """Begin to read what a fire will say."""
         (self._ranges or self._reader).begin(request)
+
+    def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Begin to look at what has the identity of a fire."""
+        self._duplicates.begin(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to remove a schedule's versions."""
@@ -138,5 +144,6 @@ class StreamContact:
         if self._ranges is not None:
             self._ranges.end()
         self._reader.end(reason)
+        self._duplicates.end(reason)
         self._purger.end(reason)
         self._remover.end(reason)

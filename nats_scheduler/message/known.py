@@ -21,7 +21,7 @@ from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF
-from nats_scheduler.message.reading import MARK, Reading, read_message
+from nats_scheduler.message.reading import MARK, Reading, read_message, read_published
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
@@ -85,6 +85,11 @@ class MessageReader:
         if reading.cancels is None:
             self._learn(block, definition)
         return Reading(definition, cancels=reading.cancels)
+
+    def read_as_published(self, message: StoredMessage) -> Reading:
+        """Read a message that is not the fire which it claims to be, as any publisher's."""
+        reading = read_published(message.block, message.subject, message.stored_at, self._rules, self._dialects)
+        return reading or Reading()
 
     def _shared(self, terms: Terms) -> Terms:
         """Return the one that is kept of equal terms."""

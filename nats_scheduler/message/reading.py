@@ -70,6 +70,13 @@ def read_message(
         return None
     if block.find(_IDENTITY) >= 0 and (generated := read_generated(block)):
         return Reading(generated=generated)
+    return read_published(block, subject, stored_at, rules, dialects)
+
+
+def read_published(
+    block: bytes, subject: str, stored_at: int, rules: StreamRules, dialects: Sequence[Dialect]
+) -> Reading | None:
+    """Do what `read_message` does with a message that is no fire, whatever it claims to be."""
     reading = None
     for dialect in dialects:
         fields = schedule_fields(block, dialect)

@@ -34,6 +34,8 @@ class StreamRules:
     subjects: tuple[str, ...]
     allow_msg_ttl: bool = False
     schedules_enabled: bool = True
+    moves_subjects: bool = False
+    """What is published to one subject may be stored on another (`subject_transform`)."""
     restrictions: Restrictions = UNRESTRICTED
     """What the operator allows beyond; no part of the stream's own configuration."""
 
@@ -51,6 +53,7 @@ class StreamRules:
             subjects=tuple(map(str, subjects)),
             allow_msg_ttl=_has_ttls(config),
             schedules_enabled=schedules_enabled,
+            moves_subjects=bool(config.get("subject_transform")),
         )
 
 

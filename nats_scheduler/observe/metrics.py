@@ -30,6 +30,7 @@ class Metrics:
         self.duplicates = self._counter("fires_duplicate", "Fires that the server had stored already.")
         self.unsettled = self._counter("fires_unsettled", "Publishes without an answer, repeated.")
         self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
+        self.forged = self._counter("fires_forged", "Messages that claim to be fires and cannot be.")
         self.missed = self._counter("fires_missed", "Fires stored that stand for others that were missed.")
         self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
         self.failing = Gauge(

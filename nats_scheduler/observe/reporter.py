@@ -14,6 +14,7 @@ from typing import Any
 from nats_scheduler.engine.events import (
     Event,
     ExpiryFailed,
+    FireForged,
     FireRefused,
     FiresDropped,
     FireSeen,
@@ -64,6 +65,7 @@ class Reporter:
             FireSeen: self._seen,
             FireUnsettled: self._unsettled,
             FireRefused: self._fire_refused,
+            FireForged: self._forged,
             FiresMissed: self._missed,
             FiresDropped: self._dropped,
             StillRefused: self._still_refused,
@@ -204,6 +206,20 @@ class Reporter:
         retry_after = f"{event.retry_after / SECOND}s"
         self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **told})
         self._advise("fire_refused", stream, **told)
+
+    def _forged(self, stream: str, event: FireForged) -> None:
+        self._metrics.forged.labels(stream).inc()
+        told = {
+            "schedule": event.schedule,
+            "seq": event.sequence,
+            "due": _time(event.fire_time),
+            "subject": event.subject[:LONGEST_KEPT],
+            "stored_as": event.stored_sequence,
+            "reason": event.reason,
+        }
+        if self._allowance.grants("fire_forged", stream):  # no more advisories than lines: whoever forges pays nothing
+            self._log.warning("fire_forged", stream=stream, **told)
+            self._advise("fire_forged", stream, **told)
 
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self._metrics.missed.labels(stream).inc()

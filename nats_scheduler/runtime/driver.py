@@ -19,6 +19,7 @@ from nats_scheduler.engine.actions import (
     PublishFires,
     PurgeSchedule,
     ReadContent,
+    ReadDuplicate,
     RemoveExpired,
     Report,
     WakeAt,
@@ -29,6 +30,7 @@ from nats_scheduler.engine.inputs import (
     ContactLost,
     ContentUnread,
     DrainRequested,
+    DuplicateUnread,
     ExpiryConcluded,
     Input,
     PublishConcluded,
@@ -74,6 +76,7 @@ class StreamDriver:
             Report: lambda action: self._report(action.event),
             PublishFires: self._publish,
             ReadContent: self._read,
+            ReadDuplicate: self._read_duplicate,
             PurgeSchedule: self._purge,
             RemoveExpired: self._remove,
             WakeAt: self._wake_at,
@@ -195,6 +198,12 @@ class StreamDriver:
             self._port.read(request)
         else:
             self.tell(ContentUnread(request.schedule, request.sequence, NO_CONTACT))
+
+    def _read_duplicate(self, request: ReadDuplicate) -> None:
+        if self._port is not None:
+            self._port.read_duplicate(request)
+        else:
+            self.tell(DuplicateUnread(request.fire, NO_CONTACT))
 
     def _purge(self, request: PurgeSchedule) -> None:
         if self._port is not None:

@@ -65,6 +65,9 @@ class Pattern(Protocol):
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Give the last fire in (after, until], the one make-up fire that an outage is due."""
 
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Tell whether a schedule stored at `stored_at` fires at an instant."""
+
     def format(self, instant: int) -> str:
         """Print an instant as `Nats-Schedule-Next` does: RFC 3339 with nanoseconds, in the schedule's zone."""
 
@@ -118,6 +121,10 @@ class At:
         """Give the instant where it lies in (after, until]."""
         return self.instant if after < self.instant <= until else None
 
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Tell whether this is the instant."""
+        return instant == self._instant
+
     def format(self, instant: int) -> str:
         """Print an instant in UTC."""
         return format_rfc3339(instant)
@@ -150,6 +157,11 @@ class Every:
         steps = (until - anchor) // self.interval
         fire = anchor + steps * self.interval
         return fire if steps >= 1 and fire > after else None
+
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Tell whether an instant is a point of the grid."""
+        anchor = round_to_second(stored_at)
+        return instant > anchor and (instant - anchor) % self.interval == 0
 
     def format(self, instant: int) -> str:
         """Print an instant in UTC."""
@@ -186,6 +198,10 @@ class Cron:
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Give the last match in (after, until]."""
         return latest_fire(self.fields, self.zone, after, until)
+
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Tell whether an instant matches, and comes after the schedule was stored."""
+        return instant > stored_at and latest_fire(self.fields, self.zone, instant - 1, instant) == instant
 
     def format(self, instant: int) -> str:
         """Print an instant at the offset that the zone has then."""

@@ -2,8 +2,8 @@
 
 A `Network` decides what happens to each request on its way (`testing.network`).
 
-The rule: nothing happens inside `publish`, `read`, `purge` and `remove`; it happens in `deliver`, in the order of
-arrival.
+The rule: nothing happens inside `publish`, `read`, `read_duplicate`, `purge` and `remove`; it happens in `deliver`, in
+the order of arrival.
 Who calls `deliver` decides what drives it: a test by hand, a world in virtual time, or an event loop
 (`MemoryContact(…, soon=loop.call_soon)`).
 What was already on its way when the contact ends still arrives: keep calling `deliver` where that matters.
@@ -16,12 +16,14 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
     ContentUnread,
+    DuplicateRead,
+    DuplicateUnread,
     ExpiryConcluded,
     Input,
     MessagesRead,
@@ -90,6 +92,11 @@ class MemoryContact:
     def read(self, request: ReadContent) -> None:
         """Begin to read what a fire will say."""
         self._begin(self._network.read(request), self._reading(request))
+
+    def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Begin to look at what has the identity of a fire; on the network it is a read like the others."""
+        fire = request.fire
+        self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._looking(request))
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to remove a schedule's versions."""
@@ -174,7 +181,7 @@ class MemoryContact:
     def _deliver_soon(self) -> None:
         self.deliver()
 
-    # -- the four kinds -----------------------------------------------------------------------------------------
+    # -- the kinds ---------------------------------------------------------------------------------------------
 
     def _storing(self, fire: Fire) -> _Request:
         target, block, body = fire.target, fire.block, fire.body  # as they are sent now
@@ -197,6 +204,20 @@ class MemoryContact:
             do=do,
             refuse=lambda refusal: ContentUnread(schedule, sequence, refusal.description),
             give_up=lambda reason: ContentUnread(schedule, sequence, reason),
+        )
+
+    def _looking(self, request: ReadDuplicate) -> _Request:
+        fire, sequence = request
+
+        def do() -> Input:
+            message = self._stream.message(sequence)
+            behind = message or next(self._stream.messages(after=sequence), None)
+            return DuplicateRead(fire, sequence, message, None if behind is None else behind.stored_at)
+
+        return _Request(
+            do=do,
+            refuse=lambda refusal: DuplicateUnread(fire, refusal.description),
+            give_up=lambda reason: DuplicateUnread(fire, reason),
         )
 
     def _purging(self, request: PurgeSchedule) -> _Request:

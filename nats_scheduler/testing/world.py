@@ -22,6 +22,7 @@ from nats_scheduler.engine.actions import (
     PublishFires,
     PurgeSchedule,
     ReadContent,
+    ReadDuplicate,
     RemoveExpired,
     Report,
     WakeAt,
@@ -263,6 +264,8 @@ class ScheduleWorld:
                 contact.publish(action.fires)
             elif isinstance(action, ReadContent):
                 contact.read(action)
+            elif isinstance(action, ReadDuplicate):
+                contact.read_duplicate(action)
             elif isinstance(action, PurgeSchedule):
                 contact.purge(action)
             elif isinstance(action, RemoveExpired):

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
     ContentUnread,
+    DuplicateRead,
+    DuplicateUnread,
     ExpiryConcluded,
     MessagesRead,
     PublishConcluded,
@@ -115,6 +117,53 @@ class TestPublishing:
     async def test_where_no_stream_listens_the_outcome_is_unknown(self, open_side: OpenSide) -> None:
         async with open_side(subjects=["else.where"]) as side:
             assert isinstance(await side.outcome(side.fire()), Unknown)
+
+
+class TestLookingAtADuplicate:
+    async def test_what_lies_there_is_told_with_its_body_and_its_time(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("out", ODD_BLOCK, b"body")
+            fire = side.fire()
+            side.contact.read_duplicate(ReadDuplicate(fire, sequence))
+            [read] = await side.hears(DuplicateRead)
+            assert read.message is not None
+            assert (read.fire, read.sequence, read.stored_by) == (fire, sequence, read.message.stored_at)
+            assert (read.message.subject, read.message.block, read.message.body) == (
+                side.subject("out"),
+                ODD_BLOCK,
+                b"body",
+            )
+
+    async def test_where_it_is_gone_the_next_message_tells_by_when_it_was_there(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("out")
+            behind = await side.store("another")
+            side.contact.read_duplicate(ReadDuplicate(side.fire(), behind))
+            [there] = await side.hears(DuplicateRead)
+            await side.delete(sequence)
+            side.contact.read_duplicate(ReadDuplicate(side.fire(), sequence))
+            gone = (await side.hears(DuplicateRead, 2))[1]
+            assert (gone.message, gone.stored_by) == (None, there.stored_by)
+
+    async def test_where_it_was_the_last_nothing_later_is_told(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            sequence = await side.store("out")
+            side.contact.read_duplicate(ReadDuplicate(side.fire(), sequence))
+            [there] = await side.hears(DuplicateRead)
+            await side.delete(sequence)
+            side.contact.read_duplicate(ReadDuplicate(side.fire(), sequence))
+            gone = (await side.hears(DuplicateRead, 2))[1]
+            assert gone.message is None
+            assert gone.stored_by in (None, there.stored_by)
+
+    async def test_a_look_that_contact_ends_over_is_answered(self, open_side: OpenSide) -> None:
+        async with open_side() as side:
+            fires = [side.fire(), side.fire()]
+            side.contact.read_duplicate(ReadDuplicate(fires[0], 1))
+            side.contact.end("enough")
+            side.contact.read_duplicate(ReadDuplicate(fires[1], 1))
+            unread = await side.hears(DuplicateUnread, 2)
+            assert unread == [DuplicateUnread(fire, "enough") for fire in fires]
 
 
 class TestReading:

@@ -42,7 +42,7 @@ def fire_block_of(schedule: StoredMessage, source: StoredMessage | None, *, guar
     assert isinstance(reading.definition, Definition)
     pattern, terms = reading.definition
     held = Held(schedule.subject, schedule.sequence, schedule.stored_at, pattern, terms, 1)
-    return assembled(held, schedule, source, 1, None, guard).block
+    return assembled(held, schedule, source, 1, None, guard=guard).block
 
 
 class Stage:

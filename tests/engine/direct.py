@@ -73,8 +73,9 @@ class Desk:
         removes_expired: bool = False,
         reads_all: bool = True,
         silent: bool = False,
+        moves_subjects: bool = False,
     ):
-        rules = StreamRules("DESK", (">",), allow_msg_ttl=message_ttl)
+        rules = StreamRules("DESK", (">",), allow_msg_ttl=message_ttl, moves_subjects=moves_subjects)
         limits = ServerLimits(guard, max_payload, look_ahead=SECOND, silent=silent)
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START

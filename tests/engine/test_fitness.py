@@ -253,7 +253,9 @@ def test_a_schedule_that_its_holder_fires_is_not_noticed() -> None:
     desk = desk_of(holder=False)
     desk.at(5)
     identity = f"nats-scheduler:1:{START + 5 * SECOND}:{SCHEDULE}"
-    fired = message_on("t.out", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="x", Nats_Msg_Id=identity)
+    fired = message_on(
+        "t.out", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="2026-01-01T00:00:10Z", Nats_Msg_Id=identity
+    )
     desk.read(fired)
     desk.at(9)
     assert desk.engine.firing.neglected == {}

@@ -2,10 +2,11 @@
 
 import pytest
 
+from nats_scheduler.engine.actions import ReadDuplicate
 from nats_scheduler.engine.approach import LOOK_AGAIN_EVERY
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
 from nats_scheduler.engine.firing import SENT_IN_SILENCE
-from nats_scheduler.engine.inputs import ContentUnread, Refused, Stored, Unknown
+from nats_scheduler.engine.inputs import ContentUnread, DuplicateRead, Refused, Stored, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
@@ -57,10 +58,14 @@ def test_a_schedule_that_fires_again_soon_is_not_read_again_where_the_guard_watc
     assert desk.fire.body == b"hello"
 
 
-def test_a_duplicate_counts_as_stored() -> None:
+def test_a_duplicate_counts_as_stored_once_it_was_looked_at() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), Stored(2, duplicate=True))
+    fire = desk.in_flight(message, 5)
+    desk.concluded(fire, Stored(2, duplicate=True))
+    assert desk.asked(ReadDuplicate) == [ReadDuplicate(fire, 2)]
+    assert due(desk) == 5
+    desk.step(DuplicateRead(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
     assert due(desk) == 10
     assert [told.duplicate for told in desk.told(FireStored)] == [True]
 

@@ -7,7 +7,7 @@ nothing before it has read what happened meanwhile.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from nats_scheduler.engine.actions import Action, PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import Action, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
@@ -37,6 +37,9 @@ class SilentStream:
         """Answer nothing."""
 
     def read(self, request: ReadContent) -> None:
+        """Answer nothing."""
+
+    def read_duplicate(self, request: ReadDuplicate) -> None:
         """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -46,6 +46,9 @@ class Fires:
     def read(self, request: ReadContent) -> None:
         """Note that a fire is begun."""
         self.begun.append(request.schedule)
+
+    def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:
         """Answer nothing."""

@@ -265,7 +265,11 @@ def ttl_of_fires_forgotten() -> Changes:
 def source_ignored() -> Changes:
     """Send the schedule's own message although there is something to sample."""
     original = assembly.assembled
-    yield approach, "assembled", lambda held, content, _source, *rest: original(held, content, None, *rest)
+
+    def without_source(held: Held, content: Any, _source: Any, *rest: Any, **more: Any) -> Any:
+        return original(held, content, None, *rest, **more)
+
+    yield approach, "assembled", without_source
 
 
 def sampled_early() -> Changes:

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
@@ -112,6 +112,11 @@ class SimulatedContact(MemoryContact):
         """Begin to read what a fire will say."""
         self._link.process.point(Point.READ, f"{request.schedule}@{request.sequence}")
         super().read(request)
+
+    def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Begin to look at what has the identity of a fire."""
+        self._link.process.point(Point.READ, f"the duplicate of {request.fire.fire_time}")
+        super().read_duplicate(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to remove a schedule's versions, which the others see."""

@@ -1,0 +1,41 @@
+"""Judge what claims to be a fire of a schedule that is held; see `message.genuine` for what counts.
+
+The rule: what comes from a sidecar is believed, whichever built it; what nobody can look at any more is believed
+unless it was there before its time.
+A fire that was sent again after a lost acknowledgement is a duplicate too, and may have been consumed since: to doubt
+it would be to store it twice.
+"""
+
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import DuplicateRead
+from nats_scheduler.message.genuine import ELSEWHERE, TOO_EARLY, fault_of, is_too_early
+from nats_scheduler.message.reading import Generated, read_generated
+from nats_scheduler.message.stored import StoredMessage
+
+
+def fault_of_generated(held: Held, generated: Generated, message: StoredMessage, *, moved: bool) -> str:
+    """Say why a message cannot be the fire of the schedule held that it claims to be; "" where it can.
+
+    Where fires are `moved`, the stream stores them on another subject than their target.
+    """
+    if not moved and message.subject != held.terms.target:
+        return ELSEWHERE
+    return fault_of(generated, message, held.pattern, held.terms, held.stored_at, held.due)
+
+
+def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
+    """Say why what has the identity of a fire is not that fire; "" where it can be.
+
+    An account may map the target to another subject: there the very same message is believed as well.
+    """
+    fire, message = read.fire, read.message
+    if read.stored_by is not None and is_too_early(read.stored_by, fire.fire_time):
+        return TOO_EARLY
+    if message is None or (message.block, message.body) == (fire.block, fire.body):
+        return ""
+    generated = read_generated(message.block)
+    if generated != (fire.schedule, fire.sequence, fire.fire_time):
+        return "it is no fire of the schedule"
+    if held.terms.source is None and message.body != fire.body:
+        return "its body is another one"
+    return fault_of_generated(held, generated, message, moved=moved)

@@ -1,0 +1,57 @@
+"""Look at what lies where the server says that a fire is stored already.
+
+The answer `duplicate` only says that somebody stored something under the fire's identity, and anybody can.
+Where the message is gone, consumed or replaced, the next one that is stored tells at what time it was there at the
+latest.
+
+The rule: that a message is gone is believed only of a server that has reached its sequence.
+Cost: one request a duplicate, three where its message is gone; duplicates are rare but after a lost connection.
+"""
+
+import asyncio
+
+from nats_scheduler.engine.actions import ReadDuplicate
+from nats_scheduler.engine.inputs import DuplicateRead, DuplicateUnread, Input
+from nats_scheduler.engine.port import Tell
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+MAX_LOOKS_UNDER_WAY = 256
+"""As many as there are fires in flight: a herd that is sent again is all duplicates."""
+
+
+def duplicate_reader(
+    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup
+) -> BoundedRequests[ReadDuplicate]:
+    """Return what looks at duplicates in a stream."""
+
+    async def ask(request: ReadDuplicate) -> Input:
+        try:
+            return await _looked_at(api, stream, request)
+        except JetStreamError as error:
+            return DuplicateUnread(request.fire, str(error))
+
+    def give_up(request: ReadDuplicate, reason: str) -> Input:
+        return DuplicateUnread(request.fire, reason)
+
+    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_LOOKS_UNDER_WAY)
+
+
+async def _looked_at(api: JetStreamApi, stream: str, request: ReadDuplicate) -> Input:
+    fire, sequence = request
+    message = await api.message(stream, seq=sequence)
+    if message is not None:
+        return DuplicateRead(fire, sequence, message, message.stored_at)
+    state = inner(inner(await api.stream(stream)).get("state"))
+    last = integer(state.get("last_seq"))
+    if last < sequence:
+        return DuplicateUnread(fire, f"the server that was asked has not reached sequence {sequence} yet")
+    if last == sequence:
+        stored_at = parse_rfc3339(str(state.get("last_ts")))
+        return DuplicateRead(fire, sequence, None, stored_at if isinstance(stored_at, int) else None)
+    behind: StoredMessage | None = await api.message(stream, seq=sequence + 1, next_by_subj=">")
+    return DuplicateRead(fire, sequence, None, None if behind is None else behind.stored_at)
