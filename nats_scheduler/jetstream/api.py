@@ -9,6 +9,7 @@ import binascii
 from collections.abc import AsyncIterator
 from typing import Any
 
+from nats_scheduler.jetstream.capabilities import finds_last
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
@@ -42,6 +43,11 @@ class JetStreamApi:
         self._connection = connection
         self.prefix = prefix
         self._deadline = deadline
+
+    @property
+    def finds_last(self) -> bool:
+        """Whether `last_by_subj` finds what lies under a message that was deleted: from 2.12 on."""
+        return self.prefix == "$JS.API" and finds_last(self._connection.server.version)
 
     async def call(self, request: str, body: Any = None, within_seconds: float | None = None) -> Any:
         """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` where it is a refusal.

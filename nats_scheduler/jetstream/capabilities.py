@@ -19,6 +19,10 @@ OLDEST_VERSION = (2, 10)
 """The oldest version that keeps a stream's metadata, without which a flag would be lost."""
 
 
+FINDS_LAST_VERSION = (2, 12)
+"""From this version on `last_by_subj` finds what lies under a message that was deleted by its sequence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What we rely on."""
@@ -45,11 +49,21 @@ class Capabilities:
     @property
     def is_too_old(self) -> bool:
         """Whether the server is older than what the sidecar serves."""
-        numbers = self.version.split(".")[:2]
-        return all(n.isdigit() for n in numbers) and tuple(map(int, numbers)) < OLDEST_VERSION
+        return (number := _number(self.version)) is not None and number < OLDEST_VERSION
 
 
 def capabilities(account_info: Any, version: str, max_payload: int) -> Capabilities:
     """Return what a server can do, from its answer to `$JS.API.INFO` and from its greeting."""
     level = (account_info.get("api") or {}).get("level", 0)
     return Capabilities(version, int(level), max_payload)
+
+
+def finds_last(version: str) -> bool:
+    """Tell whether `last_by_subj` finds an earlier message once the last one of a subject was deleted by sequence."""
+    return (number := _number(version)) is not None and number >= FINDS_LAST_VERSION
+
+
+def _number(version: str) -> tuple[int, ...] | None:
+    """Return the first two numbers of a version, None where they are none."""
+    numbers = version.split(".")[:2]
+    return tuple(map(int, numbers)) if all(n.isdigit() for n in numbers) else None

@@ -16,6 +16,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 
@@ -31,8 +32,8 @@ def content_reader(
     async def ask(request: ReadContent) -> Input:
         try:
             message = await reach.believed(request.sequence, lambda: _held(api, stream, request))
-            sampled = request.source is not None and is_expressible(request.source)
-            source = await api.message(stream, last_by_subj=request.source) if sampled else None
+            wanted = request.source
+            source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
         except JetStreamError as error:
             denied = isinstance(error, NotPermittedError)
             return ContentUnread(request.schedule, request.sequence, str(error), denied)
@@ -47,6 +48,6 @@ def content_reader(
 async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
     """Return what lies on the schedule's subject, None where nothing does."""
     if is_expressible(request.schedule):
-        return await api.message(stream, last_by_subj=request.schedule)
+        return await last_on(api, stream, request.schedule)
     message = await api.message(stream, seq=request.sequence)
     return message and message._replace(subject=request.schedule)

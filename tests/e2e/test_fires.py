@@ -77,6 +77,15 @@ async def test_a_sample_is_the_last_message_of_the_source_and_falls_back_to_the_
     assert (empty.body, without_ours(empty)[0]) == (b"own", f"Nats-Scheduler: {served.subject('s.empty')}")
 
 
+async def test_a_sample_is_the_value_before_one_that_was_deleted(served: Served) -> None:
+    await served.publish("sensor", body=b"19")
+    wrong = await served.publish("sensor", body=b"wrong")
+    await served.call("STREAM.MSG.DELETE", {"seq": wrong, "no_erase": True})
+    await served.schedule("s", f"@at {in_seconds(0.4)}", b"own", more={"Source": served.subject("sensor")})
+    [fired] = await served.wait_for("out")
+    assert fired.body == b"19"
+
+
 async def test_further_headers_reach_the_target_byte_for_byte(served: Served) -> None:
     lines = [
         "X:  two spaces",
