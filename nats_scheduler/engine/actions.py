@@ -37,10 +37,14 @@ class ReadDuplicate(NamedTuple):
 
 
 class PurgeSchedule(NamedTuple):
-    """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`."""
+    """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`.
+
+    With `stored_at` (ns) only where the message under `through` was stored then: it had been removed, and came back.
+    """
 
     schedule: str
     through: int
+    stored_at: int | None = None
 
 
 class RemoveExpired(NamedTuple):

@@ -49,7 +49,7 @@ class Approach(Removing):
     """The ways of one stream's schedules to their fires."""
 
     def __init__(self, roster: Roster, limits: ServerLimits, emit: Callable[[Action], None]) -> None:
-        super().__init__(roster, emit)
+        super().__init__(roster, emit, may_return=not limits.guard)
         self._limits = limits
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD)
         self._handed_out: list[Fire] = []
@@ -133,6 +133,7 @@ class Approach(Removing):
         """Look again at samples, which have aged, and without the guard at what was removed while nobody listened."""
         self._live_since = now
         self.conditions_changed(now)
+        self.remove_returned(now)
         guarded = self._limits.guard
         self._look_again([h for h in self._active.values() if not guarded or h.terms.source is not None])
 

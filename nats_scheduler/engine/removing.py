@@ -41,6 +41,12 @@ MOST_WAITING = 200_000
 LATELY = 1_000
 """So many of those that their holder asked to remove are remembered: if he dies, his request may have been lost too."""
 
+MOST_REMEMBERED = 10_000
+"""Removals that are remembered at most, where a server may undo them."""
+
+REMEMBERED_FOR = 300 * SECOND
+"""So long (ns) a removal is remembered: a server of 2.10 writes down what it holds every two minutes."""
+
 OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
 """Wait (ns) before older versions that could not be removed are tried again, all together: nothing hurries."""
 
@@ -60,8 +66,12 @@ class Denied(NamedTuple):
 class Removing:
     """The ends of one stream's schedules."""
 
-    def __init__(self, roster: Roster, emit: Callable[[Action], None]) -> None:
+    def __init__(self, roster: Roster, emit: Callable[[Action], None], *, may_return: bool) -> None:
+        """Remove what is done; it `may_return` where a server that is killed forgets what it removed last (2.10)."""
         self._roster = roster
+        self._may_return = may_return
+        self._removed: dict[tuple[str, int], tuple[int, int]] = {}
+        """What was removed lately, by subject and sequence: when it was stored, and when it was removed (ns)."""
         self._emit = emit
         self._active: dict[int, Held] = {}
         """Those whose fire was begun and is not settled, by sequence."""
@@ -72,8 +82,8 @@ class Removing:
         """Those of other holders whose time has come, and what is done and could not be removed."""
         self.asked_for: deque[tuple[str, int]] = deque(maxlen=LATELY)
         """What other holders asked to remove lately: subject, and sequence."""
-        self._purges: deque[tuple[str, int]] = deque()
-        """What is to be removed: subject, and highest sequence."""
+        self._purges: deque[PurgeSchedule] = deque()
+        """What is to be removed."""
         self._left_over: dict[str, int] = {}
         self._left_over_until = 0
         self._flying = 0
@@ -117,7 +127,21 @@ class Removing:
     def remove_versions(self, schedule: str, through: int) -> None:
         """Have every version of a schedule up to sequence `through` removed, once no herd is in the way."""
         self.under_way += 1
-        self._purges.append((schedule, through))
+        self._purges.append(PurgeSchedule(schedule, through))
+
+    def remove_returned(self, now: int) -> None:
+        """Remove again what was removed lately and is stored again: the server may have been killed meanwhile."""
+        self._removed = {key: times for key, times in self._removed.items() if now - times[1] <= REMEMBERED_FOR}
+        for (schedule, sequence), (stored_at, _removed_at) in self._removed.items():
+            self.under_way += 1
+            self._purges.append(PurgeSchedule(schedule, sequence, stored_at))
+
+    def _remember(self, held: Held, now: int) -> None:
+        """Keep in mind what was removed, where the server may undo it."""
+        if self._may_return:
+            if len(self._removed) >= MOST_REMEMBERED:
+                del self._removed[next(iter(self._removed))]
+            self._removed[held.subject, held.sequence] = held.stored_at, now
 
     def left_over_until(self) -> int | None:
         """Return when (ns) older versions that could not be removed are tried again, None where there are none."""
@@ -149,7 +173,7 @@ class Removing:
             for schedule, through in left_over.items():
                 self.remove_versions(schedule, through)
         for _ in range(min(RELEASED_AT_ONCE, len(self._purges))):
-            self._emit(PurgeSchedule(*self._purges.popleft()))
+            self._emit(self._purges.popleft())
         return bool(self._purges)
 
     def purge_concluded(self, conclusion: PurgeConcluded, now: int) -> None:
@@ -161,10 +185,12 @@ class Removing:
                 Report(PurgeFailed(conclusion.schedule, conclusion.through, conclusion.failure, conclusion.refused))
             )
         if held is None or held.flight is None:
-            if conclusion.failure is not None and not conclusion.refused:
+            is_remembered = (conclusion.schedule, conclusion.through) in self._removed
+            if conclusion.failure is not None and not conclusion.refused and not is_remembered:
                 self._leave_over(conclusion, now)
             return
         if conclusion.failure is None:
+            self._remember(held, now)
             self.end(held, held.flight.ending)
             return
         if conclusion.denied:

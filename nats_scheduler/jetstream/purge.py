@@ -45,6 +45,10 @@ def purger(
 
 
 async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
+    if request.stored_at is not None:
+        message = await api.message(stream, seq=request.through)
+        if message is None or message.stored_at != request.stored_at:
+            return  # it did not come back; what lies there now, in a stream that lost some, is not it
     if is_expressible(request.schedule):
         # The server removes what lies below `seq`.
         await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})

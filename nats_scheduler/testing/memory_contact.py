@@ -221,10 +221,12 @@ class MemoryContact:
         )
 
     def _purging(self, request: PurgeSchedule) -> _Request:
-        schedule, through = request.schedule, request.through
+        schedule, through, stored_at = request
 
         def do() -> Input:
-            self._stream.purge(schedule, through)
+            message = self._stream.last(schedule) if stored_at is not None else None
+            if stored_at is None or (message is not None and message[1:3] == (through, stored_at)):
+                self._stream.purge(schedule, through)
             return PurgeConcluded(schedule, through)
 
         return _Request(

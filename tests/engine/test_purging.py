@@ -1,10 +1,12 @@
 """A schedule that is done is removed, and stays silent while, or because, it cannot be."""
 
+from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, PublishConcluded, PurgeConcluded, Stored
+from nats_scheduler.engine.removing import REMEMBERED_FOR
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import Desk, schedule
+from tests.engine.direct import SCHEDULE, Desk, schedule
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 
@@ -130,3 +132,38 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
     assert desk.purges == []
     desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[30:]))
     assert sorted(sequence for _subject, sequence in desk.purges) == list(range(1, 101))
+
+
+# -- servers that forget what they removed -------------------------------------------------------------------------
+
+
+def purged_desk(*, guard: bool) -> Desk:
+    """Make a desk at which one schedule has fired and was removed."""
+    message = schedule(AT_5S)
+    desk = Desk(message, guard=guard)
+    desk.at(4.96)
+    desk.found(message)
+    desk.concluded(desk.at(5).fire, Stored(2))
+    desk.step(PurgeConcluded(SCHEDULE, 1))
+    assert not desk.is_held()
+    return desk
+
+
+def reconnected(desk: Desk) -> list[PurgeSchedule]:
+    desk.step(ContactLost("killed"))
+    desk.step(CaughtUp())
+    return desk.asked(PurgeSchedule)
+
+
+def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_server() -> None:
+    desk = purged_desk(guard=False)
+    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
+    desk.step(PurgeConcluded(SCHEDULE, 1, "cut"))
+    assert desk.at(60).purges == [], "it is not removed without a look"
+    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
+    desk.at(5 + REMEMBERED_FOR / SECOND + 1)
+    assert reconnected(desk) == []
+
+
+def test_a_server_that_keeps_what_it_acknowledged_is_asked_once() -> None:
+    assert reconnected(purged_desk(guard=True)) == []
