@@ -71,9 +71,13 @@ class Approach(Removing):
 
         The same for all holders: who holds it then is asked when its time comes, so that shards change hands at once.
         """
-        ahead = 0 if held.terms.source is not None else self._look_ahead
         due, expires = held.due, held.expires
-        self._roster.wake(held, expires if expires <= due else due - ahead)
+        self._roster.wake(held, expires if expires <= due else due - self._ahead(held))
+
+    def look_whether_there(self, held: Held) -> None:
+        """Look whether a schedule that only waits is still stored."""
+        if held.flight is None:
+            self._read(held, Flight(Stage.READING))
 
     def let_go(self, held: Held) -> None:
         """Leave a schedule to another holder: what is in flight is concluded, and not repeated."""
@@ -193,6 +197,8 @@ class Approach(Removing):
             self._repeat(held, flight, flight.fire, now)
         elif held.due <= now and self.is_open:
             self._publish(held, flight, now)
+        elif held.due - now > self._ahead(held):
+            self._rest(held)
         else:
             self._make_ready(held, flight)
         return None
@@ -213,6 +219,16 @@ class Approach(Removing):
 
     def _after(self, held: Held, fire_time: int) -> int | None:
         return held.pattern.next_fire(fire_time, held.stored_at)
+
+    def _ahead(self, held: Held) -> int:
+        """Return how long (ns) before its fire a schedule is looked at: a sample is taken at its time."""
+        return 0 if held.terms.source is not None else self._look_ahead
+
+    def _rest(self, held: Held) -> None:
+        """Let a schedule wait for its time again, which was looked at for another reason."""
+        self.settle(held)
+        held.flight = None
+        self.await_due(held)
 
     def _make_ready(self, held: Held, flight: Flight) -> None:
         """Have the fire built before it is due, so that at its time only bytes are sent."""

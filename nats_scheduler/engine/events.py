@@ -17,6 +17,7 @@ class Ending(StrEnum):
     REMOVED = "deleted, purged or expired"
     EXPIRED = "its TTL ran out"
     CANCELLED = "cancelled"
+    MISSED_ITS_TIME = "its time passed while it waited for a place"
     EXHAUSTED = "no further fire within the horizon of five years"
 
 

@@ -242,6 +242,22 @@ class Firing(Approach):
             else:
                 self.await_due(held)
 
+    def join_late(self, held: Held, now: int) -> bool:
+        """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.
+
+        It is looked at first: what was removed while it waited was noticed by nobody.
+        Returns False where nothing of it is to come.
+        """
+        if held.due <= now:
+            following = self._after(held, now) if held.pattern.repeats else None
+            if following is None:
+                self.purge(held, Ending.MISSED_ITS_TIME)
+                return False
+            held.due = following
+        self.await_due(held)
+        self.look_whether_there(held)
+        return True
+
     def _keep_ready(self, held: Held, content: StoredMessage, pause: int) -> None:
         """Keep the content for the next fire, which is built in the middle of the pause: not while a herd fires."""
         held.flight = Flight(Stage.READY, content=content)

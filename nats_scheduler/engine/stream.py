@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
+from nats_scheduler.engine.admission import Admission, Staff
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
+from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.events import Ending, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
@@ -46,6 +47,7 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     StreamChanged,
 )
+from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import shard_of
@@ -82,7 +84,6 @@ class StreamEngine:
 
         `reads_all` is False where messages may be gone, or under others, before they are read.
         """
-        self._rules = rules
         self._dialects = tuple(dialects)
         self._reader = MessageReader(rules, dialects)
         self._actions: list[Action] = []
@@ -95,6 +96,9 @@ class StreamEngine:
         self._sightings = Sightings()
         self._holdings = Holdings(self._roster, self._firing)
         self._backlog = Backlog(self._rejected, self._firing, self._emit, self._holdings.untold)
+        places = Places(self._roster, rules.restrictions)
+        staff = Staff(self._roster, self._firing, self._holdings, self._backlog)
+        self._admission = Admission(staff, places, self._rejected, self._tell_rejected)
         self._last_read = self._history_through = 0
         self.last_message: StoredMessage | None = None
         """The message with the highest sequence that was told."""
@@ -131,6 +135,7 @@ class StreamEngine:
         self._now = now
         for given in inputs:
             self._handlers[type(given)](given, now)
+        self._admission.fill_places(now)
         if self._firing.is_open:
             self._wake(now)
         if self._see_what_waited(now) | self._firing.release(now):
@@ -180,7 +185,11 @@ class StreamEngine:
 
         What cannot be settled for the time being is named, so that it does not hold back the rest.
         """
-        rejected = (sequence for subject, (sequence, _rejection) in self._rejected.items() if self._is_ours(subject))
+        rejected = (
+            sequence
+            for subject, (sequence, _rejection) in self._rejected.items()
+            if self._is_ours(subject) and not self._admission.is_waiting(subject)
+        )
         return self._holdings.checkpoint(now, self._last_read, rejected)
 
     # -- intake --------------------------------------------------------------------------------------------------
@@ -239,46 +248,20 @@ class StreamEngine:
         if held is not None and held.sequence < message.sequence:
             self._firing.end(held, Ending.OVERWRITTEN)
         if self._rejected and self._rejected_at(message.subject) < message.sequence:
-            self._rejected.pop(message.subject, None)
+            self._admission.forget(message.subject)
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None) -> None:
         before = self._roster.on(message.subject)
         known = self._rejected_at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
             if before is not None and before.sequence > message.sequence:
-                self._supersede(before)  # a version that was replaced before anybody saw it
-            return
-        if before is None and (crowded := self._crowding(definition)):
-            self._reject(crowded, message)
+                self._admission.supersede(before)  # a version that was replaced before anybody saw it
             return
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
         held = Held(message.subject, message.sequence, message.stored_at, definition.pattern, definition.terms, due)
         held.expires = NO_EXPIRY if expires is None else expires
-        self._rejected.pop(message.subject, None)
-        self._roster.hold(held)
-        if before is not None:
-            self._firing.forget(before)
-            self._supersede(held)
-        if self._live:
-            self._backlog.taken(held)
-        self._holdings.begin(held)
-
-    def _crowding(self, definition: Definition) -> Rejection | None:
-        """Say that there are as many schedules as the operator allows."""
-        if (restrictions := self._rules.restrictions).max_schedules is None:
-            return None
-        return restrictions.number_fault(definition.terms.dialect.schedule, definition.pattern.text, len(self._roster))
-
-    def _supersede(self, after: Held) -> None:
-        """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.
-
-        Everything below it goes, since a look may have found it before the follower told of versions in between.
-        """
-        if self._live and self._firing.is_ours(after):
-            self._firing.remove_versions(after.subject, after.sequence - 1)
-            return
-        self._backlog.superseded(after.subject, after.sequence - 1, MAX_SUPERSEDED if self._live else None)
+        self._admission.accept(held, before, self._now)
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
         if not self._live and not wants_to_be_a_schedule(message.block, self._dialects):
@@ -292,9 +275,13 @@ class StreamEngine:
             self._firing.end(held, Ending.REPLACED)
         if self._rejected_at(message.subject) >= message.sequence:
             return
+        self._admission.forget(message.subject)
         self._rejected[message.subject] = message.sequence, (rejection := rejection.shortened())
-        if self._live and self._is_ours(message.subject):
-            self._emit(Report(ScheduleRejected(message.subject, message.sequence, rejection)))
+        self._tell_rejected(message.subject, message.sequence, rejection)
+
+    def _tell_rejected(self, subject: str, sequence: int, rejection: Rejection) -> None:
+        if self._live and self._is_ours(subject):
+            self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
 
     def _is_ours(self, subject: str) -> bool:
         """Tell whether what lies on a subject is ours to tell of."""
@@ -308,20 +295,21 @@ class StreamEngine:
         held = self._roster.on(schedule)
         if held is not None and held.sequence < message.sequence:
             self._firing.purge(held, Ending.CANCELLED)
+        self._admission.cancelled(schedule, message.sequence)
 
     # -- contact -------------------------------------------------------------------------------------------------
 
     def _caught_up(self, _given: CaughtUp, now: int) -> None:
         if self._live:
             return
-        self._live = True
+        self._live = self._admission.is_live = True
         self._firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
         self._backlog.begin_with(self._firing.shards)
         self._firing.contact_regained(now)
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
-        self._live = self._firing.is_open = False
+        self._live = self._admission.is_live = self._firing.is_open = False
         self._sightings.forget()
 
     def _shards_held(self, given: ShardsHeld, _now: int) -> None:
@@ -335,6 +323,7 @@ class StreamEngine:
         if given.filter is not None and not self._is_ours(given.filter):
             self._backlog.removed(given.filter)
         self._firing.doubt(given, now)
+        self._admission.doubt(given)
 
     def _drain_requested(self, _given: DrainRequested, _now: int) -> None:
         self._draining = True
@@ -364,7 +353,7 @@ class StreamEngine:
         if held is not None:
             self._firing.end(held, Ending.EXPIRED)
         if self._rejected_at(given.subject) == given.sequence:
-            del self._rejected[given.subject]
+            self._admission.forget(given.subject)
 
     def _wake(self, now: int) -> None:
         is_left = [self._holdings.change_hands(), self._backlog.work()]

@@ -64,7 +64,8 @@ class SidecarSettings(BaseModel):
         default=(),
         description=(
             "Most schedules that are held at one time, each entry as STREAM=NUMBER, 0 to 999999999; `*` stands for "
-            "every stream that is not named. A stream without an entry is not restricted."
+            "every stream that is not named. A stream without an entry is not restricted. "
+            "The oldest stored schedules are held; the others are rejected, and wait for a place."
         ),
     )
     window: int = Field(

@@ -1,0 +1,151 @@
+"""Take a schedule that was read: hold it at once, or have it wait for a place and be taken when one falls free.
+
+The rule: what waits is rejected, and listed and told as such; it fires nothing. Taken later, it goes on with its next
+fire, and an `@at` whose time has passed meanwhile is over.
+Before the engine is live nobody waits, however often a place changes hands while the stream is read.
+
+What is taken late is looked at, since nobody notices what is removed while it waits.
+
+The places themselves are those of `engine.places`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.holdings import Holdings
+from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.places import Places
+from nats_scheduler.engine.roster import Roster
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+
+Rejected = dict[str, tuple[int, Rejection]]
+
+
+class Staff(NamedTuple):
+    """Who has to do with a schedule that is taken."""
+
+    roster: Roster
+    firing: Firing
+    holdings: Holdings
+    backlog: Backlog
+
+
+class Admission:
+    """Takes the schedules of one stream."""
+
+    def __init__(
+        self, staff: Staff, places: Places, rejected: Rejected, tell: Callable[[str, int, Rejection], None]
+    ) -> None:
+        """Take schedules into the roster; `rejected` is the engine's own, and `tell` tells of one more."""
+        self._roster, self._firing, self._holdings, self._backlog = staff
+        self._places = places
+        self._rejected = rejected
+        self._tell = tell
+        self.is_live = False
+        """Whether the engine is; it says so."""
+
+    def accept(self, held: Held, before: Held | None, now: int) -> None:
+        """Take a schedule, in place of its version before where there was one."""
+        if self._places.is_limited and (before is None or len(self._places)):
+            self._line_up(held, before, now)
+        else:
+            self._rejected.pop(held.subject, None)
+            self._hold(held, before)
+            self._begin(held)
+
+    def supersede(self, after: Held) -> None:
+        """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.
+
+        Everything below it goes, since a look may have found it before the follower told of versions in between.
+        """
+        self._remove(after, after.sequence - 1)
+
+    def forget(self, subject: str) -> None:
+        """Reject nothing on a subject any more: something else is the last message there."""
+        self._rejected.pop(subject, None)
+        self._places.forget(subject)
+
+    def cancelled(self, subject: str, sequence: int) -> None:
+        """End a schedule that waits, and was cancelled by the message with that sequence."""
+        waiting = self._places.waiting_on(subject)
+        if waiting is not None and waiting.sequence < sequence:
+            self.forget(subject)
+            self._remove(waiting, waiting.sequence)
+
+    def is_waiting(self, subject: str) -> bool:
+        """Tell whether a schedule is rejected only until there is a place for it: nobody owes its fires."""
+        return self._places.waiting_on(subject) is not None
+
+    def fill_places(self, now: int) -> None:
+        """Take those that wait, as far as there are places, the oldest first."""
+        while len(self._places):
+            if (misplaced := self._places.misplaced()) is not None:
+                self._displace(misplaced)
+            if (held := self._places.take_next()) is None:
+                return
+            has_waited = self._rejected.pop(held.subject, (0, None))[0] == held.sequence
+            self._hold(held, None)
+            if not (has_waited and self.is_live):
+                self._begin(held)
+            elif self._firing.join_late(held, now):
+                self._backlog.taken(held)
+
+    def doubt(self, request: RemovalRequested) -> None:
+        """Look at what the request may have removed, where it had one of so many places."""
+        if not self._places.is_limited:
+            return
+        wanted = request.filter
+        if wanted is not None and is_literal_subject(wanted):
+            held = self._roster.on(wanted)
+            doubted = [] if held is None else [held]
+        elif request.sequence is not None:
+            doubted = [held for held in self._roster if held.sequence == request.sequence]
+        else:
+            doubted = [held for held in self._roster if wanted is None or subject_matches(held.subject, wanted)]
+        for held in doubted:
+            self._firing.look_whether_there(held)
+
+    def _line_up(self, held: Held, before: Held | None, now: int) -> None:
+        if before is not None:
+            self._firing.end(before, Ending.REPLACED)
+            self.supersede(held)
+        self._rejected.pop(held.subject, None)
+        self._places.wait(held)
+        self.fill_places(now)
+        if self._places.waiting_on(held.subject) is held:
+            self._reject(held)
+
+    def _displace(self, held: Held) -> None:
+        """Have the youngest wait again: an older one was read after it."""
+        self._firing.end(held, Ending.REPLACED)
+        held.flight = None
+        self._places.wait(held)
+        self._reject(held)
+
+    def _reject(self, held: Held) -> None:
+        rejection = self._places.rejection_of(held).shortened()
+        self._rejected[held.subject] = held.sequence, rejection
+        self._tell(held.subject, held.sequence, rejection)
+
+    def _hold(self, held: Held, before: Held | None) -> None:
+        self._roster.hold(held)
+        self._places.took(held)
+        if before is not None:
+            self._firing.forget(before)
+            self.supersede(held)
+
+    def _begin(self, held: Held) -> None:
+        if self.is_live:
+            self._backlog.taken(held)
+        self._holdings.begin(held)
+
+    def _remove(self, held: Held, through: int) -> None:
+        if self.is_live and self._firing.is_ours(held):
+            self._firing.remove_versions(held.subject, through)
+        else:
+            self._backlog.superseded(held.subject, through, MAX_SUPERSEDED if self.is_live else None)

@@ -1,0 +1,101 @@
+"""Which schedules of a stream are held, where the operator allows so many and no more.
+
+The rule: the oldest stored schedules have the places, by the sequence of the message that is the last on its subject.
+That follows from what is stored alone, so that every instance, and every restart, holds the same ones.
+So a schedule that is replaced while others wait lines up behind them: its message is the youngest.
+
+A place falls free when a schedule is not held any more: it was removed, overwritten, replaced by an invalid one.
+Then the oldest that waits is taken. What came due while it waited is not made up: nobody expects it hours late.
+
+Cost: where there is no limit, nothing; else an entry of two heaps a schedule.
+"""
+
+import heapq
+
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.roster import Roster
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.restrictions import Restrictions
+
+
+class Places:
+    """The places of one stream, and who waits for one."""
+
+    def __init__(self, roster: Roster, restrictions: Restrictions) -> None:
+        self._roster = roster
+        self._restrictions = restrictions
+        self._most = restrictions.max_schedules
+        self._waiting: dict[str, Held] = {}
+        self._oldest: list[tuple[int, str]] = []
+        """Those that wait, as a heap; some may not any more."""
+        self._youngest: list[tuple[int, str]] = []
+        """Those that are held, as a heap by their negative sequences; some may not be any more."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the operator set a limit."""
+        return self._most is not None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def waiting_on(self, subject: str) -> Held | None:
+        """Return the schedule on a subject that waits for a place."""
+        return self._waiting.get(subject)
+
+    def wait(self, held: Held) -> None:
+        """Have a schedule wait, in place of an earlier version of it."""
+        self._waiting[held.subject] = held
+        heapq.heappush(self._oldest, (held.sequence, held.subject))
+
+    def forget(self, subject: str) -> None:
+        """Have nothing wait on a subject."""
+        self._waiting.pop(subject, None)
+
+    def took(self, held: Held) -> None:
+        """Note that a schedule has a place."""
+        if self._most is not None:
+            heapq.heappush(self._youngest, (-held.sequence, held.subject))
+
+    def take_next(self) -> Held | None:
+        """Return the oldest that waits, and have it wait no longer, where there is a place for it."""
+        if self._most is None or len(self._roster) >= self._most or self._first_waiting() is None:
+            return None
+        _sequence, subject = heapq.heappop(self._oldest)
+        return self._waiting.pop(subject)
+
+    def misplaced(self) -> Held | None:
+        """Return the youngest that has a place, where there is none for an older one that waits."""
+        waiting = self._first_waiting()
+        if self._most is None or waiting is None or len(self._roster) < self._most:
+            return None
+        held = self._last_held()
+        return held if held is not None and held.sequence > waiting else None
+
+    def rejection_of(self, held: Held) -> Rejection:
+        """Say that there is no place for a schedule."""
+        restrictions, most = self._restrictions, self._most or 0
+        rejection = restrictions.number_fault(held.terms.dialect.schedule, held.pattern.text, most)
+        assert rejection is not None, "where nothing is limited nobody waits"
+        return rejection
+
+    def _first_waiting(self) -> int | None:
+        """Return the sequence of the oldest that waits."""
+        oldest = self._oldest
+        while oldest and not _is(self._waiting.get(oldest[0][1]), oldest[0][0]):
+            heapq.heappop(oldest)
+        return oldest[0][0] if oldest else None
+
+    def _last_held(self) -> Held | None:
+        youngest = self._youngest
+        while youngest:
+            sequence, subject = youngest[0]
+            held = self._roster.exactly(subject, -sequence)
+            if held is not None:
+                return held
+            heapq.heappop(youngest)
+        return None
+
+
+def _is(held: Held | None, sequence: int) -> bool:
+    return held is not None and held.sequence == sequence

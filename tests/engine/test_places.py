@@ -1,0 +1,277 @@
+"""The oldest stored schedules have the places that the operator allows, whoever looks, and whenever it began."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    Input,
+    MessagesRead,
+    PurgeConcluded,
+    RemovalRequested,
+    ShardsHeld,
+    Stored,
+)
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import Desk, message_on, plain, schedule
+
+SUBJECTS = tuple(f"s.{n}" for n in range(8))
+
+
+def engine_for(most: int) -> StreamEngine:
+    rules = StreamRules("DESK", (">",), allow_msg_ttl=True, restrictions=Restrictions(max_schedules=most))
+    return StreamEngine(rules, DIALECTS, ServerLimits(guard=True, look_ahead=SECOND))
+
+
+def desk_for(most: int, *messages: StoredMessage) -> Desk:
+    """Make a desk whose operator allows so many schedules."""
+    desk = Desk()
+    desk.engine = engine_for(most)
+    desk.actions = desk.engine.step(START, [MessagesRead(messages), CaughtUp()])
+    return desk
+
+
+def held_by(engine: StreamEngine) -> dict[str, int]:
+    return {held.subject: held.sequence for held in engine.held}
+
+
+def waiting_for(engine: StreamEngine) -> dict[str, int]:
+    return {subject: sequence for subject, (sequence, rejection) in engine.rejected.items() if rejection.code == 10023}
+
+
+def at(second: int, sequence: int, subject: str) -> StoredMessage:
+    return schedule(f"@at 2026-01-01T00:00:{second:02}Z", sequence, subject)
+
+
+def two_places_of_three() -> Desk:
+    return desk_for(2, *(schedule("@daily", n, f"s.{n}") for n in (1, 2, 3)))
+
+
+def test_a_place_that_falls_free_is_taken_by_the_oldest_that_waits() -> None:
+    desk = desk_for(2, *(schedule("@daily", n, f"s.{n}") for n in (1, 2, 3, 4)))
+    desk.read(plain("s.1", 5))
+    assert held_by(desk.engine) == {"s.2": 2, "s.3": 3}
+    assert [accepted.schedule for accepted in desk.told(ScheduleAccepted)] == ["s.3"]
+    assert waiting_for(desk.engine) == {"s.4": 4}
+
+
+def test_a_schedule_that_is_replaced_while_others_wait_lines_up_behind_them() -> None:
+    desk = two_places_of_three()
+    desk.read(schedule("@hourly", 4, "s.1"))
+    assert held_by(desk.engine) == {"s.2": 2, "s.3": 3}
+    assert [(told.schedule, told.sequence) for told in desk.told(ScheduleRejected)] == [("s.1", 4)]
+    assert held_by(engine_after_restart(2, [*map_of(2, 3), schedule("@hourly", 4, "s.1")])) == {"s.2": 2, "s.3": 3}
+
+
+def map_of(*numbers: int) -> list[StoredMessage]:
+    return [schedule("@daily", n, f"s.{n}") for n in numbers]
+
+
+def engine_after_restart(most: int, stored: list[StoredMessage]) -> StreamEngine:
+    engine = engine_for(most)
+    engine.step(START, [MessagesRead(stored), CaughtUp()])
+    return engine
+
+
+def test_one_that_waits_and_is_overwritten_or_cancelled_waits_no_more() -> None:
+    desk = desk_for(1, *map_of(1, 2, 3, 4))
+    desk.read(plain("s.2", 5), message_on("c", 6, Nats_Scheduler="s.3", Nats_Schedule_Next="purge"))
+    assert desk.purges == [("s.3", 3)]
+    desk.read(plain("s.1", 7))
+    assert held_by(desk.engine) == {"s.4": 4}
+
+
+def test_what_waits_and_was_removed_by_nobodys_notice_is_passed_by_when_its_turn_comes() -> None:
+    desk = desk_for(1, *map_of(1, 2, 3))
+    desk.read(plain("s.1", 5))
+    assert desk.reads == [("s.2", 2)]
+    desk.found(None, of=map_of(2)[0])
+    assert desk.reads == [("s.3", 3)]
+    desk.found(map_of(3)[0])
+    assert held_by(desk.engine) == {"s.3": 3}
+
+
+@pytest.mark.parametrize(
+    "request_", [RemovalRequested("s.1"), RemovalRequested("s.*"), RemovalRequested(), RemovalRequested(sequence=1)]
+)
+def test_what_may_have_been_removed_is_looked_at_at_once(request_: RemovalRequested) -> None:
+    desk = desk_for(1, *map_of(1, 2))
+    desk.step(request_)
+    assert desk.reads == [("s.1", 1)]
+    desk.found(None, of=map_of(1)[0])
+    assert held_by(desk.engine) == {"s.2": 2}
+
+
+def test_a_look_that_finds_a_schedule_lets_it_wait_on_and_keeps_no_content() -> None:
+    desk = desk_for(1, *map_of(1, 2))
+    desk.step(RemovalRequested("s.1"))
+    desk.found(schedule("@daily", 1, "s.1", body=b"large"))
+    assert held_by(desk.engine) == {"s.1": 1}
+    held = desk.engine.held.on("s.1")
+    assert held is not None
+    assert held.flight is None
+    assert held.wake == held.due - SECOND
+
+
+def test_an_at_whose_time_passed_while_it_waited_never_fires_and_is_removed() -> None:
+    desk = desk_for(1, schedule("@daily", 1, "s.1"), at(5, 2, "s.2"), at(30, 3, "s.3"))
+    desk.at(10)
+    desk.read(plain("s.1", 4))
+    assert (desk.fires, desk.reads, desk.purges) == ([], [], [("s.2", 2)])
+    desk.step(PurgeConcluded("s.2", 2))
+    assert [(told.schedule, told.ending) for told in desk.told(ScheduleEnded)] == [("s.2", Ending.MISSED_ITS_TIME)]
+    assert held_by(desk.engine) == {"s.3": 3}
+
+
+def test_a_repeating_schedule_that_waited_goes_on_with_its_next_fire() -> None:
+    desk = desk_for(1, schedule("@daily", 1, "s.1"), schedule("@every 4s", 2, "s.2"))
+    desk.at(10)
+    desk.read(plain("s.1", 3))
+    assert [(told.schedule, told.due - START) for told in desk.told(ScheduleAccepted)] == [("s.2", 12 * SECOND)]
+    desk.found(schedule("@every 4s", 2, "s.2"))
+    desk.at(11.5)
+    desk.found(schedule("@every 4s", 2, "s.2"))
+    assert [fire.fire_time - START for fire in desk.at(12).fires] == [12 * SECOND]
+
+
+def test_a_schedule_that_has_fired_keeps_its_place_until_it_is_removed() -> None:
+    desk = desk_for(1, at(5, 1, "s.1"), schedule("@daily", 2, "s.2"))
+    fire = desk.in_flight(at(5, 1, "s.1"), 5)
+    desk.concluded(fire, Stored(3))
+    assert held_by(desk.engine) == {"s.1": 1}
+    desk.step(PurgeConcluded("s.1", 1))
+    assert held_by(desk.engine) == {"s.2": 2}
+
+
+def test_what_came_due_while_it_waited_is_settled_for_whoever_comes_next() -> None:
+    desk = desk_for(1, schedule("@daily", 1, "s.1"), at(5, 2, "s.2"))
+    desk.at(10)
+    checkpoint = desk.engine.checkpoint(desk.now)
+    assert (checkpoint.through >= START + 5 * SECOND, checkpoint.unsettled) == (True, frozenset())
+    later = engine_for(1)
+    later.step(desk.now, [checkpoint, MessagesRead([at(5, 2, "s.2")]), CaughtUp()])
+    purges = [action for action in later.step(desk.now) if isinstance(action, PurgeSchedule)]
+    assert purges == [] or purges == [PurgeSchedule("s.2", 2)]
+    assert later.held.on("s.2") is not None
+    assert later.is_idle is False, "it is being removed, not fired"
+
+
+def test_of_two_that_are_read_out_of_order_the_older_one_has_the_place() -> None:
+    desk = desk_for(1)
+    desk.read(schedule("@daily", 2, "s.2"))
+    desk.read(schedule("@daily", 1, "s.1"))
+    assert held_by(desk.engine) == {"s.1": 1}
+    assert [told.schedule for told in desk.told(ScheduleRejected)] == ["s.2"]
+
+
+# -- whoever looks, and whenever it began --------------------------------------------------------------------------
+
+
+@dataclass
+class Stream:
+    """What is stored: the messages by sequence."""
+
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
+    last: int = 0
+
+    def store(self, message: StoredMessage) -> StoredMessage:
+        self.last += 1
+        stored = message._replace(sequence=self.last)
+        self.messages[self.last] = stored
+        return stored
+
+    def last_on(self, subject: str) -> StoredMessage | None:
+        return next((m for _n, m in sorted(self.messages.items(), reverse=True) if m.subject == subject), None)
+
+    def purge(self, subject: str, through: int | None = None) -> None:
+        self.messages = {
+            n: m for n, m in self.messages.items() if m.subject != subject or (through is not None and n > through)
+        }
+
+    @property
+    def in_order(self) -> list[StoredMessage]:
+        return [message for _sequence, message in sorted(self.messages.items())]
+
+
+class Instance:
+    """One engine, whose reads and purges are answered out of what is stored, until it asks for nothing more."""
+
+    def __init__(self, stream: Stream, most: int, shards: frozenset[int]) -> None:
+        self.engine = engine_for(most)
+        self._stream = stream
+        self.asked: list[RemovalRequested] = []
+        """What it asked to remove, which the others see."""
+        self.hear(ShardsHeld(shards), MessagesRead(stream.in_order), CaughtUp())
+
+    def hear(self, *facts: Input) -> None:
+        todo: list[Input] = list(facts)
+        while todo:
+            actions = self.engine.step(START, todo)
+            todo = []
+            for action in actions:
+                if isinstance(action, ReadContent):
+                    found = self._stream.last_on(action.schedule)
+                    todo.append(ContentRead(action.schedule, action.sequence, found, None))
+                elif isinstance(action, PurgeSchedule):
+                    self._stream.purge(action.schedule, action.through)
+                    self.asked.append(RemovalRequested(action.schedule, below=action.through + 1))
+                    todo.append(PurgeConcluded(action.schedule, action.through))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_instance_and_every_restart_holds_the_same_schedules(seed: int) -> None:
+    chance = random.Random(seed)
+    stream, most = Stream(), chance.randrange(5)
+    halves = frozenset(shard for shard in ALL_SHARDS if shard % 2), frozenset(s for s in ALL_SHARDS if not s % 2)
+    instances = [Instance(stream, most, shards) for shards in halves]
+    for _ in range(120):
+        facts = happened(stream, chance)
+        for instance in instances:
+            instance.hear(*facts)
+        for one, other in (instances, instances[::-1]):
+            other.hear(*one.asked)
+            one.asked.clear()
+        if chance.random() < 0.1:
+            number = chance.randrange(2)
+            instances[number] = Instance(stream, most, halves[number])
+        for instance in (*instances, Instance(stream, most, ALL_SHARDS)):
+            assert_the_oldest_are_held(stream, instance, most)
+
+
+def happened(stream: Stream, chance: random.Random) -> list[Input]:
+    """Let something happen to a stream; returns what is told of it."""
+    subject, kind = chance.choice(SUBJECTS), chance.random()
+    if kind < 0.6:
+        return [MessagesRead([stream.store(schedule("@yearly", 0, subject))])]
+    if kind < 0.7:
+        return [MessagesRead([stream.store(plain(subject, 0))])]
+    if kind < 0.75:
+        return [MessagesRead([stream.store(schedule("@never", 0, subject))])]
+    if kind < 0.8:
+        return [MessagesRead([stream.store(message_on("c", 0, Nats_Scheduler=subject, Nats_Schedule_Next="purge"))])]
+    stream.purge(subject)
+    return [RemovalRequested(subject)]
+
+
+def assert_the_oldest_are_held(stream: Stream, instance: Instance, most: int) -> None:
+    held, waiting = held_by(instance.engine), waiting_for(instance.engine)
+    last = {subject: stream.last_on(subject) for subject in SUBJECTS}
+    valid = {m.sequence: subject for subject, m in last.items() if m is not None and b"@yearly" in m.block}
+    expected = [(valid[sequence], sequence) for sequence in sorted(valid)]
+    assert held == dict(expected[:most])
+    # One that was purged while it waited is not missed before its turn comes.
+    gone = {subject for subject in waiting if last[subject] is None}
+    assert {s: n for s, n in waiting.items() if s not in gone} == dict(expected[most:])
