@@ -66,7 +66,13 @@ class HistoryRead:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Everything stored up to now has been read: what is due may fire."""
+    """Everything stored up to now has been read: what is due may fire.
+
+    Where messages are not read in their order, everything up to sequence `through` was looked at, and need not be again
+    when contact was lost; it may be told anew.
+    """
+
+    through: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class StreamEngine:
         places = Places(self._roster, rules.restrictions)
         staff = Staff(self._roster, self._firing, self._holdings, self._backlog)
         self._admission = Admission(staff, places, self._rejected, self._tell_rejected)
-        self._last_read = self._history_through = 0
+        self._last_read = self._looked_through = self._history_through = 0
         self.last_message: StoredMessage | None = None
         """The message with the highest sequence that was told."""
         self._now = 0
@@ -164,6 +164,11 @@ class StreamEngine:
     def last_read(self) -> int:
         """The highest stream sequence read so far."""
         return self._last_read
+
+    @property
+    def followed_through(self) -> int:
+        """The sequence behind which another contact is to go on, 0 for the beginning."""
+        return self._last_read if self._reads_all else self._looked_through
 
     @property
     def history_through(self) -> int:
@@ -299,7 +304,9 @@ class StreamEngine:
 
     # -- contact -------------------------------------------------------------------------------------------------
 
-    def _caught_up(self, _given: CaughtUp, now: int) -> None:
+    def _caught_up(self, given: CaughtUp, now: int) -> None:
+        self._looked_through = given.through
+        self._sightings.pass_by(given.through)
         if self._live:
             return
         self._live = self._admission.is_live = True
@@ -340,6 +347,8 @@ class StreamEngine:
         """Know what was stored when it is read, and that it expires where its headers are not looked at again."""
         if self._reads_all:
             self._sightings.expect(fires, self._last_read)
+        else:
+            self._sightings.seen.extend(fires)
         if self._expiry is not None:
             expected = self._sightings.expected
             self._expiry.fires_stored(fire for fire in fires if not self._reads_all or fire.stored_as in expected)

@@ -45,7 +45,8 @@ class RoomyFollower:
         except ApiError as error:
             if error.code != NO_PLACE_FOR_A_CONSUMER:
                 raise
-        await self._scan.follow(after)
+        # What a scan before this one looked at may be less than the engine has read.
+        await self._scan.follow(0)
 
 
 def reads_all(config: Config) -> bool:
@@ -63,9 +64,10 @@ def follower_of(
     tell: Tell,
     holds: Callable[[str], bool],
     in_flight: Callable[[], int] = lambda: 0,
+    awaits: Callable[[bytes], bool] = lambda _reply: False,
 ) -> RoomyFollower | ScanFollower:
     """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
-    scan = ScanFollower(connection, api, config, tell, holds)
+    scan = ScanFollower(connection, api, config, tell, holds, awaits)
     if not reads_all(config):
         return scan
     return RoomyFollower(ConsumerFollower(connection, api, config, tell, in_flight=in_flight), scan)
@@ -89,7 +91,15 @@ class StreamContact:
     ) -> None:
         """Make contact; `history_after` is the sequence from which on buried messages are wanted, None for none."""
         stream = config["name"]
-        self._follower = follower_of(connection, api, config, tell, holds, lambda: self._publisher.in_flight)
+        self._follower = follower_of(
+            connection,
+            api,
+            config,
+            tell,
+            holds,
+            in_flight=lambda: self._publisher.in_flight,
+            awaits=lambda reply: self._publisher.awaits(reply),
+        )
         self._publisher = Publisher(
             connection,
             stream,

@@ -67,6 +67,7 @@ class Publisher:
         """By when (of the loop's clock) the fires up to a number have to be acknowledged."""
         self._number = 0
         self._inbox = connection.inbox(f"a.{stream}")
+        self._stem = self._inbox.encode()
         self._sid = connection.subscribe(f"{self._inbox}.*", self._acknowledged)
         self._frames = AcknowledgementFrames(self._inbox, stream)
         self._stop_reading = connection.read_runs(self._acknowledged_run)
@@ -89,6 +90,11 @@ class Publisher:
     def in_flight(self) -> int:
         """How many fires were sent and are not concluded."""
         return len(self._flying)
+
+    def awaits(self, reply: bytes) -> bool:
+        """Tell whether a reply subject is that of a fire in flight."""
+        stem, _, token = reply.rpartition(b".")
+        return token in self._flying and stem == self._stem
 
     def end(self, reason: str) -> None:
         """Conclude everything as unknown, also what waits unsent: to send it again is harmless."""

@@ -7,29 +7,37 @@ A plain subscription on its subjects tells that something was published; what wa
 At start, the last message of every subject is looked up, and the first one too where a schedule lies on others: older
 versions of it, which somebody stored while nobody followed, are to be removed.
 
-The rule: a publish that was seen is a hint, and only the look-up is believed.
-What was removed is noticed at the look before each fire, which the engine orders anyway.
+The rules:
+
+- A publish that was seen is a hint, and only the look-up is believed.
+- `CaughtUp` says up to where everything was looked at. After contact was lost, after a look-up that failed, and
+  after a burst of more hints than are kept, what was stored behind it is read, and no more.
+- What was seen and not found may be stored later: then everything behind what was looked at is read, too.
+- What was removed is noticed at the look before each fire, which the engine orders anyway.
+- A fire of ours that waits for its acknowledgement is known, and not looked up.
+
 Where the stream transforms subjects, a publish does not tell where to look: then all that was stored since is read.
 
-Cost: one request a subject at start (15,000 a second) and one for each schedule published; nothing for other messages.
-With a subject transform, one request for each message that is stored, one after the other.
-Limit: a generated message that a consumer removed before we looked, or that a later one on its target covers at start,
-cannot be found again.
+Cost: one request a subject at start (15,000 a second), one for each message that was stored while there was no contact,
+and one for each schedule published; one a second while anything is published, whatever it is.
+Limit: a generated message or a cancel that a consumer removed before we looked cannot be found again, nor at start one
+that lies under another message.
 Older versions that lie on an ordinary message of before stay with it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.hints import Hint, Hints, fingerprint_of, first_of
+from nats_scheduler.jetstream.lookups import Lookups, StreamNumbers, is_temporary
+from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
-
-LOOKUPS_AT_ONCE = 256
-"""Subjects looked up together at start."""
 
 LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
 """Waits before each attempt to find what was seen: it is stored a moment after it is published, or it was refused.
@@ -37,126 +45,200 @@ LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
 Close to each other, because a schedule may be due at once, and a busy server takes tenths of a second to store.
 """
 
-MARK = b"Nats-Schedule"
-"""Stands in every header that makes a message a schedule, in either dialect, or a generated one."""
+MARK_SECONDS = 1.0
+"""How often it is noted up to which sequence everything was looked at, while anything is published."""
 
+ROUTE_SECONDS = 1.0
+"""In a cluster a publish is seen at most so much later than its leader counts it."""
 
-MARK_OF_SCHEDULES = b"Nats-Schedule:"
-"""Stands in every schedule of either dialect, and in no generated message that is none itself."""
+RETRY_SECONDS = 0.1
+"""Pause after the stream could not be asked."""
+
+LAG_SECONDS = 2.0
+"""So long a new leader may take to know what the one before had acknowledged."""
+
+LOST_SECONDS = 8.0
+"""After so long without an answer somebody has to look whether the stream is still there."""
+
+SUBJECTS_SAVE = 2
+"""So much fewer subjects than messages make it worth while to look up each subject."""
 
 
 class ScanFollower:
     """Follows one stream on one connection without touching it."""
 
     def __init__(
-        self, connection: Connection, api: JetStreamApi, config: Config, tell: Tell, holds: Callable[[str], bool]
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        config: Config,
+        tell: Tell,
+        holds: Callable[[str], bool],
+        awaits: Callable[[bytes], bool] = lambda _reply: False,
     ) -> None:
+        """Follow the stream of `config`; `holds` tells whether there is a schedule on a subject.
+
+        `awaits` tells, by the reply subject of a publish, whether it is a fire of ours that is to be acknowledged.
+        """
         self._connection = connection
-        self._api = api
-        self._stream: str = config["name"]
+        self._loop = asyncio.get_running_loop()
+        self._lookups = Lookups(api, config["name"])
         self._subjects: list[str] = list(config.get("subjects") or [])
         self._tell = tell
         self._holds = holds
+        self._awaits = (lambda _reply: False) if config.get("no_ack") else awaits
         self._transforms = bool(config.get("subject_transform"))
-        self._hints: asyncio.Queue[tuple[str, bytes, bytes]] = asyncio.Queue()
+        self._is_clustered = bool(connection.server.cluster)
+        self._hints = Hints(self._confirm)
+        self._was_not_found = False
+        """Whether something that was seen was not found: the server may be slower to store it than we looked."""
         self._awaited = 0
         self._something_was_published = asyncio.Event()
+        self._through = 0
+        """Everything up to this sequence was looked at."""
+        self._behind_since: float | None = None
+        """Since when (of the loop's clock) the leader has been behind that."""
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Do nothing: the look-ups here do not go by sequence."""
 
     async def follow(self, after: int) -> None:
-        """Tell the last message of each subject, then what is published. Ends by cancellation or `JetStreamError`."""
-        del after  # the last messages are looked up anew each time: there is no history to go on from
+        """Tell what is stored behind `after`, up to which everything was looked at before, then what is published.
+
+        Ends by cancellation or `JetStreamError`.
+        """
+        self._through = after
         subscriptions = [self._connection.subscribe(subject, self._published) for subject in self._subjects]
+        failing_since: float | None = None
         try:
-            last = await self._last_sequence() if self._transforms else 0
-            await self._tell_what_is_stored()
-            self._tell(CaughtUp())
-            await (self._walk(last) if self._transforms else self._look_up_hints())
-        except* JetStreamError as failures:
-            # A hint that could not be looked up is a schedule that might be missed: everything is looked up again.
-            raise _first(failures) from None
+            while True:
+                try:
+                    await self._catch_up()
+                    failing_since = None
+                    await self._follow_on()
+                except* JetStreamError as failures:
+                    error = first_of(failures)
+                    assert isinstance(error, JetStreamError)
+                    now = self._loop.time()
+                    failing_since = failing_since or now
+                    if not is_temporary(error) or now - failing_since > LOST_SECONDS:
+                        raise error from None
+                    self._tell(ContactLost(str(error)))
+                    await asyncio.sleep(RETRY_SECONDS)
         finally:
             for number in subscriptions:
                 self._connection.unsubscribe(number)
 
-    async def _tell_what_is_stored(self) -> None:
-        counts = [counted async for counted in self._api.subject_counts(self._stream)]
-        found: list[StoredMessage] = []
-        for start in range(0, len(counts), LOOKUPS_AT_ONCE):
-            looked = await asyncio.gather(
-                *(self._stored(*counted) for counted in counts[start : start + LOOKUPS_AT_ONCE])
-            )
-            found.extend(message for messages in looked for message in messages if MARK in message.block)
-        self._tell(MessagesRead(_in_order(found)))
+    # -- what is stored ------------------------------------------------------------------------------------------
 
-    async def _stored(self, subject: str, number: int) -> list[StoredMessage]:
-        """Look up what matters of the messages on a subject, of which there are so many."""
-        last = await self._last(subject)
-        if last is None or number < 2 or MARK_OF_SCHEDULES not in last.block:
-            return [] if last is None else [last]
-        first = await self._api.message(self._stream, seq=1, next_by_subj=subject)
-        return [last] if first is None or first.subject != subject or first.sequence >= last.sequence else [first, last]
+    async def _catch_up(self) -> None:
+        """Tell what was stored since everything was looked at, and that this was all."""
+        await self._look_at_all(await self._lookups.state())
+        self._tell(CaughtUp(self._through))
 
-    async def _last_sequence(self) -> int:
-        info = await self._api.stream(self._stream)
-        return int(info["state"]["last_seq"]) if info is not None else 0
+    async def _look_at_all(self, state: StreamNumbers) -> None:
+        """Tell what lies behind what was looked at, in the cheaper of two ways."""
+        last = state.last_sequence
+        if last < self._through:
+            self._went_back(last)
+        behind = min(last - self._through, state.messages)
+        if self._through == 0 or behind > SUBJECTS_SAVE * state.subjects:
+            found = await self._lookups.of_all_subjects(self._through)
+        else:
+            found = await self._lookups.between(self._through, last, self._holds)
+        self._tell(MessagesRead(found))
+        self._through, self._behind_since = last, None
 
-    def _published(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+    def _went_back(self, last: int) -> None:
+        """Look at everything anew where the stream is not what it was; raises `NoAnswerError` where that may change."""
+        now = self._loop.time()
+        since = self._behind_since = self._behind_since or now
+        if self._is_clustered and now - since < LAG_SECONDS:
+            raise NoAnswerError(f"the stream's leader is at sequence {last}, and was at {self._through} before")
+        self._through = 0
+
+    # -- what is published ---------------------------------------------------------------------------------------
+
+    def _published(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        self._something_was_published.set()
         if self._transforms:
             self._awaited += 1
-            self._something_was_published.set()
             return
         name = subject.decode("utf-8", "surrogateescape")
-        if MARK in block or self._holds(name):
-            self._hints.put_nowait((name, block, body))
+        if self._holds(name) or (MARK in block and not (reply and self._awaits(reply))):
+            self._hints.add(name, fingerprint_of(block, body))
 
-    async def _look_up_hints(self) -> None:
+    async def _follow_on(self) -> None:
+        if self._transforms:
+            await self._walk()
+            return
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                tasks.create_task(self._confirm(*await self._hints.get()))
+            tasks.create_task(self._hints.look_up())
+            tasks.create_task(self._keep_track())
 
-    async def _walk(self, last: int) -> None:
-        """Tell every message above sequence `last`, whatever subject it is stored on."""
+    async def _keep_track(self) -> None:
+        """Note up to where everything was looked at, and read what hints do not tell."""
+        if self._is_clustered:
+            # A publish at another node may not have been shown to us yet, nor be known to a leader that is new.
+            await self._read_what_was_not_seen(MARK_SECONDS)
         while True:
             await self._something_was_published.wait()
             self._something_was_published.clear()
-            for wait in LOOKUP_RETRY_SECONDS:
-                await asyncio.sleep(wait)
-                while (message := await self._api.message(self._stream, seq=last + 1, next_by_subj=">")) is not None:
-                    last = message.sequence
-                    self._awaited -= 1
-                    self._tell(MessagesRead([message]))
-                if self._awaited <= 0:
-                    break
-            self._awaited = 0
+            await self._overflows_within(MARK_SECONDS)
+            last = (await self._lookups.state()).last_sequence
+            if self._is_clustered:
+                await self._overflows_within(ROUTE_SECONDS)
+            await self._hints.settled()
+            if self._was_not_found or self._hints.overflowed.is_set():
+                await self._read_what_was_not_seen(0)
+                continue
+            self._through = max(self._through, last)
+            self._tell(CaughtUp(self._through))
 
-    async def _confirm(self, subject: str, block: bytes, body: bytes) -> None:
+    async def _overflows_within(self, seconds: float) -> None:
+        """Wait, but no longer than until hints were dropped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hints.overflowed.wait()
+
+    async def _read_what_was_not_seen(self, wait_seconds: float) -> None:
+        await asyncio.sleep(wait_seconds)
+        self._was_not_found = False
+        self._hints.overflowed.clear()
+        await self._catch_up()
+
+    async def _confirm(self, hint: Hint) -> None:
         """Tell the message that was seen once it is found stored; one that never is was refused, or lies under another.
 
         What it lies under is told with the first message on the subject, since nobody may have seen that.
         """
         for wait in LOOKUP_RETRY_SECONDS:
             await asyncio.sleep(wait)
-            message = await self._last(subject)
-            if message is not None and (message.block, message.body) == (block, body):
-                self._tell(MessagesRead([message]))
-                return
-        self._tell(MessagesRead(await self._stored(subject, 2)))
+            message = await self._lookups.last(hint.subject)
+            if message is not None and fingerprint_of(message.block, message.body) == hint.fingerprint:
+                if not hint.covers_others:
+                    self._tell(MessagesRead([message._replace(body=None)]))
+                    return
+                break
+        else:
+            self._was_not_found = True
+        self._tell(MessagesRead(await self._lookups.first_and_last(hint.subject)))
 
-    async def _last(self, subject: str) -> StoredMessage | None:
-        message = await self._api.message(self._stream, last_by_subj=subject)
-        # What was published to a wildcard is stored as it stands, and the look-up finds what the wildcard matches.
-        return message if message is not None and message.subject == subject else None
+    async def _walk(self) -> None:
+        """Tell every message behind what was looked at, whatever subject it is stored on."""
+        while True:
+            await self._something_was_published.wait()
+            self._something_was_published.clear()
+            for wait in LOOKUP_RETRY_SECONDS:
+                await asyncio.sleep(wait)
+                while (message := await self._lookups.next(self._through)) is not None:
+                    self._tell_next(message)
+                if self._awaited <= 0:
+                    break
+            self._awaited = 0
+            self._tell(CaughtUp(self._through))
 
-
-def _first(failures: BaseExceptionGroup[JetStreamError]) -> BaseException:
-    first: BaseException = failures
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
-def _in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:
-    return sorted(messages, key=lambda message: message.sequence)
+    def _tell_next(self, message: StoredMessage) -> None:
+        self._through = message.sequence
+        self._awaited -= 1
+        self._tell(MessagesRead([message._replace(body=None)]))

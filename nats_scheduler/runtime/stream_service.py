@@ -142,7 +142,7 @@ class StreamService:
                 driver.attach(contact)
                 driver.caught_up.clear()
                 keeper = tasks.create_task(self._keep_checkpoint(registry))
-                follower = tasks.create_task(_followed(contact, driver.engine.last_read))
+                follower = tasks.create_task(_followed(contact, driver.engine.followed_through))
                 watcher = tasks.create_task(self._watch_for_a_step_back(api))
                 ends = (follower, watcher, driver.failed, driver.outdated)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,120 @@
+"""Publishes that were seen and are to be looked up: at most so many, each until it is found or known not to be stored.
+
+A hint is a subject, and what was published there last, as a fingerprint; bodies are not kept.
+Hints on one subject that wait become one: the last message on a subject is what counts.
+
+The rule: no hint is lost in silence. Where there are too many, all of them are dropped and `overflowed` says so; then
+everything that was stored meanwhile has to be read.
+One that cannot be looked up stays, so that it is looked up again by whoever goes on.
+
+Cost: an object a subject. Limit: `MOST_WAITING` of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from nats_scheduler.jetstream.errors import JetStreamError
+
+MOST_WAITING = 4_096
+"""Subjects that wait to be looked up at most, beside those that are looked up; a tenth of a second of work."""
+
+LOOKUPS_AT_ONCE = 256
+"""Look-ups in flight at once."""
+
+
+class Hint:
+    """One subject on which something was published."""
+
+    __slots__ = ("covers_others", "fingerprint", "number", "subject")
+
+    def __init__(self, subject: str, fingerprint: int, number: int) -> None:
+        self.subject = subject
+        self.fingerprint = fingerprint
+        """Of the last publish that was seen; see `fingerprint_of`."""
+        self.number = number
+        """Of the first publish that it stands for, in the order in which they were seen."""
+        self.covers_others = False
+        """Whether it stands for earlier publishes too, which may lie under the last one."""
+
+
+def fingerprint_of(block: bytes, body: bytes | None) -> int:
+    """Return a number by which a publish is recognised when it is found stored."""
+    return hash((block, body or b""))
+
+
+class Hints:
+    """The hints of one stream."""
+
+    def __init__(self, settle: Callable[[Hint], Awaitable[None]]) -> None:
+        """Begin with none; `settle` looks one up, and raises `JetStreamError` where that cannot be done."""
+        self._settle = settle
+        self._waiting: dict[str, Hint] = {}
+        self._under_way: set[Hint] = set()
+        self._changed = asyncio.Event()
+        self._one_settled = asyncio.Event()
+        self._number = 0
+        self.overflowed = asyncio.Event()
+        """Set once hints were dropped; for the owner to clear when it begins to read what is stored."""
+
+    def add(self, subject: str, fingerprint: int) -> None:
+        """Note that something was published on a subject."""
+        self._number += 1
+        known = self._waiting.get(subject)
+        if known is not None:
+            known.fingerprint, known.covers_others = fingerprint, True
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.clear()
+            self.overflowed.set()
+            self._one_settled.set()
+            return
+        self._waiting[subject] = Hint(subject, fingerprint, self._number)
+        self._changed.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._under_way)
+
+    async def look_up(self) -> None:
+        """Look up what is waiting and what comes; ends by cancellation, or with the error of one that failed."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                while self._waiting and len(self._under_way) < LOOKUPS_AT_ONCE:
+                    hint = self._waiting.pop(next(iter(self._waiting)))
+                    self._under_way.add(hint)
+                    tasks.create_task(self._look_up(hint))
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def settled(self) -> None:
+        """Wait until everything is settled that was seen up to now; what is dropped meanwhile counts as settled."""
+        number = self._number
+        while any(hint.number <= number for hint in (*self._under_way, *self._waiting.values())):
+            self._one_settled.clear()
+            await self._one_settled.wait()
+
+    async def _look_up(self, hint: Hint) -> None:
+        is_settled = False
+        try:
+            await self._settle(hint)
+            is_settled = True
+        finally:
+            self._under_way.discard(hint)
+            self._changed.set()
+            self._one_settled.set()
+            if not is_settled:
+                self._keep(hint)
+
+    def _keep(self, hint: Hint) -> None:
+        """Have a hint looked up again, with what was published on its subject since."""
+        later = self._waiting.pop(hint.subject, None)
+        if later is not None:
+            hint.fingerprint, hint.covers_others = later.fingerprint, True
+        self._waiting[hint.subject] = hint
+
+
+def first_of(failures: BaseExceptionGroup[JetStreamError]) -> BaseException:
+    """Return one of the errors that ended a group of tasks."""
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

@@ -1,0 +1,258 @@
+"""Look-ups go on where they were: what was looked at once is not looked at again, and no hint is lost.
+
+Requests are counted, and refused, where they pass: on a prefix of the test's own in front of the real API.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, FiresStored, Input, MessagesRead, PublishConcluded
+from nats_scheduler.jetstream import hints
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.contact import StreamContact
+from nats_scheduler.message.generated import with_identity
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.stored import StoredMessage
+from tests.conftest import SharedServer
+from tests.harness.account import Account, account_on
+from tests.harness.servers import V2_10, V2_11
+from tests.harness.waiting import eventually
+
+PREFIX = "gate.API"
+SCHEDULE = with_headers(EMPTY_BLOCK, [(b"X-Nats-Schedule", b"@every 5m"), (b"X-Nats-Schedule-Target", b"t")])
+CANCEL = [(b"X-Nats-Scheduler", b"a"), (b"X-Nats-Schedule-Next", b"purge")]
+NO_LEADER = b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}'
+TOLD_SECONDS = 30.0
+FEW = 60
+"""Requests that a look at some new messages takes at most, among hundreds of subjects."""
+
+
+class Gate:
+    """Stands in front of the API: counts what is asked, and refuses it while it is closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.asked: Counter[str] = Counter()
+        self.bodies: list[dict[str, object]] = []
+        self.refuses = 0
+        """So many look-ups of messages more are refused."""
+        connection.subscribe(f"{PREFIX}.>", self._pass_on)
+
+    def _pass_on(self, subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
+        request = subject.decode().removeprefix(f"{PREFIX}.")
+        kind = request.rpartition(".")[0]
+        self.asked[kind] += 1
+        if kind == "STREAM.MSG.GET":
+            self.bodies.append(json.loads(body))
+            if self.refuses > 0:
+                self.refuses -= 1
+                self._connection.write(frame(reply.decode(), "", b"", NO_LEADER))
+                return
+        self._connection.write(frame(f"$JS.API.{request}", reply.decode(), b"", body))
+
+
+class Queue:
+    """A work queue that is followed, by one contact after the other."""
+
+    def __init__(self, account: Account, name: str, gate: Gate) -> None:
+        self._account = account
+        self._name = name
+        self.gate = gate
+        self.facts: list[Input] = []
+        self.held: set[str] = set()
+        self.contact: StreamContact | None = None
+
+    async def store(self, name: str, block: bytes = SCHEDULE, body: bytes = b"") -> int:
+        return await self._account.publish_block(f"{self._name}.{name}", block, body)
+
+    async def store_all(self, number: int, start: int = 0) -> None:
+        for first in range(start, start + number, 100):
+            names = range(first, min(first + 100, start + number))
+            await asyncio.gather(*(self.store(f"s.{n}") for n in names))
+
+    async def store_unseen(self) -> int:
+        """Store a schedule on a subject that the stream had not when it was followed."""
+        config = (await self._account.api.stream(self._name))["config"]
+        elsewhere = f"elsewhere-{self._name}"
+        await self._account.api.update_stream({**config, "subjects": [*config["subjects"], elsewhere]})
+        return await self._account.publish_block(elsewhere, SCHEDULE, b"")
+
+    async def refused(self, name: str) -> None:
+        """Publish a schedule that the server does not store."""
+        block = SCHEDULE[:-2] + b"Nats-Expected-Last-Sequence: 1000000\r\n\r\n"
+        await self._account.connection.request(f"{self._name}.{name}", b"", block)
+
+    @asynccontextmanager
+    async def following(self, after: int = 0) -> AsyncIterator[None]:
+        """Follow behind a sequence, and begin when all that is stored was told."""
+        self.facts.clear()
+        self.gate.asked.clear()
+        self.gate.bodies.clear()
+        config = (await self._account.api.stream(self._name))["config"]
+        api = JetStreamApi(self._account.connection, PREFIX)
+        async with asyncio.TaskGroup() as tasks:
+            self.contact = StreamContact(
+                self._account.connection,
+                api,
+                config,
+                self.facts.append,
+                tasks,
+                holds=lambda subject: subject.removeprefix(f"{self._name}.") in self.held,
+                window=256,
+                ack_timeout=TOLD_SECONDS,
+            )
+            task = asyncio.ensure_future(self.contact.follow(after))
+            try:
+                await self.told(lambda: self.caught_up)
+                yield
+            finally:
+                task.cancel()
+                await asyncio.wait((task,))
+                self.contact.end("the test is over")
+
+    async def told(self, condition: Callable[[], object]) -> None:
+        await eventually(condition, within_seconds=TOLD_SECONDS, describe=lambda: f"{self.facts[-5:]}")
+
+    @property
+    def caught_up(self) -> list[CaughtUp]:
+        return [fact for fact in self.facts if isinstance(fact, CaughtUp)]
+
+    @property
+    def read(self) -> list[StoredMessage]:
+        return [message for fact in self.facts if isinstance(fact, MessagesRead) for message in fact.messages]
+
+    @property
+    def sequences(self) -> set[int]:
+        return {message.sequence for message in self.read}
+
+    @property
+    def looked_up(self) -> int:
+        return self.gate.asked["STREAM.MSG.GET"]
+
+
+@pytest.fixture(params=[V2_10, V2_11])
+async def queue(request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str) -> AsyncIterator[Queue]:
+    server = await shared_server(request.param)
+    async with account_on(server.url) as account:
+        await account.create(stream_name, retention="workqueue", allow_msg_schedules=False)
+        yield Queue(account, stream_name, Gate(account.connection))
+        await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
+async def test_after_lost_contact_only_what_was_stored_since_is_looked_at(queue: Queue) -> None:
+    await queue.store_all(300)
+    async with queue.following():
+        assert len(queue.read) == 300
+        through = queue.caught_up[-1].through
+        assert through == 300
+    since = [await queue.store("s.7"), await queue.store("new"), await queue.store("work", b"", b"work")]
+    async with queue.following(through):
+        assert [message.sequence for message in queue.read] == since[:2]
+        assert queue.caught_up[-1].through == since[-1]
+        assert queue.looked_up < FEW
+
+
+async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_told(queue: Queue) -> None:
+    await queue.store("a")
+    async with queue.following():
+        through = queue.caught_up[-1].through
+    cancel = await queue.store("cancels", with_headers(EMPTY_BLOCK, CANCEL))
+    await queue.store("cancels", b"", b"work")
+    version = await queue.store("b")
+    covering = await queue.store("b", b"", b"not a schedule")
+    queue.held = {"a"}
+    ended = await queue.store("a", b"", b"not a schedule")
+    async with queue.following(through):
+        # What lies on the cancel is told too, as what lies on any message of ours.
+        assert [m.sequence for m in queue.read] == [cancel, cancel + 1, version, covering, ended]
+
+
+async def test_where_much_was_stored_on_few_subjects_the_subjects_are_looked_at(queue: Queue) -> None:
+    await queue.store_all(10)
+    async with queue.following():
+        through = queue.caught_up[-1].through
+    for _ in range(20):
+        await asyncio.gather(*(queue.store("work", b"", b"work") for _ in range(25)))
+    last = await queue.store("s.3")
+    async with queue.following(through):
+        assert last in queue.sequences
+        assert queue.looked_up < FEW
+
+
+async def test_up_to_where_everything_was_looked_at_is_noted_while_messages_are_published(queue: Queue) -> None:
+    async with queue.following():
+        await queue.store("a")
+        last = await queue.store("work", b"", b"work")
+        await queue.told(lambda: queue.caught_up[-1].through == last)
+        assert queue.sequences == {1}
+
+
+async def test_what_is_told_has_no_body(queue: Queue) -> None:
+    await queue.store("a", SCHEDULE, b"before")
+    async with queue.following():
+        await queue.store("b", SCHEDULE, b"while")
+        await queue.told(lambda: len(queue.read) == 2)
+        through = 1
+    async with queue.following(through):
+        assert [message.body for message in queue.read] == [None]
+
+
+async def test_a_fire_of_ours_is_not_looked_up(queue: Queue) -> None:
+    async with queue.following():
+        assert queue.contact is not None
+        block = with_identity(with_headers(EMPTY_BLOCK, [(b"X-Nats-Scheduler", b"s")]), "fire-1")
+        target = f"{queue._name}.out"
+        block = block.replace(b"fire-1", b"nats-scheduler:1:1:s")
+        queue.contact.publish([Fire("s", 1, 1, None, target, block, b"")])
+        await queue.told(lambda: any(isinstance(f, FiresStored | PublishConcluded) for f in queue.facts))
+        fired = queue.gate.bodies.copy()
+        others = await queue.store("out", block.replace(b":1:1:", b":1:2:"))
+        await queue.told(lambda: others in queue.sequences)
+    assert fired == []
+    assert queue.sequences == {others}
+
+
+async def test_a_burst_of_more_hints_than_are_kept_loses_none(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hints, "MOST_WAITING", 5)
+    monkeypatch.setattr(hints, "LOOKUPS_AT_ONCE", 1)
+    async with queue.following():
+        await queue.store_all(300)
+        await queue.told(lambda: len(queue.sequences) == 300)
+
+
+async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: Queue) -> None:
+    await queue.store_all(300)
+    async with queue.following():
+        queue.gate.asked.clear()
+        queue.gate.refuses = 3
+        new = await queue.store("new")
+        await queue.told(lambda: new in queue.sequences)
+        assert queue.looked_up < FEW
+        assert not any(isinstance(fact, ContactLost) for fact in queue.facts)
+
+
+async def test_where_something_seen_is_not_found_everything_that_is_stored_is_read(queue: Queue) -> None:
+    async with queue.following():
+        unseen = await queue.store_unseen()
+        await queue.refused("s")
+        await queue.told(lambda: unseen in queue.sequences)
+
+
+async def test_without_a_leader_contact_is_lost_and_what_was_stored_meanwhile_is_told_after(queue: Queue) -> None:
+    await queue.store_all(300)
+    async with queue.following():
+        queue.gate.asked.clear()
+        queue.gate.refuses = 1_000
+        new = await queue.store("new")
+        await queue.told(lambda: any(isinstance(fact, ContactLost) for fact in queue.facts))
+        asked, queue.gate.refuses = queue.looked_up, 0
+        before = len(queue.caught_up)
+        await queue.told(lambda: new in queue.sequences and len(queue.caught_up) > before)
+        assert queue.looked_up - asked < FEW
