@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,9 +24,11 @@ import click
 from nats_scheduler.cli.dev_screen import Screen
 from nats_scheduler.cli.options import sidecar_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
+from nats_scheduler.cli.process import stop_on_signals
 from nats_scheduler.cli.trial import Trial, TrialPlan
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.log import configure_logging, logger
+from nats_scheduler.observe.pages import ListenError
 from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.schedule.durations import parse_duration
@@ -96,7 +97,7 @@ def command(
         plan = TrialPlan(folder, stream_file, keeps_data=data is not None, demo=demo, length=length)
         try:
             clean = run_punctually(_run(EmbeddedServer(binary, folder, port=port or 0), resolved.settings, plan))
-        except StreamFileError as error:
+        except (StreamFileError, ListenError) as error:
             raise CommandError(str(error), EXIT_WRONG_USE) from None
         except (EmbeddedServerError, JetStreamError) as error:
             raise CommandError(str(error)) from None
@@ -107,22 +108,13 @@ def command(
 async def _run(server: EmbeddedServer, settings: SidecarSettings, plan: TrialPlan) -> bool:
     """Start the server, try it, and stop it whatever happens; returns whether the sidecar could finish its work."""
     stopping = asyncio.Event()
-    _stop_on_signals(stopping)
+    stop_on_signals(stopping.set)
     try:
         await server.start()
         ours = settings.model_copy(update={"connection": ConnectionSettings(servers=(server.url,))})
         return await Trial(server, ours, plan, Screen(gone=stopping.set), stopping).run()
     finally:
         await server.stop()
-
-
-def _stop_on_signals(stopping: asyncio.Event) -> None:
-    """Have Ctrl-C, SIGTERM and a closed terminal end the command in an orderly way."""
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it goes on
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
 
 def _binary(version: str | None, path: str | None) -> Path:

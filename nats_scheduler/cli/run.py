@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-
 import click
 
 from nats_scheduler.cli.options import settings_options
-from nats_scheduler.cli.output import CommandError
+from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
+from nats_scheduler.cli.process import pages_of, stop_on_signals
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.pages import ListenError
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.garbage import collect_only_what_is_new
@@ -28,7 +27,7 @@ from nats_scheduler.version import VERSION
 def command(resolved: ResolvedSettings) -> None:
     """Serve message schedules beside a NATS server.
 
-    Ends with SIGTERM or Ctrl-C, after what is in flight is finished.
+    Ends with SIGTERM, Ctrl-C or a closed terminal, after what is in flight is finished.
     """
     settings = resolved.settings
     configure_logging(settings.log_format, settings.log_level)
@@ -37,27 +36,19 @@ def command(resolved: ResolvedSettings) -> None:
         logger().warning("settings_warning", reason=warning)
     try:
         clean = run_punctually(_run(settings))
-    except (ConnectError, StreamFileError) as error:
-        raise CommandError(str(error), 2) from None
+    except (ConnectError, StreamFileError, ListenError) as error:
+        raise CommandError(str(error), EXIT_WRONG_USE) from None
     if not clean:
         raise CommandError("not everything that was in flight could be finished; the next start repeats it")
 
 
 async def _run(settings: SidecarSettings) -> bool:
     metrics = Metrics()
-    if settings.metrics_port is not None:
-        metrics.serve(settings.metrics_port)
     sidecar = Sidecar(settings, SystemClock(), Reporter(metrics))
-    stop_on_signals(sidecar)
+    stop_on_signals(sidecar.stop)
     log = logger()
     log.info("starting", version=VERSION, servers=",".join(settings.connection.masked_servers))
-    clean = await sidecar.run()
+    with pages_of(sidecar, metrics, settings):
+        clean = await sidecar.run()
     log.info("stopped", clean=clean)
     return clean
-
-
-def stop_on_signals(sidecar: Sidecar) -> None:
-    """Have SIGTERM and SIGINT end the sidecar in an orderly way."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, sidecar.stop)

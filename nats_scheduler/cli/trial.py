@@ -18,6 +18,7 @@ from nats_scheduler.cli.demo import publish_demo, write_sensor
 from nats_scheduler.cli.dev_screen import Screen, Tally, paste_lines, who_fires
 from nats_scheduler.cli.fire_watch import FireWatch
 from nats_scheduler.cli.fires import SeenFire
+from nats_scheduler.cli.process import pages_of
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
@@ -66,10 +67,8 @@ class Trial:
         self._stopping = stopping
         self._clock = SystemClock()
         self._tally = Tally(self._clock.now())
-        metrics = Metrics()
-        if settings.metrics_port is not None:
-            metrics.serve(settings.metrics_port)
-        reporter = Reporter(metrics)
+        self._metrics = Metrics()
+        reporter = Reporter(self._metrics)
         reporter.listen(self._tally.event)
         self._sidecar = Sidecar(settings, self._clock, reporter)
         self._watch = FireWatch(self._sidecar.services, self._clock.now(), self._fired, screen.stream)
@@ -79,8 +78,13 @@ class Trial:
     async def run(self) -> bool:
         """Run until something ends it; returns whether the sidecar could finish what was in flight.
 
-        Raises `EmbeddedServerError` when the server died, `JetStreamError` when the demo failed.
+        Raises `EmbeddedServerError` when the server died, `JetStreamError` when the demo failed, `ListenError` where
+        the metrics cannot be served.
         """
+        with pages_of(self._sidecar, self._metrics, self._settings):
+            return await self._run()
+
+    async def _run(self) -> bool:
         begun = self._clock.monotonic()
         serving = asyncio.create_task(self._sidecar.run())
         showing = asyncio.create_task(self._show())

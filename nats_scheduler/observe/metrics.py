@@ -3,7 +3,7 @@
 One registry a process, labelled by stream; nothing is labelled by subject, because subjects have no bound.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from nats_scheduler.engine.events import Ending
 
@@ -72,10 +72,6 @@ class Metrics:
         if found is None:
             found = self._streams[stream] = StreamMetrics(self, stream)
         return found
-
-    def serve(self, port: int) -> None:
-        """Serve `/metrics` over HTTP on every interface, from a thread of its own."""
-        start_http_server(port, registry=self.registry)
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of one sample, 0 where nothing was counted yet."""

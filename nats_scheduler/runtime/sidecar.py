@@ -64,6 +64,14 @@ class Sidecar:
         """Begin to end: nothing new is begun, what is in flight is finished, then `run` returns."""
         self._stopping.set()
 
+    def not_ready(self) -> list[str]:
+        """Return why schedules do not all fire at this moment; nothing where they do."""
+        if self.connection is None:
+            return ["there is no connection to a server"]
+        if not self.serving.is_set():
+            return ["the streams of the account are not known yet"]
+        return [f"stream {name} is not read to its end" for name, one in self.services.items() if not one.is_ready]
+
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)

@@ -108,6 +108,11 @@ class StreamService:
         """Shards that others hold since we began to drain: theirs is the checkpoint."""
         self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is contact with the stream and all that is stored has been read."""
+        return self.driver.has_contact and self.driver.engine.is_live
+
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
         """Tell whether the engine may go on: nothing that it relies on has changed."""
         return (

@@ -106,7 +106,16 @@ class SidecarSettings(BaseModel):
         ge=0,
         le=65535,
         description=(
-            "TCP port that serves /metrics for Prometheus: 0 to 65535, 0 takes a free one; none unless given."
+            "TCP port that serves /metrics for Prometheus, /healthz and /readyz: 0 to 65535, 0 takes a free one; "
+            "none unless given."
+        ),
+    )
+    metrics_address: str = Field(
+        default="127.0.0.1",
+        pattern=r"^[^\s/\[\]]+$",
+        description=(
+            "Address or host name that metrics_port listens on, without brackets: 0.0.0.0 is every IPv4 address of "
+            "the machine, :: every address."
         ),
     )
     registry_bucket: BucketName = Field(

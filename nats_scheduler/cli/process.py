@@ -1,0 +1,39 @@
+"""What `run` and `dev` share as processes in the foreground: the signals that end them, and the pages that they serve.
+
+Rule: a signal that an operator, a terminal or a service manager ends a program with drains, whichever it is.
+Cost: none. Limit: SIGKILL ends everything; what was in flight is settled by the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nats_scheduler.observe.log import logger
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.pages import Pages, listening
+from nats_scheduler.runtime.sidecar import Sidecar
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Have SIGTERM, SIGINT and a closed terminal (SIGHUP) call `stop`; under `nohup` a closed terminal does not."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+@contextmanager
+def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> Iterator[None]:
+    """Serve the pages of a sidecar while the block runs, where the settings name a port; raises `ListenError`."""
+    if settings.metrics_port is None:
+        yield
+        return
+    pages = Pages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready)
+    with listening(settings.metrics_address, settings.metrics_port, pages) as url:
+        logger().info("metrics_served", url=f"{url}/metrics")
+        yield

@@ -1,0 +1,1 @@
+"""Tests of what operators and their tools are shown: pages, metrics, log lines."""

@@ -1,0 +1,160 @@
+"""The HTTP listener answers whoever asks, and nothing that happens to it reaches the event loop."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.pages import MOST_AT_ONCE, ListenError, Pages, listening
+from nats_scheduler.runtime.embedded import free_port
+from tests.harness.waiting import eventually
+from tests.observe.pages import ANSWER_SECONDS, page
+
+WITHIN_SECONDS = 20.0
+
+
+def pages(not_ready: Callable[[], Sequence[str]] = list, metrics: Metrics | None = None) -> Pages:
+    return Pages((metrics or Metrics()).registry, asyncio.get_running_loop(), not_ready)
+
+
+async def test_metrics_health_and_readiness_are_served_and_nothing_else() -> None:
+    reasons: list[str] = []
+    with listening("127.0.0.1", 0, pages(lambda: reasons)) as url:
+        status, body = await page(f"{url}/metrics")
+        assert (status, "# HELP nats_scheduler_fires_total" in body) == (200, True)
+        status, body = await page(f"{url}/metrics?name[]=nats_scheduler_instances_alive")
+        assert (status, "fires_total" in body, "instances_alive" in body) == (200, False, True)
+        assert await page(f"{url}/healthz") == (200, "ok\n")
+        assert await page(f"{url}/readyz") == (200, "ok\n")
+        reasons += ["stream A is not read to its end", "stream B is not read to its end"]
+        assert await page(f"{url}/readyz") == (503, "".join(f"{reason}\n" for reason in reasons))
+        assert await page(f"{url}/healthz") == (200, "ok\n")
+        assert (await page(f"{url}/"))[0] == 404
+        assert await page(f"{url}/metrics", "HEAD") == (200, "")
+        assert (await page(f"{url}/metrics", "POST"))[0] == 501
+
+
+async def test_nothing_listens_any_more_once_it_is_closed() -> None:
+    port = free_port()
+    for _ in range(2):
+        with listening("127.0.0.1", port, pages()) as url:
+            assert url == f"http://127.0.0.1:{port}"
+            assert (await page(f"{url}/healthz"))[0] == 200
+        with pytest.raises(ConnectionRefusedError):
+            await page(f"{url}/healthz")
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """Give a port of loopback that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+async def test_a_port_in_use_is_one_sentence_that_names_the_settings(taken: int) -> None:
+    with pytest.raises(ListenError) as error, listening("127.0.0.1", taken, pages()):
+        pass
+    expected = f"cannot listen on metrics_address 127.0.0.1 with metrics_port {taken}: Address already in use"
+    assert str(error.value) == expected
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no-such-host.invalid", "x" * 300, "::g", "a..b"])
+async def test_an_address_that_is_not_ours_is_refused_in_the_same_way(address: str) -> None:
+    with pytest.raises(ListenError, match=f"metrics_address {address} with metrics_port 0: "), listening(
+        address, 0, pages()
+    ):
+        pass
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 on this machine")
+async def test_ipv6_is_served_and_all_addresses_are_both_families() -> None:
+    with listening("::1", 0, pages()) as url:
+        assert url.startswith("http://[::1]:")
+        assert (await page(f"{url}/healthz"))[0] == 200
+    with listening("::", 0, pages()) as url:
+        port = url.rpartition(":")[2]
+        assert (await page(f"http://[::1]:{port}/healthz"))[0] == 200
+        assert (await page(f"http://127.0.0.1:{port}/healthz"))[0] == 200
+
+
+async def test_loopback_is_not_reached_from_outside() -> None:
+    with listening("127.0.0.1", 0, pages()) as url, pytest.raises(OSError, match="refused"):
+        await page(f"http://127.0.0.2:{url.rpartition(':')[2]}/metrics")
+
+
+async def test_an_event_loop_that_stands_still_is_unhealthy() -> None:
+    go_on = threading.Event()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        with listening("127.0.0.1", 0, Pages(Metrics().registry, loop, list)) as url:
+            assert await page(f"{url}/healthz") == (200, "ok\n")
+            loop.call_soon_threadsafe(go_on.wait)
+            for path in ("healthz", "readyz"):
+                assert await page(f"{url}/{path}") == (503, "the event loop has not answered for 2 s\n")
+            assert (await page(f"{url}/metrics"))[0] == 200
+            go_on.set()
+            assert (await page(f"{url}/readyz"))[0] == 200
+    finally:
+        go_on.set()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def test_a_page_that_fails_is_an_answer_and_a_log_line() -> None:
+    """A collector or a look at the streams that raises: not a traceback on standard error, nor a dead thread."""
+
+    def breaks() -> Sequence[str]:
+        raise LookupError("for the test")
+
+    class Broken:
+        def collect(self) -> Iterator[object]:
+            raise LookupError("for the test")
+
+    metrics = Metrics()
+    with capture_logs() as said, listening("127.0.0.1", 0, pages(breaks, metrics)) as url:
+        assert (await page(f"{url}/readyz"))[0] == 500
+        metrics.registry._collector_to_names[Broken()] = []  # type: ignore[index]  # `register` would call it
+        assert (await page(f"{url}/metrics"))[0] == 500
+        assert (await page(f"{url}/healthz"))[0] == 200
+    assert [line["event"] for line in said] == ["page_broken", "page_broken"]
+
+
+async def test_clients_that_say_nothing_take_no_more_than_their_share(capfd: pytest.CaptureFixture[str]) -> None:
+    with listening("127.0.0.1", 0, pages()) as url:
+        port = int(url.rpartition(":")[2])
+        silent = [socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) for _ in range(MOST_AT_ONCE)]
+
+        async def is_refused() -> bool:
+            try:
+                return (await page(f"{url}/healthz"))[0] == 0
+            except OSError:
+                return True
+
+        await eventually(is_refused, within_seconds=WITHIN_SECONDS, describe="no room is left")
+        for one in silent:
+            one.send(b"GET /metrics HTTP/1.1\r\n")
+            one.close()
+
+        async def is_served() -> bool:
+            try:
+                return (await page(f"{url}/healthz"))[0] == 200
+            except OSError:
+                return False
+
+        await eventually(is_served, within_seconds=WITHIN_SECONDS, describe="there is room again")
+    assert capfd.readouterr().err == ""
