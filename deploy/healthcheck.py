@@ -1,33 +1,107 @@
 """Tell a container engine whether the sidecar in this container is alive: exit code 0 or 1.
 
-It asks the metrics port, which answers as long as the process does. A lost connection to NATS is no reason to
-be restarted: the sidecar rebuilds it by itself, and a restart would only forget what it knows.
+Rule: it believes only what it sees. The sidecar's process is looked up in /proc, with the address that it listens on,
+so that it does not matter whether the port came from a flag, a variable or a settings file, nor what an orchestrator
+put into the environment. There it asks for /healthz, which answers as long as the event loop turns.
+A sidecar that serves no pages is alive as long as its process is there.
+A lost connection to NATS is no reason to be restarted: the sidecar rebuilds it by itself, and a restart would only
+forget what it knows.
+Limit: Linux; one process id may be given as an argument where more than one sidecar shares this file system.
 """
 
 import http.client
+import ipaddress
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 TIMEOUT_SECONDS = 3.0
 """Longest wait for an answer; below the timeout that the engine gives this check."""
 
+PROGRAM = "nats-scheduler"
+PROC = Path("/proc")
+LISTEN = "0A"
+"""How /proc/net/tcp writes the state of a socket that listens."""
+
 
 def main() -> int:
-    """Ask for the metrics once; say why on stderr when there is no good answer."""
-    port = int(os.environ["NATS_SCHEDULER_METRICS_PORT"])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
-    try:
-        connection.request("GET", "/metrics")
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        print(f"no answer from the metrics port {port}: {error}", file=sys.stderr)
+    """Check every sidecar of this container; say why on stderr when one is not well."""
+    processes = [PROC / one for one in sys.argv[1:]] or list(sidecars())
+    if not processes:
+        print("no process of nats-scheduler runs here", file=sys.stderr)
         return 1
+    faults = [fault for process in processes for fault in faults_of(process)]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+def sidecars() -> Iterator[Path]:
+    """Find the processes that run `nats-scheduler run` on the file system of this container."""
+    here = os.readlink(PROC / "self" / "ns" / "mnt")
+    for process in PROC.glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            is_here = os.readlink(process / "ns" / "mnt") == here
+        except OSError:
+            continue  # it has ended, or belongs to somebody else
+        names = [Path(word).name for word in words[:2]]
+        if is_here and PROGRAM in names and words[names.index(PROGRAM) + 1] == "run":
+            yield process
+
+
+def faults_of(process: Path) -> list[str]:
+    """Say what is wrong with one sidecar; nothing where it is well."""
+    try:
+        places = listens_on(process)
+    except OSError as error:
+        return [f"process {process.name} cannot be looked at: {error.strerror}"]
+    return [fault for place in places if (fault := fault_at(*place))]
+
+
+def listens_on(process: Path) -> list[tuple[str, int]]:
+    """Return the addresses and ports on which a process listens, as this machine reaches them."""
+    open_files = [_target(link) for link in (process / "fd").iterdir()]
+    places = []
+    for table in ("tcp", "tcp6"):
+        path = process / "net" / table
+        for line in path.read_text("ascii").splitlines()[1:] if path.exists() else ():
+            columns = line.split()
+            if columns[3] == LISTEN and f"socket:[{columns[9]}]" in open_files:
+                address, _, port = columns[1].partition(":")
+                places.append((_reachable(address), int(port, 16)))
+    return places
+
+
+def fault_at(host: str, port: int) -> str:
+    """Ask for /healthz once, and say what is wrong with the answer; "" where it is good."""
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = answer.read(200).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return f"no answer from {host} port {port}: {error}"
     finally:
         connection.close()
-    if status != http.client.OK:
-        print(f"the metrics port {port} answered {status}", file=sys.stderr)
-        return 1
-    return 0
+    return "" if answer.status == http.client.OK else f"{host} port {port} answered {answer.status}: {said}"
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""  # closed meanwhile
+
+
+def _reachable(address: str) -> str:
+    """Return the address that /proc/net/tcp writes as words of 32 bits; loopback for all addresses."""
+    words = [address[at : at + 8] for at in range(0, len(address), 8)]
+    host = ipaddress.ip_address(b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words))
+    if host.is_unspecified:
+        return "127.0.0.1" if host.version == 4 else "::1"
+    return str(host)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Pages:
     def __init__(
         self, registry: CollectorRegistry, loop: asyncio.AbstractEventLoop, not_ready: Callable[[], Sequence[str]]
     ) -> None:
-        """Answer from `registry`; `not_ready` is called on `loop` and gives the reasons why we are not, none if we are."""
+        """Answer from `registry`; `not_ready` is called on `loop` and gives the reasons why we are not ready."""
         self._registry = registry
         self._loop = loop
         self._not_ready = not_ready
@@ -185,9 +185,9 @@ def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
         raise ListenError(said) from None
     thread = threading.Thread(target=server.serve_forever, name="pages", kwargs={"poll_interval": 0.5}, daemon=True)
     thread.start()
-    host, bound = server.server_address[:2]
+    host, bound = map(str, server.server_address[:2])
     try:
-        yield f"http://{f'[{host}]' if ':' in str(host) else host}:{bound}"
+        yield f"http://{f'[{host}]' if ':' in host else host}:{bound}"
     finally:
         server.shutdown()
         server.server_close()

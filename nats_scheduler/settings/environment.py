@@ -9,7 +9,7 @@ Cost: one look at each name. Limit: no JSON inside variables; lists are separate
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 from nats_scheduler.settings.fields import FILE_VARIABLE, PREFIX, setting_fields
@@ -49,6 +49,18 @@ def unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
         proxy = shown(environ[PROXY_VARIABLE])
         problems.append(Problem(PROXY_VARIABLE, proxy, "no proxy: the client cannot speak SOCKS", "environment"))
     return problems
+
+
+def overwritten_variables(environ: Mapping[str, str], given: Collection[str]) -> tuple[str, ...]:
+    """Return a warning for each setting that is not `given` and whose variable Kubernetes may have overwritten."""
+    fields = [field for field in setting_fields().values() if field.key not in given]
+    return tuple(
+        f"{name} of {shown(environ[name])} is an address that Kubernetes gives for a Service, and is passed over; "
+        "set the variable in the pod, or enableServiceLinks to false"
+        for field in fields
+        for name in field.variables
+        if is_service_link(name, environ.get(name, ""))
+    )
 
 
 def is_service_link(name: str, value: str) -> bool:

@@ -20,7 +20,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from nats_scheduler.settings.contexts import expand_path, load_context
-from nats_scheduler.settings.environment import CONTEXT_VARIABLE, read_environment, unknown_variables
+from nats_scheduler.settings.environment import (
+    CONTEXT_VARIABLE,
+    overwritten_variables,
+    read_environment,
+    unknown_variables,
+)
 from nats_scheduler.settings.fields import SettingField, setting_fields
 from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
 from nats_scheduler.settings.server_urls import split_servers
@@ -81,7 +86,7 @@ def resolve_settings(flags: Mapping[str, object], environ: Mapping[str, str], fi
     problems = [*unknown_variables(environ), *problems]
     settings = _validate(ready, problems)
     sources = {key: merged[key][1] if key in merged else "default" for key in setting_fields()}
-    return ResolvedSettings(settings, sources, warnings)
+    return ResolvedSettings(settings, sources, (*overwritten_variables(environ, merged), *warnings))
 
 
 def _flag_layer(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:

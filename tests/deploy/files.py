@@ -28,6 +28,7 @@ STREAMS = DEPLOY / "streams"
 GUIDE = ROOT / "docs" / "operating" / "deploy.md"
 
 PROGRAM = "nats-scheduler"
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what the files say, and nothing binds to
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from nats_scheduler.runtime.embedded import HOST, free_port
-from tests.deploy.files import COMPOSE, DEPLOY, compose, rests
+from tests.deploy.files import COMPOSE, DEPLOY, EVERY_ADDRESS, compose, rests
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
@@ -94,3 +94,9 @@ def test_docker_compose_reads_the_file() -> None:
         [docker, "compose", "--file", str(COMPOSE), "config", "--quiet"], capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
+
+
+def test_the_metrics_are_for_this_network_and_not_for_the_host() -> None:
+    sidecar = compose()["services"]["scheduler"]
+    assert sidecar["environment"]["NATS_SCHEDULER_METRICS_ADDRESS"] == EVERY_ADDRESS
+    assert "ports" not in sidecar

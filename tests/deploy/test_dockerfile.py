@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.deploy.files import DEPLOY, DOCKERFILE, ROOT, final_stage, instructions, rests
+from tests.deploy.files import DEPLOY, DOCKERFILE, EVERY_ADDRESS, ROOT, final_stage, instructions, rests
 
 KNOWN = {
     *("FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
@@ -62,3 +62,8 @@ def test_the_program_is_started_without_a_shell() -> None:
     check = json.loads(rests("HEALTHCHECK")[-1].partition("CMD ")[2])
     assert check == ["python", "/opt/nats-scheduler/healthcheck.py"]
     assert "COPY deploy/healthcheck.py /opt/nats-scheduler/healthcheck.py" in DOCKERFILE.read_text("utf-8")
+
+
+def test_the_metrics_of_the_image_are_reached_from_outside_the_container() -> None:
+    given = dict(re.findall(r"\b(NATS_SCHEDULER_METRICS_\w+)=(\S+)", " ".join(rests("ENV"))))
+    assert given == {"NATS_SCHEDULER_METRICS_ADDRESS": EVERY_ADDRESS, "NATS_SCHEDULER_METRICS_PORT": rests("EXPOSE")[0]}

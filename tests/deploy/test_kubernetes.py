@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.files import KUBERNETES, STREAMS, containers, manifests, rests
+from tests.deploy.files import EVERY_ADDRESS, KUBERNETES, STREAMS, containers, manifests, rests
 from tests.harness.servers import V2_11, server_binary
 
 NAMES = ("nats", "scheduler")
@@ -116,3 +116,10 @@ def test_the_server_understands_its_configuration(tmp_path: Path) -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_the_metrics_are_served_where_the_service_looks_for_them() -> None:
+    given = {one["name"]: one.get("value") for one in containers()["scheduler"]["env"]}
+    (port,) = containers()["scheduler"]["ports"]
+    assert given["NATS_SCHEDULER_METRICS_ADDRESS"] == EVERY_ADDRESS
+    assert given["NATS_SCHEDULER_METRICS_PORT"] == str(port["containerPort"])

@@ -64,8 +64,9 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_settings(taken: int)
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "no-such-host.invalid", "x" * 300, "::g", "a..b"])
 async def test_an_address_that_is_not_ours_is_refused_in_the_same_way(address: str) -> None:
-    with pytest.raises(ListenError, match=f"metrics_address {address} with metrics_port 0: "), listening(
-        address, 0, pages()
+    with (
+        pytest.raises(ListenError, match=f"metrics_address {address} with metrics_port 0: "),
+        listening(address, 0, pages()),
     ):
         pass
 

@@ -149,6 +149,16 @@ def test_what_kubernetes_puts_into_a_container_is_not_ours() -> None:
     assert load_settings({}, NOWHERE | environ, None) == SidecarSettings()
 
 
+def test_a_setting_that_kubernetes_overwrote_is_told_unless_it_is_given_elsewhere() -> None:
+    environ = NOWHERE | {
+        "NATS_SCHEDULER_METRICS_PORT": "tcp://10.0.0.1:9464",
+        "NATS_SCHEDULER_PORT": "tcp://10.0.0.1:1",
+    }
+    (warning,) = resolve_settings({}, environ, None).warnings
+    assert warning.startswith("NATS_SCHEDULER_METRICS_PORT of 'tcp://10.0.0.1:9464' is an address that Kubernetes")
+    assert resolve_settings({"metrics_port": "9464"}, environ, None).warnings == ()
+
+
 def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
     told = problems(file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"}))
     assert [line.partition(" (")[0] for line in told] == [
