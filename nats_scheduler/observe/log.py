@@ -5,12 +5,19 @@ Lines go to standard error, so that a command's output stays its own.
 What a publisher wrote is shown with its control characters escaped: a header may hold a terminal's orders.
 """
 
+import errno
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Literal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, TextIO
 
 import structlog
+
+NOBODY_READS = (errno.EPIPE, errno.EIO, errno.EBADF)
+"""The reader of a pipe is gone, the terminal is closed, or there never was a file."""
 
 
 def configure_logging(form: Literal["text", "json"], level: str) -> None:
@@ -29,9 +36,34 @@ def configure_logging(form: Literal["text", "json"], level: str) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Surviving(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+
+
+class _Surviving:
+    """A text file to write lines to; a line that cannot be written is lost, and nothing else.
+
+    The terminal may be closed, the reader of a pipe gone, the disk full: no reason to stop firing.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with suppress(OSError, ValueError):  # the latter: the file is closed
+            return self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand over what was written; where nobody will ever take it, do without the file from now on."""
+        try:
+            self._file.flush()
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) in NOBODY_READS:
+                # What is left in the old file's buffer would be an error once more when the process ends.
+                self._file = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
 def _without_orders(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
