@@ -72,7 +72,8 @@ def assembled(
         ours += guard_headers(held.subject, held.sequence)
     block = fire_block(base, held.pattern, held.terms, held.subject, next_fire, ours)
     body = (source or content).body or b""
-    return Fire(held.subject, held.sequence, fire_time, next_fire, held.terms.target, block or UNSAFE, body)
+    target = held.terms.target
+    return Fire(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, held.stored_at)
 
 
 def with_another_identity(fire: Fire, taken: int) -> Fire:

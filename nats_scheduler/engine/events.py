@@ -73,6 +73,8 @@ class FireSeen(NamedTuple):
     fire_time: int
     stored_at: int
     stored_sequence: int
+    overdue: bool = False
+    """It came due before it could be fired: before its schedule was stored, or before we could fire for its shard."""
 
 
 @dataclass(frozen=True, slots=True)

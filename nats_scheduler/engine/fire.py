@@ -18,6 +18,8 @@ class Fire:
     block: bytes
     """The complete header block, identity and guard included; empty, as is the body, once it is known to be stored."""
     body: bytes
+    schedule_stored_at: int = 0
+    """When (ns) the schedule message was stored."""
     stored_as: int = 0
     """Stream sequence under which it is stored, once that is known."""
     stored_at: int = 0

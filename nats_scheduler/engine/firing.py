@@ -23,7 +23,6 @@ from nats_scheduler.engine.doubt import fault_of_duplicate, fault_of_generated
 from nats_scheduler.engine.events import (
     Ending,
     FireForged,
-    FireSeen,
     FiresMissed,
     FireStored,
     FireUnsettled,
@@ -34,6 +33,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import DuplicateRead, DuplicateUnread, FiresStored, PublishConcluded, Stored, Unknown
+from nats_scheduler.engine.overdue import OverdueRule
 from nats_scheduler.engine.removing import LONGEST_HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import shard_of
@@ -73,6 +73,7 @@ class Firing(Approach):
         """
         super().__init__(roster, limits, emit)
         self._await_sight = await_sight
+        self.overdue = OverdueRule()
         self._moved = moved
         self._stored: deque[Fire] = deque()
         """What is to be told, and moved on behind."""
@@ -206,11 +207,11 @@ class Firing(Approach):
         fault = fault_of_generated(held, generated, message, moved=self._moved) if is_news and held is not None else ""
         if fault:
             if is_told:
-                self._emit(Report(FireForged(*generated, message.subject, message.sequence, fault)))
+                claimed = generated.schedule, generated.sequence, generated.fire_time
+                self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
         if is_told and (is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)):
-            where = message.subject, generated.fire_time, message.stored_at, message.sequence
-            self._emit(Report(FireSeen(generated.schedule, *where)))
+            self._emit(Report(self.overdue.seen(generated, held, message)))
         if held is not None:
             self.seen(held, generated.fire_time)
         return True

@@ -83,9 +83,10 @@ class Holdings:
         held = self._roster.exactly(subject, sequence)
         return None if held is None or held.sequence <= self._settled[held.shard].sequence else held
 
-    def hold(self, shards: frozenset[int]) -> frozenset[int]:
+    def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
         """Fire for these shards from now on and for no others; returns those that are new."""
         before, self._firing.shards = self._firing.shards, shards
+        self._firing.overdue.gained(shards - before, now)
         changed = before ^ shards
         self._changing.extend(held for held in self._firing.in_hand() if held.shard in changed)
         self._earliest_changing = min((held.due for held in self._changing), default=None)

@@ -62,7 +62,8 @@ class Sightings:
         """Return what the first of `seen` means, and the message."""
         fire = self.seen.popleft()
         message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
-        return Reading(generated=Generated(fire.schedule, fire.sequence, fire.fire_time)), message
+        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at)
+        return Reading(generated=generated), message
 
     def forget(self) -> None:
         """Expect nothing: the next contact may be with another stream of the same name."""

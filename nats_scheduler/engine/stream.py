@@ -310,6 +310,7 @@ class StreamEngine:
         if self._live:
             return
         self._live = self._admission.is_live = True
+        self._firing.overdue.caught_up(now)
         self._firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
         self._backlog.begin_with(self._firing.shards)
@@ -319,8 +320,8 @@ class StreamEngine:
         self._live = self._admission.is_live = self._firing.is_open = False
         self._sightings.forget()
 
-    def _shards_held(self, given: ShardsHeld, _now: int) -> None:
-        gained = self._holdings.hold(given.shards)
+    def _shards_held(self, given: ShardsHeld, now: int) -> None:
+        gained = self._holdings.hold(given.shards, now)
         if self._expiry is not None:
             self._expiry.shards = given.shards
         if self._live:

@@ -24,6 +24,7 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.wire import Run, Sink, WireClient
+from nats_scheduler.settings.server_urls import masked_url
 
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
@@ -127,6 +128,12 @@ class Connection:
             domain=str(info.get("domain", "")),
             cluster=str(info.get("cluster", "")),
         )
+
+    @property
+    def url(self) -> str:
+        """The address that was dialled, without what is secret in it; "" once the connection is closed."""
+        dialled = self._client.connected_url
+        return "" if dialled is None else masked_url(dialled.geturl())
 
     @property
     def is_lost(self) -> bool:

@@ -42,6 +42,8 @@ class Generated(NamedTuple):
     schedule: str
     sequence: int
     fire_time: int
+    schedule_stored_at: int = 0
+    """When (ns) the schedule was stored, for whoever knows; its fires do not say."""
 
 
 class Reading(NamedTuple):

@@ -69,6 +69,15 @@ TIME_ZONE_INVALID = ServerError(10223, "message schedules time zone is invalid")
 # What the operator's restrictions are answered with: the server knows no such limit.
 TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)
 
+MESSAGE_CODES = tuple(
+    error.code
+    for error in (
+        *(TOO_MANY_SCHEDULES, STORAGE_TTL_INVALID, TTL_DISABLED, SCHEDULES_DISABLED, PATTERN_INVALID, TARGET_INVALID),
+        *(TTL_INVALID, ROLLUP_INVALID, SOURCE_INVALID, SCHEDULER_INVALID, TIME_ZONE_INVALID),
+    )
+)
+"""All codes that a schedule may be rejected with."""
+
 # Stream configurations, behaviour 1. The server has one code, 10052, for most of them.
 SEALED_AT_CREATE = ServerError(10052, "stream configuration for create can not be sealed", 500)
 ROLLUP_NEEDS_PURGE = ServerError(10052, "roll-ups require the purge permission", 500)

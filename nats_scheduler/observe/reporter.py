@@ -8,7 +8,7 @@ Listeners get every event as it is; `nats-scheduler dev` prints its fires that w
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nats_scheduler.engine.events import (
@@ -81,15 +81,36 @@ class Reporter:
 
     def report(self, stream: str, event: Event) -> None:
         """Tell of something that happened to a schedule of a stream."""
-        self._tellers[type(event)](stream, event)
-        for listener in self._listeners:
-            listener(stream, event)
+        for tell in (self._tellers.get(type(event), self._unknown), *self._listeners):
+            try:
+                tell(stream, event)
+            except Exception as error:
+                self._report_broken(stream, event, error)
+
+    def _unknown(self, _stream: str, event: Event) -> None:
+        raise TypeError(f"nothing tells of {type(event).__name__}")
+
+    def _report_broken(self, stream: str, event: Event, error: Exception) -> None:
+        """Tell of what went wrong in telling; it is the engine that reports, and it must not break over that."""
+        if self._allowance.grants("report_broken", stream):
+            self.defect("report_broken", error, stream=stream, report=type(event).__name__)
 
     # -- the sidecar itself --------------------------------------------------------------------------------------
 
-    def connected(self, url: str, version: str) -> None:
-        """Tell that there is a connection."""
-        self._log.info("connected", server=url, version=version)
+    def ready_streams(self, look: Callable[[], Mapping[str, bool]]) -> None:
+        """Have the metrics say which streams are ready; `look` is called in other threads."""
+        self._metrics.ready.look = look
+
+    def connected(self, url: str, name: str, version: str, at: int, **outage: float) -> None:
+        """Tell that there is a connection since `at` (ns), and of the outage before it, if there was one."""
+        self._metrics.connected.set(1)
+        self._metrics.connections.inc()
+        self._metrics.connected_at.set(at / SECOND)
+        self._log.info("connected", server=url, name=name, version=version, **outage)
+
+    def disconnected(self) -> None:
+        """Note that there is no connection any more; why is told as a problem."""
+        self._metrics.connected.set(0)
 
     def problem(self, action: str, **fields: Any) -> None:
         """Tell of something that somebody should look at."""
@@ -108,11 +129,11 @@ class Reporter:
         """Tell in which mode a stream is served from now on."""
         tell = self._log.warning if alarming else self._log.info
         tell("stream_served", stream=stream, mode=mode, meaning=explanation)
+        self._metrics.serves(stream)
 
     def stream_not_served(self, stream: str, reason: str) -> None:
         """Tell that a stream is served no longer."""
-        self._metrics.shards.labels(stream).set(0)
-        self._metrics.failing.labels(stream).set(0)
+        self._metrics.serves_no_more(stream)
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
@@ -187,7 +208,11 @@ class Reporter:
         (counts.duplicates if event.duplicate else counts.fires).inc()
 
     def _seen(self, stream: str, event: FireSeen) -> None:
-        self._metrics.of(stream).lateness.observe((event.stored_at - event.fire_time) / SECOND)
+        counts = self._metrics.of(stream)
+        if event.overdue:
+            counts.overdue.inc()
+        else:
+            counts.lateness.observe((event.stored_at - event.fire_time) / SECOND)
 
     def _unsettled(self, stream: str, event: FireUnsettled) -> None:
         self._metrics.unsettled.labels(stream).inc()

@@ -21,6 +21,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.leaving import leave
+from nats_scheduler.runtime.outage import Outage
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
@@ -58,7 +59,8 @@ class Sidecar:
         self._stopping = asyncio.Event()
         self._files: list[dict[str, Any]] = []
         self._denials: set[Denial] = set()
-        self._not_served = ""
+        self._outage = Outage(clock.monotonic)
+        reporter.ready_streams(lambda: {name: one.is_ready for name, one in list(self.services.items())})
 
     def stop(self) -> None:
         """Begin to end: nothing new is begun, what is in flight is finished, then `run` returns."""
@@ -79,23 +81,28 @@ class Sidecar:
         self._files = read_streams_folder(folder) if folder is not None else []
         clean = True
         while not self._stopping.is_set():
-            connection = await self._connect(dialer)
-            if connection is None:
-                break
-            clean = await self._serve(connection)
+            try:
+                clean = await self._serve_once(dialer)
+            except Exception as error:  # whatever it is: while we run, fires go out
+                clean = False
+                if (so_far := self._outage.failed("sidecar_broken", repr(error))) is not None:
+                    self._reporter.defect("sidecar_broken", error, **so_far)
+                await self._unless_stopping(RECONNECT_SECONDS[-1])
         return clean
+
+    async def _serve_once(self, dialer: Dialer) -> bool:
+        """Serve through one connection; returns whether nothing was left in flight that is ours to finish."""
+        connection = await self._connect(dialer)
+        return True if connection is None else await self._serve(connection)
 
     async def _connect(self, dialer: Dialer) -> Connection | None:
         """Return a connection, however long it takes; None when we are stopped before."""
         attempt = 0
-        said = ""
         while not self._stopping.is_set():
             try:
                 return await dialer.dial()
             except ConnectError as error:
-                if str(error) != said:
-                    said = str(error)
-                    self._reporter.problem("not_connected", reason=said)
+                self._setback("not_connected", error)
             wait = RECONNECT_SECONDS[min(attempt, len(RECONNECT_SECONDS) - 1)]
             attempt += 1
             await self._unless_stopping(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter is no secret
@@ -112,20 +119,26 @@ class Sidecar:
         connection.distrust(lambda: _stood_still(standstill.gap()))
         try:
             server = await account.prepare()
-            self._not_served = ""
-            self._reporter.connected(connection.server.name, server.version)
+            self._reporter.connected(
+                connection.url, connection.server.name, server.version, self._clock.now(), **self._outage.over()
+            )
             await self._apply_files(account)
             return await self._until_over(connection, account)
         except JetStreamError as error:
-            if str(error) != self._not_served:
-                self._not_served = str(error)
-                self._reporter.problem("not_served", reason=self._not_served)
+            self._setback("not_served", error)
             await self._unless_stopping(RECONNECT_SECONDS[-1])
             return True
         finally:
             self.serving.clear()
             self.connection = None
+            self._outage.begins()
+            self._reporter.disconnected()
             await connection.close()
+
+    def _setback(self, action: str, error: JetStreamError) -> None:
+        """Tell why nobody serves us, unless that was told lately."""
+        if (so_far := self._outage.failed(action, str(error))) is not None:
+            self._reporter.problem(action, reason=str(error), **so_far)
 
     def _denied(self, denied: Denial) -> None:
         denial = denied.permission

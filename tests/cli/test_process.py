@@ -1,18 +1,25 @@
 """`run` and `dev` as processes: how they end, with which exit code, and what they serve meanwhile."""
 
+import asyncio
+import json
 import os
 import re
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from nats_scheduler.runtime.account import Account
+from nats_scheduler.runtime.embedded import tied_to_this_process
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import CLOCK, account_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
-from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11, server_binary
 from tests.observe.pages import page
 
@@ -101,3 +108,82 @@ async def test_under_nohup_a_closed_terminal_ends_nothing(tmp_path: Path) -> Non
         await process.wait_for_line("not_connected")
         os.kill(process.pid, signal.SIGHUP)
         assert await process.terminate() == 0
+
+
+@pytest.mark.parametrize("output", ["pipe", "terminal"])
+async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
+    start_server: StartServer, tmp_path: Path, output: str
+) -> None:
+    """`run 2>&1 | head`, or a terminal window that was closed: what is due fires, and it drains when it is told to."""
+    server = await start_server(V2_11)
+    reader, writer = os.openpty() if output == "terminal" else os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *tied_to_this_process([*sidecar_command(), "run", "-s", server.url]),
+        env=clean_environment(tmp_path),
+        stderr=writer,
+        start_new_session=True,
+    )
+    try:
+        os.close(writer)
+        await asyncio.to_thread(os.read, reader, 1)
+        os.close(reader)
+        async with account_on(server.url) as account:
+            await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+            headers = {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"}
+            await account.publish("S.s", headers)
+            await account.wait_for("S", "S.out")
+        process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert await process.wait() == 0
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def test_the_log_names_the_server_that_it_connected_to(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
+    with sidecar("run", "-s", server.url.replace("nats://", "nats://someone:secret@"), folder=tmp_path) as process:
+        line = await process.wait_for_line(r" connected ")
+        assert re.search(rf"name={re.escape(server.name)} ", line)
+        assert f"server={server.url.replace('nats://', 'nats://someone:***@')} " in line
+        assert f"version={server.version}" in line
+        assert "secret" not in process.stderr
+
+
+async def test_the_log_says_how_long_an_outage_took(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
+    with sidecar("run", "-s", server.url, "--log-format", "json", folder=tmp_path) as process:
+        await process.wait_for_line('"connected"')
+        await server.kill()
+        await process.wait_for_line('"not_connected"')
+        await server.restart()
+        told = json.loads(await process.wait_for_line('"connected"', count=2))
+        assert told["attempts"] >= 1
+        assert 0 < told["seconds"] < WAIT_SECONDS
+
+
+async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is raised: while it prepares, while it serves, and in what runs beside it."""
+    server = await start_server(V2_11)
+    errors = [LookupError("while it prepares"), ExceptionGroup("while it serves", [LookupError("inside")])]
+    prepare, serve = Account.prepare, Account.serve
+
+    async def prepares(account: Account) -> Any:
+        if len(errors) == 2:
+            raise errors.pop(0)
+        return await prepare(account)
+
+    async def serves(account: Account, *more: Any) -> None:
+        if errors:
+            raise errors.pop(0)
+        await serve(account, *more)
+
+    monkeypatch.setattr(Account, "prepare", prepares)
+    monkeypatch.setattr(Account, "serve", serves)
+    with capture_logs() as said:
+        async with sidecar_on(server.url) as running, account_on(server.url) as account:
+            await account.create("S")
+            await running.ready("S")
+            assert running.metrics.registry.get_sample_value("nats_scheduler_connected") == 1
+    assert [line["event"] for line in said].count("sidecar_broken") == 2

@@ -1,0 +1,131 @@
+"""What Prometheus is shown: each series from the moment that its stream is served, and what it says meanwhile."""
+
+import re
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from nats_scheduler.engine.events import Event, FireSeen, StreamReady
+from nats_scheduler.message.rejection import MESSAGE_CODES
+from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
+
+WITHIN_SECONDS = 30.0
+
+
+def shown(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"nats_scheduler_{name}", labels)
+
+
+async def shows(metrics: Metrics, name: str, value: float | None, **labels: str) -> None:
+    await eventually(
+        lambda: shown(metrics, name, **labels) == value,
+        within_seconds=WITHIN_SECONDS,
+        describe=lambda: f"{name}{labels} is {value}, not {shown(metrics, name, **labels)}",
+    )
+
+
+def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
+    metrics = Metrics()
+    reporter = Reporter(metrics)
+    reporter.stream_served("S", "emulated", "", alarming=False)
+    for metric in metrics.registry.collect():
+        streams = [sample for sample in metric.samples if sample.labels.get("stream") == "S"]
+        by_account = ("instances_alive", "connected", "connections", "last_connect_timestamp_seconds", "stream_ready")
+        assert streams or metric.name.removeprefix("nats_scheduler_") in by_account, metric.name
+    for code in REFUSAL_CODES:
+        assert shown(metrics, "fires_refused_total", stream="S", code=str(code)) == 0
+    for code in MESSAGE_CODES:
+        assert shown(metrics, "schedules_rejected_total", stream="S", code=str(code)) == 0
+    assert shown(metrics, "schedules_ended_total", stream="S", reason="exhausted") == 0
+    assert shown(metrics, "stream_served", stream="S") == 1
+    reporter.stream_not_served("S", "the stream is gone")
+    assert shown(metrics, "stream_served", stream="S") == 0
+
+
+def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
+    text = (Path(__file__).parents[2] / "nats_scheduler" / "message" / "rejection.py").read_text("utf-8")
+    messages = text[text.index("# Messages, behaviour") : text.index("# Stream configurations")]
+    assert {int(code) for code in re.findall(r"ServerError\((\d+)", messages)} == set(MESSAGE_CODES)
+
+
+def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
+    metrics = Metrics()
+    reporter = Reporter(metrics)
+    reporter.report("S", FireSeen("S.s", "S.out", 0, 200_000_000 * SECOND, 7, overdue=True))
+    reporter.report("S", FireSeen("S.s", "S.out", 0, 3 * MILLISECOND, 8))
+    assert shown(metrics, "fires_overdue_total", stream="S") == 1
+    assert shown(metrics, "fire_lateness_seconds_count", stream="S") == 1
+    assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)
+
+
+async def test_what_breaks_while_it_is_told_does_not_reach_whoever_reports() -> None:
+    """The engine reports: a listener, an advisory or a counter that raises must not end it."""
+    heard: list[Event] = []
+    reporter = Reporter(Metrics())
+    ready = StreamReady(1, 0)
+
+    def breaks(_stream: str, _event: Event) -> None:
+        raise LookupError("for the test")
+
+    reporter.listen(breaks)
+    reporter.listen(lambda _stream, event: heard.append(event))
+    with capture_logs() as said:
+        for _ in range(1_000):
+            reporter.report("S", ready)
+        reporter.report("S", "not an event at all")  # type: ignore[arg-type]
+    assert heard == [ready] * 1_000 + ["not an event at all"]
+    assert 1 <= sum(line["event"] == "report_broken" for line in said) <= 100
+    assert sum(line["event"] == "stream_ready" for line in said) == 1_000
+
+
+async def served(account: Account, running: Running, name: str) -> None:
+    await account.create(name)
+    await running.ready(name)
+
+
+async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with sidecar_on(server.url) as running:
+        metrics = running.metrics
+        async with account_on(server.url) as account:
+            await served(account, running, "S")
+        before = shown(metrics, "last_connect_timestamp_seconds")
+        assert before == pytest.approx(CLOCK.now() / SECOND, abs=WITHIN_SECONDS)
+        await shows(metrics, "connected", 1)
+        await shows(metrics, "stream_ready", 1, stream="S")
+        assert shown(metrics, "connections_total") == 1
+        await server.kill()
+        await shows(metrics, "connected", 0)
+        await shows(metrics, "stream_ready", 0, stream="S")
+        await server.restart()
+        await shows(metrics, "connected", 1)
+        await shows(metrics, "connections_total", 2)
+        assert before is not None
+        assert (shown(metrics, "last_connect_timestamp_seconds") or 0) > before
+
+
+async def test_an_instant_of_2020_does_not_spoil_the_lateness(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await served(account, running, "S")
+        await account.publish("S.old", {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "S.out"})
+        await account.publish("S.new", {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"})
+        await shows(running.metrics, "fires_overdue_total", 1, stream="S")
+        await shows(running.metrics, "fire_lateness_seconds_count", 1, stream="S")
+        assert (shown(running.metrics, "fire_lateness_seconds_sum", stream="S") or 0) < WITHIN_SECONDS
+
+
+async def test_a_sidecar_without_a_server_shows_it(tmp_path: Path) -> None:
+    async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
+        await running.told_of("not_connected")
+        assert shown(running.metrics, "connected") == 0
+        assert shown(running.metrics, "connections_total") == 0
+        assert running.sidecar.not_ready() == ["there is no connection to a server"]

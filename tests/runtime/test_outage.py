@@ -1,0 +1,72 @@
+"""An outage is told when it begins, again while it lasts, and when it is over; and no more often than that."""
+
+from nats_scheduler.runtime.outage import MOST_REASONS, TELL_AGAIN, Outage
+from nats_scheduler.schedule.instants import SECOND
+
+HALF_A_SECOND = SECOND // 2
+
+
+class Times:
+    """A clock that a test moves."""
+
+    now = 5 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_a_reason_is_told_at_once_and_again_while_it_lasts() -> None:
+    clock = Times()
+    outage = Outage(clock)
+    begun, told = clock.now, []
+    for _ in range(140):  # 70 s, an attempt each half second
+        said = outage.failed("not_connected", "refused")
+        if said is not None:
+            told.append(((clock.now - begun) / SECOND, said))
+        clock.now += HALF_A_SECOND
+    assert told == [
+        (0.0, {}),
+        (30.0, {"seconds": 30.0, "attempts": 61}),
+        (60.0, {"seconds": 60.0, "attempts": 121}),
+    ]
+    assert outage.over() == {"seconds": 70.0, "attempts": 140}
+
+
+def test_another_reason_is_told_at_once_and_two_that_take_turns_are_no_flood() -> None:
+    clock = Times()
+    outage = Outage(clock)
+    told = []
+    for attempt in range(60):
+        if outage.failed("not_connected", f"reason {attempt % 2}") is not None:
+            told.append(attempt)
+        clock.now += HALF_A_SECOND
+    assert told == [0, 1]
+    assert outage.failed("not_served", "reason 0") == {"seconds": 30.0, "attempts": 61}
+
+
+def test_a_connection_at_the_first_attempt_says_nothing_of_an_outage() -> None:
+    outage = Outage(Times())
+    assert outage.over() == {}
+    outage.begins()
+    assert outage.over() == {}
+
+
+def test_the_next_outage_begins_anew() -> None:
+    clock = Times()
+    outage = Outage(clock)
+    assert outage.failed("not_connected", "refused") == {}
+    clock.now += TELL_AGAIN // 2
+    outage.over()
+    clock.now += TELL_AGAIN // 4
+    outage.begins()
+    clock.now += SECOND
+    outage.begins()
+    assert outage.failed("not_connected", "refused") == {}
+    assert outage.over() == {"seconds": 1.0, "attempts": 1}
+
+
+def test_any_number_of_reasons_is_remembered_within_bounds() -> None:
+    outage = Outage(Times())
+    told = sum(outage.failed("not_connected", f"reason {number}") is not None for number in range(3 * MOST_REASONS))
+    assert told == 3 * MOST_REASONS
+    assert len(outage._told) <= MOST_REASONS
