@@ -103,6 +103,8 @@ class Leases:
     """When (ns) we heard last what we had told in time."""
     _told_at: int | None = None
     """When the last that we heard of ourselves was stored, by the server's clock."""
+    _newest: int = 0
+    """When the newest that we heard of any instance was stored, by the server's clock."""
     _served: dict[str, frozenset[str] | None] = field(default_factory=dict)
     """What each served, we among them, as far as it was told while we heard ourselves."""
     _expected: dict[str, frozenset[str] | None] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class Leases:
         By then it had heard what was stored at `knew_of`; None where it does not say. It says what it `cannot` serve.
         Returns whether that changes who is wanted where.
         """
+        self._newest = max(self._newest, stored_at)
         is_late = knew_of is not None and stored_at - knew_of >= LATE
         told = frozenset() if is_late else None if serves is None else frozenset(serves)
         is_news = instance == self.me and self._heard_of_me(now, stored_at, is_late=is_late)
@@ -188,8 +191,17 @@ class Leases:
 
     @property
     def count(self) -> int:
-        """How many instances live, we among them."""
-        return len(self._others) + 1
+        """How many instances live, we among them; what is read of those who told nothing for long does not count."""
+        return 1 + sum(self._newest - other.stored_at < LEASE_DURATION for other in self._others.values())
+
+    @property
+    def others(self) -> Iterable[str]:
+        """The names of the others that may live."""
+        return self._others.keys()
+
+    def on_record(self) -> list[str]:
+        """Return the streams of which there is a record."""
+        return [key for key, record in self._records.items() if record.revision]
 
     def held(self, key: str) -> frozenset[int]:
         """Return the shards of a stream that we hold."""

@@ -178,7 +178,8 @@ class Instances:
                 self.stir()
                 before *= name != self._leases.me
         if self._leases.count != before:
-            self._reporter.instances(self._leases.count)
+            if self._leases.is_heard(self._clock.monotonic()):  # before, what is stored of the dead is read too
+                self._reporter.instances(self._leases.count)
             self.stir()
 
     # -- to act --------------------------------------------------------------------------------------------------

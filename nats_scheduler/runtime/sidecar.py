@@ -10,6 +10,7 @@ import secrets
 from typing import Any
 
 from nats_scheduler.engine.leases import Leases
+from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
@@ -21,6 +22,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.leaving import leave
+from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.standstill import Standstill
@@ -164,6 +166,8 @@ class Sidecar:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
         serving = asyncio.create_task(account.serve())
         stopping = asyncio.create_task(self._stopping.wait())
+        leftovers = self._leftovers(connection, account)
+        tidying = asyncio.create_task(leftovers.keep_removing())
         try:
             await asyncio.wait((serving, stopping, connection.lost), return_when=asyncio.FIRST_COMPLETED)
             if connection.is_lost:
@@ -171,15 +175,24 @@ class Sidecar:
                 self._reporter.problem("connection_lost", reason=connection.lost.result())
                 return not self._stopping.is_set()
             if self._stopping.is_set():
-                return await self._drain(account)
+                is_clean = await self._drain(account)
+                await leftovers.remove_own()
+                return is_clean
             return True
         finally:
             stopping.cancel()
+            tidying.cancel()
             await _ended(serving)
+            await _ended(tidying)
 
     async def _drain(self, account: Account) -> bool:
         services, within = list(self.services.values()), self._settings.drain_timeout / SECOND
         return await leave(services, account.instances, account.registry, within)
+
+    def _leftovers(self, connection: Connection, account: Account) -> Leftovers:
+        asked = self._settings.connection
+        api = JetStreamApi(connection, asked.api_prefix, asked.request_timeout_seconds)
+        return Leftovers(self._leases, account.registry, api, self._clock, self.services)
 
     async def _unless_stopping(self, seconds: float) -> None:
         try:
