@@ -30,7 +30,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, floor_to_secon
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 LATE = 10 * MILLISECOND
-"""What *Timely* promises for p99, in nanoseconds; later than this is shown in another colour."""
+"""What *Timely* promises for p99 while fires are spread (ns); later than this is shown in another colour."""
 EVERY_PATTERN_LEVEL = 4
 """From this API level on (2.14) a native server knows every pattern; before that, only `@at`."""
 COLOURS = {Kind.DELAYED: "cyan", Kind.INTERVAL: "green", Kind.CRON: "magenta", Kind.SAMPLING: "blue"}

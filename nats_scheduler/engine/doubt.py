@@ -34,7 +34,7 @@ def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
     if message is None or (message.block, message.body) == (fire.block, fire.body):
         return ""
     generated = read_generated(message.block)
-    if generated != (fire.schedule, fire.sequence, fire.fire_time):
+    if generated is None or generated[:3] != (fire.schedule, fire.sequence, fire.fire_time):
         return "it is no fire of the schedule"
     if held.terms.source is None and message.body != fire.body:
         return "its body is another one"

@@ -129,3 +129,18 @@ async def test_a_sidecar_without_a_server_shows_it(tmp_path: Path) -> None:
         assert shown(running.metrics, "connected") == 0
         assert shown(running.metrics, "connections_total") == 0
         assert running.sidecar.not_ready() == ["there is no connection to a server"]
+
+
+def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:
+    metrics = Metrics()
+    Reporter(metrics).stream_served("S", "emulated", "", alarming=False)
+    metrics.ready.look = lambda: {"S": True}
+    real = {}
+    for metric in metrics.registry.collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        labels = {label for sample in metric.samples for label in sample.labels} - {"le"}
+        real[name] = (metric.type, labels)
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(nats_scheduler_\w+)` \| (\w+) \| ([^|]*)\|", page, re.M)
+    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows} == real
+    assert len(rows) == len(real)
