@@ -81,14 +81,15 @@ class Reporter:
 
     def report(self, stream: str, event: Event) -> None:
         """Tell of something that happened to a schedule of a stream."""
-        for tell in (self._tellers.get(type(event), self._unknown), *self._listeners):
+        try:
+            self._tellers[type(event)](stream, event)
+        except Exception as error:
+            self._report_broken(stream, event, error)
+        for listener in self._listeners:
             try:
-                tell(stream, event)
+                listener(stream, event)
             except Exception as error:
                 self._report_broken(stream, event, error)
-
-    def _unknown(self, _stream: str, event: Event) -> None:
-        raise TypeError(f"nothing tells of {type(event).__name__}")
 
     def _report_broken(self, stream: str, event: Event, error: Exception) -> None:
         """Tell of what went wrong in telling; it is the engine that reports, and it must not break over that."""

@@ -37,7 +37,7 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
-from nats_scheduler.runtime.setbacks import Setbacks
+from nats_scheduler.runtime.setbacks import Setbacks, kept_up
 from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -119,10 +119,10 @@ class Account:
     async def serve(self) -> None:
         """Serve until cancelled, or until the connection is lost."""
         async with asyncio.TaskGroup() as self._tasks:
-            dividing = self._begin(self.instances.take_part())
+            dividing = self._begin(kept_up(self.instances.take_part, self._reporter))
             for request in self._seen_early:
                 self._seen(request)
-            clock = self._begin(keep_time(self._clock, self.registry.server_time))
+            clock = self._begin(kept_up(partial(keep_time, self._clock, self.registry.server_time), self._reporter))
             for name in self._services:  # the list takes seconds while any stream of a cluster has no leader
                 self._begin(self._look_at(name))
             try:

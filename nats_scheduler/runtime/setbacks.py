@@ -5,13 +5,31 @@ What our user lacks the permission for is told once, until it is another one, an
 operator acts, or nobody.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.observe.reporter import Reporter
 
 LONGEST_WAIT_SECONDS = 16.0
 """Whoever was given a permission waits no longer for what it is for."""
+
+AGAIN_SECONDS = 1.0
+"""Wait after an error of our own making: *Live* leaves 3 s."""
+
+
+async def kept_up(work: Callable[[], Awaitable[None]], reporter: Reporter) -> None:
+    """Do work that lasts as long as a connection; after an error of our own making it is begun anew.
+
+    Who takes no part in dividing the streams any more would else look healthy, and be relieved of all that it holds.
+    """
+    while True:
+        try:
+            return await work()
+        except Exception as error:
+            reporter.defect("work_broken", error)
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 class Setbacks:

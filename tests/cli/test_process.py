@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
+from nats_scheduler.runtime.instances import Instances
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
@@ -166,6 +167,7 @@ async def test_the_log_says_how_long_an_outage_took(start_server: StartServer, t
 async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is raised: while it prepares, while it serves, and in what runs beside it."""
     server = await start_server(V2_11)
+    parts = [LookupError("while it divides")]
     errors = [LookupError("while it prepares"), ExceptionGroup("while it serves", [LookupError("inside")])]
     prepare, serve = Account.prepare, Account.serve
 
@@ -179,11 +181,23 @@ async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, mo
             raise errors.pop(0)
         await serve(account, *more)
 
+    take_part = Instances.take_part
+
+    async def takes_part(instances: Instances) -> None:
+        if parts:
+            raise parts.pop()
+        await take_part(instances)
+
     monkeypatch.setattr(Account, "prepare", prepares)
     monkeypatch.setattr(Account, "serve", serves)
+    monkeypatch.setattr(Instances, "take_part", takes_part)
     with capture_logs() as said:
         async with sidecar_on(server.url) as running, account_on(server.url) as account:
             await account.create("S")
             await running.ready("S")
+            headers = {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"}
+            await account.publish("S.s", headers)
+            await account.wait_for("S", "S.out")
             assert running.metrics.registry.get_sample_value("nats_scheduler_connected") == 1
-    assert [line["event"] for line in said].count("sidecar_broken") == 2
+    told = [line["event"] for line in said]
+    assert (told.count("sidecar_broken"), told.count("work_broken")) == (2, 1)
