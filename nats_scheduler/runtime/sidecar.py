@@ -25,6 +25,7 @@ from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
 from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.runtime.setbacks import kept_up
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
@@ -62,6 +63,8 @@ class Sidecar:
         self._files: list[dict[str, Any]] = []
         self._denials: set[Denial] = set()
         self._outage = Outage(clock.monotonic)
+        self._defects = Outage(clock.monotonic)
+        """Errors of our own making, which a connection in between does not end."""
         reporter.ready_streams(lambda: {name: one.is_ready for name, one in list(self.services.items())})
 
     def stop(self) -> None:
@@ -87,8 +90,8 @@ class Sidecar:
                 clean = await self._serve_once(dialer)
             except Exception as error:  # whatever it is: while we run, fires go out
                 clean = False
-                if (so_far := self._outage.failed("sidecar_broken", repr(error))) is not None:
-                    self._reporter.defect("sidecar_broken", error, **so_far)
+                if self._defects.failed("sidecar_broken", repr(error)) is not None:
+                    self._reporter.defect("sidecar_broken", error)
                 await self._unless_stopping(RECONNECT_SECONDS[-1])
         return clean
 
@@ -167,7 +170,7 @@ class Sidecar:
         serving = asyncio.create_task(account.serve())
         stopping = asyncio.create_task(self._stopping.wait())
         leftovers = self._leftovers(connection, account)
-        tidying = asyncio.create_task(leftovers.keep_removing())
+        tidying = asyncio.create_task(kept_up(leftovers.keep_removing, self._reporter))
         try:
             await asyncio.wait((serving, stopping, connection.lost), return_when=asyncio.FIRST_COMPLETED)
             if connection.is_lost:
