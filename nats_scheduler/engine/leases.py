@@ -191,7 +191,12 @@ class Leases:
 
     @property
     def count(self) -> int:
-        """How many instances live, we among them; what is read of those who told nothing for long does not count."""
+        """How many instances are known, we among them; what is stored of the dead is known too, for a moment."""
+        return len(self._others) + 1
+
+    @property
+    def alive(self) -> int:
+        """How many instances live, we among them: those who told of themselves lately, by what is stored."""
         return 1 + sum(self._newest - other.stored_at < LEASE_DURATION for other in self._others.values())
 
     @property

@@ -84,6 +84,8 @@ class Instances:
         self._restore = restore
         self._stirred = asyncio.Event()
         self._judgement = Judgement(leases.fitness, leases.relieve_idle, api, clock, reporter)
+        self._told_alive = 0
+        """How many instances we said that live."""
         self._told_at: int | None = None
         self._told_cannot: dict[str, str] = {}
         self._knows_of: int | None = None
@@ -178,9 +180,10 @@ class Instances:
                 self.stir()
                 before *= name != self._leases.me
         if self._leases.count != before:
-            if self._leases.is_heard(self._clock.monotonic()):  # before, what is stored of the dead is read too
-                self._reporter.instances(self._leases.count)
             self.stir()
+        if self._leases.alive != self._told_alive and self._leases.is_heard(self._clock.monotonic()):
+            self._told_alive = self._leases.alive
+            self._reporter.instances(self._told_alive)
 
     # -- to act --------------------------------------------------------------------------------------------------
 
@@ -197,7 +200,7 @@ class Instances:
             self._tell_that_we_live()
             works += [partial(self._divide, key, service) for key, service in self._keys().items()]
             for name in self._leases.bury(self._clock.monotonic()):
-                self._reporter.instance_lost(name, self._leases.count)
+                self._reporter.instance_lost(name, self._leases.alive)
                 works.append(partial(self._forget, name))
             await asyncio.gather(*map(self._quietly, works))
             try:
