@@ -30,6 +30,9 @@ CONSUMER_SECONDS = 2.0
 Another one, under another name, is placed anew.
 """
 
+DEFAULT_PREFIX = "$JS.API"
+"""The prefix of the JetStream that is nearest."""
+
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
 
@@ -38,7 +41,7 @@ class JetStreamApi:
     """Requests to the JetStream of the connection's account, or of another domain."""
 
     def __init__(
-        self, connection: Connection, prefix: str = "$JS.API", deadline: float = REQUEST_DEADLINE_SECONDS
+        self, connection: Connection, prefix: str = DEFAULT_PREFIX, deadline: float = REQUEST_DEADLINE_SECONDS
     ) -> None:
         self._connection = connection
         self.prefix = prefix

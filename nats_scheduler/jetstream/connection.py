@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.errors import (
@@ -25,6 +25,8 @@ from nats_scheduler.jetstream.errors import (
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.wire import Run, Sink, WireClient
 from nats_scheduler.settings.server_urls import masked_url
+
+Part = TypeVar("Part")
 
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
@@ -61,6 +63,8 @@ class ServerInfo(NamedTuple):
     domain: str
     cluster: str
     """The name of the cluster that it is part of, "" where it stands alone."""
+    has_jetstream: bool
+    """Whether JetStream runs in it, and not only behind it."""
 
 
 def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
@@ -112,6 +116,8 @@ class Connection:
         self._waiting: dict[bytes, _Waiting] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._number = 0
+        self._parts: dict[Callable[[Connection], Any], Any] = {}
+        """What all streams have in common: one of each kind."""
         self.lost: asyncio.Future[str] = self._loop.create_future()
         self._sid = client.add_sink(f"{self._requests}*", self._answered)
         client.when_denied.append(self._denied)
@@ -127,6 +133,7 @@ class Connection:
             max_payload=self._client.max_payload,
             domain=str(info.get("domain", "")),
             cluster=str(info.get("cluster", "")),
+            has_jetstream=info.get("jetstream") is True,
         )
 
     @property
@@ -156,17 +163,19 @@ class Connection:
         """End a subscription; a second time is harmless."""
         self._client.remove_sink(number)
 
-    def after_chunk(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each stretch of bytes that was read at once; returns what ends that."""
-        listeners = self._client.after_chunk
-        listeners.append(listener)
-        return lambda: listeners.remove(listener) if listener in listeners else None
+    def after_this_chunk(self, listener: Callable[[], None]) -> None:
+        """Call `listener` once, when all of what is being read now has been delivered, or of what is read next."""
+        self._client.after_chunk.append(listener)
 
-    def read_runs(self, run: Run) -> Callable[[], None]:
-        """Have `run` take many messages at once out of what was read, before the sinks; returns what ends that."""
-        runs = self._client.runs
-        runs.append(run)
-        return lambda: runs.remove(run) if run in runs else None
+    def read_runs(self, number: int, run: Run) -> None:
+        """Have `run` take many messages of a subscription at once, until that is ended."""
+        self._client.runs[number] = run
+
+    def one(self, kind: Callable[["Connection"], Part]) -> Part:
+        """Return the one part of this kind that the connection has, made when it is asked for first."""
+        if kind not in self._parts:
+            self._parts[kind] = kind(self)
+        return cast(Part, self._parts[kind])
 
     def when_denied(self, listener: Callable[[Denial], None]) -> Callable[[], None]:
         """Call `listener` with each thing that our user turns out not to be permitted; returns what ends that."""

@@ -5,7 +5,8 @@ Ephemeral, in memory, without acknowledgements, under a name that tells whose th
 
 import uuid
 
-from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.api import DEFAULT_PREFIX, Config, JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
 
 INACTIVE_SECONDS = 30
 """The server removes a consumer after this long without a request."""
@@ -39,3 +40,18 @@ def _inactive_threshold(stream: Config) -> int:
     allowed = (stream.get("consumer_limits") or {}).get("inactive_threshold") or 0
     ours = INACTIVE_SECONDS * NANOSECONDS
     return min(ours, allowed) if allowed > 0 else ours
+
+
+def stands_alone(connection: Connection, api: JetStreamApi) -> bool:
+    """Tell whether consumers are in the very process that we are connected to: no cluster, no leaf, no other domain."""
+    server = connection.server
+    return server.has_jetstream and not server.cluster and api.prefix == DEFAULT_PREFIX
+
+
+def undelivered(block: bytes, otherwise: int) -> int:
+    """Return how many messages of a pull that timed out will not come."""
+    marker = b"Nats-Pending-Messages:"
+    at = block.find(marker)
+    if at < 0:
+        return otherwise
+    return int(block[at + len(marker) : block.index(b"\r\n", at)])

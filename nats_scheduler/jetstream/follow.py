@@ -24,10 +24,18 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.jetstream.api import CONSUMER_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, NANOSECONDS, consumer_from, consumer_name
+from nats_scheduler.jetstream.consumers import (
+    CLUSTER_SECONDS,
+    NANOSECONDS,
+    consumer_from,
+    consumer_name,
+    stands_alone,
+    undelivered,
+)
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
 from nats_scheduler.jetstream.herd import Herd
+from nats_scheduler.jetstream.looks import Looks
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.walking import Walk
 from nats_scheduler.message.stored import StoredMessage
@@ -36,7 +44,9 @@ BATCH = 5_000
 """Messages asked for at a time, where the server allows it; asked again when half of them have come."""
 
 PULL_EXPIRES_SECONDS = 30
+
 HEARTBEAT_SECONDS = 0.5
+"""How often a consumer says that it lives, where the node that it is on may die."""
 
 LOOK_SECONDS = 0.6
 """How often it is looked at whether the consumer was heard of: there should have been a heartbeat between.
@@ -54,6 +64,13 @@ LOOKS_BEHIND = 5
 SILENT_LOOKS = 3
 SILENCE_SECONDS = SILENT_LOOKS * LOOK_SECONDS
 """Without any sign for so many looks the consumer is taken for dead: *Live* leaves 3 s."""
+
+RARER_ALONE = 10
+"""On a server that stands alone heartbeats, and looks, are so many times rarer.
+
+There a consumer lives in the process that we are connected to: it dies with the connection, and if it is deleted the
+server ends its pull at once. All that is left to notice is a server that broke.
+"""
 
 WAITS_IN_A_CLUSTER = (CLUSTER_SECONDS, 1.0, CONSUMER_SECONDS)
 """Waits for one consumer after the other, since the next one may be placed on that node again."""
@@ -99,13 +116,18 @@ class ConsumerFollower:
         """The last sequence that the leader had when the consumer was made, where its node may be behind."""
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
-        self._herd = Herd(api, self._stream, in_flight)
+        self._herd = Herd(api, self._stream, in_flight, self._tell_of_others)
+        self._rarer = RARER_ALONE if stands_alone(connection, api) else 1
         self._waits = WAITS_IN_A_CLUSTER if connection.server.cluster else (CONSUMER_SECONDS,)
         self._heard = False
         """Whether anything came from the consumer since it was looked at last."""
         self._is_made = False
         """Whether there is a consumer to pull from: before, nobody would listen."""
         self._caught_up = False
+        self._is_following = self._is_in_a_herd = self._is_called = False
+        """Whether we read through a consumer, or by acknowledgements; and whether we are called after this chunk."""
+        self._silent = 0
+        """Looks in a row without a sign of the consumer."""
         self._batch: list[StoredMessage] = []
         self._over: asyncio.Future[str] | None = None
         self._inbox = ""
@@ -140,17 +162,31 @@ class ConsumerFollower:
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Take note that fires of ours were stored under these sequences."""
         self._herd.acknowledged(sequences)
+        if self._is_in_a_herd or self._herd.is_reached(self._last):
+            self._call_after_this_chunk()
 
     async def _follow_the_herd(self) -> None:
         """Do without a consumer for as long as the herd lasts."""
         self._herd.join(self._last)
-        stop_listening = self._connection.after_chunk(self._tell_of_others)
+        self._is_in_a_herd = True
         try:
             await self._herd.over()
         finally:
-            stop_listening()
+            self._is_in_a_herd = False
         self._tell_of_others()
         self._herd.leave()
+
+    def _call_after_this_chunk(self) -> None:
+        if not self._is_called:
+            self._is_called = True
+            self._connection.after_this_chunk(self._chunk_ended)
+
+    def _chunk_ended(self) -> None:
+        self._is_called = False
+        if self._is_in_a_herd:
+            self._tell_of_others()
+        elif self._is_following:
+            self._hand_over()
 
     def _tell_of_others(self) -> None:
         """Tell what others stored between the fires of a herd, and that the fires are known."""
@@ -180,8 +216,8 @@ class ConsumerFollower:
         self._over = asyncio.get_running_loop().create_future()
         sid = self._connection.subscribe(self._inbox, self._received)
         self._frames = None if self._has_bodies else ConsumerFrames(sid, self._stream, name)
-        stop_reading = self._connection.read_runs(self._received_run)
-        stop_listening = self._connection.after_chunk(self._hand_over)
+        self._connection.read_runs(sid, self._received_run)
+        self._is_following = True
         try:
             info = await self._api.create_consumer(self._stream, name, self._consumer(), within_seconds)
             self._end_walk()
@@ -194,33 +230,41 @@ class ConsumerFollower:
             self._pull()
             return await self._until_over(name)
         finally:
-            stop_listening()
-            stop_reading()
+            self._is_following = False
             self._connection.unsubscribe(sid)
             await self._remove(name)
 
     async def _until_over(self, name: str) -> str:
         """Return why the consumer is over, having watched that it is heard of."""
         assert self._over is not None
-        silent = behind = 0
-        while silent < SILENT_LOOKS:
-            self._heard, delivered = False, self._delivered
-            done, _pending = await asyncio.wait(
-                (self._over, self._connection.lost), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            if done:
-                return str(done.pop().result())
-            silent = 0 if self._heard else silent + 1
-            if silent:
-                self._ask_for_one()
-            if not self._caught_up and self._delivered == delivered:
-                await self._ask_what_is_pending(name)
-                behind += 1
+        self._silent = 0
+        stop_looking = self._connection.one(Looks).every(self._rarer * LOOK_SECONDS, self._look)
+        ends = (self._over, self._connection.lost)
+        try:
+            behind = 0
+            while not self._caught_up:
+                delivered = self._delivered
+                done, _pending = await asyncio.wait(ends, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    return str(done.pop().result())
+                behind = 0 if self._caught_up or self._delivered != delivered else behind + 1
+                if behind:
+                    await self._ask_what_is_pending(name)
                 if behind >= LOOKS_BEHIND and self._last < self._goal and not self._caught_up:
                     return "the node of the consumer is behind the leader of the stream"
-            else:
-                behind = 0
-        return f"nothing was heard of the consumer for {SILENCE_SECONDS:.1f} s"
+            done, _pending = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return str(done.pop().result())
+        finally:
+            stop_looking()
+
+    def _look(self) -> None:
+        """Take a consumer of which nothing was heard for too long for dead."""
+        self._silent = 0 if self._heard else self._silent + 1
+        self._heard = False
+        if self._silent >= SILENT_LOOKS:
+            self._finish(f"nothing was heard of the consumer for {SILENT_LOOKS * self._rarer * LOOK_SECONDS:.1f} s")
+        elif self._silent:
+            self._ask_for_one()
 
     async def _ask_what_is_pending(self, name: str) -> None:
         """Catch up where nothing more will come: what was still pending was removed before it was delivered."""
@@ -274,7 +318,7 @@ class ConsumerFollower:
         request = {
             "batch": self._pull_size,
             "expires": PULL_EXPIRES_SECONDS * NANOSECONDS,
-            "idle_heartbeat": int(HEARTBEAT_SECONDS * NANOSECONDS),
+            "idle_heartbeat": int(self._rarer * HEARTBEAT_SECONDS * NANOSECONDS),
         }
         self._wanted += self._pull_size
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
@@ -296,13 +340,17 @@ class ConsumerFollower:
         self._delivered, self._last = in_order, sequence
         self._wanted -= 1
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
+        self._call_after_this_chunk()
         self._batch.append(StoredMessage(name, sequence, int(fields[first + 2]), block, kept))
         if not self._caught_up and fields[first + 3] == b"0" and sequence >= self._goal:
             self._catch_up()
 
     def _received_run(self, buffer: bytes, position: int) -> int:
-        """Do what `_received` does with many messages at once, where they look as they nearly always do."""
-        if self._frames is None:
+        """Do what `_received` does with many messages at once, where they look as they nearly always do.
+
+        What came first in this chunk is left to it: where the messages of many streams take turns, nothing is gained.
+        """
+        if self._frames is None or not self._is_called:
             return position
         messages, position = self._frames.read(buffer, position, self._delivered, is_live=self._caught_up)
         if messages:
@@ -311,6 +359,7 @@ class ConsumerFollower:
             self._wanted -= len(messages)
             self._last = messages[-1].sequence
             self._batch += messages
+            self._call_after_this_chunk()
         return position
 
     def _hand_over(self) -> None:
@@ -338,7 +387,8 @@ class ConsumerFollower:
         if status == HEARTBEAT:
             return
         if status == PULL_EXPIRED:
-            self._wanted -= _pending_messages(block, otherwise=self._pull_size)
+            self._wanted -= undelivered(block, otherwise=self._pull_size)
+            self._call_after_this_chunk()
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
         self._finish(f"the consumer ended: {'nobody listens for it' if status == NOBODY_LISTENS else line}")
@@ -346,12 +396,3 @@ class ConsumerFollower:
     def _finish(self, reason: str) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(reason)
-
-
-def _pending_messages(block: bytes, otherwise: int) -> int:
-    """Return how many messages of a pull that timed out will not come."""
-    marker = b"Nats-Pending-Messages:"
-    at = block.find(marker)
-    if at < 0:
-        return otherwise
-    return int(block[at + len(marker) : block.index(b"\r\n", at)])

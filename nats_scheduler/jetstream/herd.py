@@ -39,9 +39,15 @@ STALL_SECONDS = 0.25
 class Herd:
     """The fires of one stream that come back as acknowledgements, and what is stored between them."""
 
-    def __init__(self, api: JetStreamApi, stream: str, in_flight: Callable[[], int]) -> None:
-        """Begin without a herd; `in_flight` tells how many acknowledgements are owed."""
+    def __init__(
+        self, api: JetStreamApi, stream: str, in_flight: Callable[[], int], when_read: Callable[[], None]
+    ) -> None:
+        """Begin without a herd; `in_flight` tells how many acknowledgements are owed.
+
+        `when_read` is called when a message of another was read.
+        """
         self._api = api
+        self._when_read = when_read
         self._in_flight = in_flight
         self._stream = stream
         self._loop = asyncio.get_running_loop()
@@ -140,3 +146,4 @@ class Herd:
             return
         if self._since is not None:
             self._read[sequence] = message
+            self._when_read()

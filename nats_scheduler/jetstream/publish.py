@@ -3,7 +3,8 @@
 Every fire handed in is concluded exactly once: stored, refused, or unknown.
 The window is bounded because the server drops messages without a word when more than 10,000 are in flight to one
 stream; what does not fit waits here, in order.
-Acknowledgements come to one inbox, the last token of which is the fire's number, so that one subscription serves all.
+Acknowledgements come to one inbox for all streams of a connection (`jetstream.acknowledgements`); the last token is the
+fire's number.
 
 Only an answer that can be the stream's own concludes a fire; one of somebody else leaves it waiting for that.
 
@@ -21,13 +22,9 @@ from itertools import takewhile
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import NOT_PERMITTED, FiresStored, Outcome, PublishConcluded, Refused, Stored, Unknown
+from nats_scheduler.jetstream.acknowledgements import Acknowledgements
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
-from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
-from nats_scheduler.jetstream.frames import AcknowledgementFrames
-
-SWEEP_SECONDS = 0.25
-"""How often the fires in flight are checked against their deadline."""
 
 ID_IN_PROCESS = 10158
 """The server's code for an identity that it knows and cannot say of whether it is stored.
@@ -66,15 +63,11 @@ class Publisher:
         self._deadlines: deque[tuple[float, int]] = deque()
         """By when (of the loop's clock) the fires up to a number have to be acknowledged."""
         self._number = 0
-        self._inbox = connection.inbox(f"a.{stream}")
+        self._acknowledgements = connection.one(Acknowledgements)
+        self._inbox = self._acknowledgements.join(self, stream)
         self._stem = self._inbox.encode()
-        self._sid = connection.subscribe(f"{self._inbox}.*", self._acknowledged)
-        self._frames = AcknowledgementFrames(self._inbox, stream)
-        self._stop_reading = connection.read_runs(self._acknowledged_run)
-        self._stop_listening = connection.after_chunk(self._chunk_ended)
-        self._denials: Counter[str] = Counter()
-        self._stop_hearing = connection.when_denied(self._denied)
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._is_to_fill = False
+        """Whether that is done when all that came together has been taken."""
         self._ended = False
 
     def publish(self, fires: Sequence[Fire]) -> None:
@@ -101,12 +94,7 @@ class Publisher:
         if self._ended:
             return
         self._ended = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._stop_listening()
-        self._stop_reading()
-        self._stop_hearing()
-        self._connection.unsubscribe(self._sid)
+        self._acknowledgements.leave(self._inbox)
         flying, self._flying = self._flying, {}
         waiting, self._waiting = self._waiting, deque()
         for fire in (*flying.values(), *waiting):
@@ -124,62 +112,60 @@ class Publisher:
         self._number += count
         self._connection.write(b"".join(frames))
         self._deadlines.append((self._loop.time() + self._ack_timeout, self._number))
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._acknowledgements.expect(self._inbox)
 
-    def _acknowledged(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        token = subject[subject.rfind(b".") + 1 :]
-        if token not in self._flying:
+    def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
+        """Conclude one fire."""
+        if number not in self._flying:
             return
         outcome = outcome_of(self._stream, block, body)
         if outcome is None:
             return  # whoever subscribes to the target may answer too; the server's own answer is awaited
-        self._concluded(PublishConcluded(self._flying.pop(token), outcome))
+        self._concluded(PublishConcluded(self._flying.pop(number), outcome))
         if isinstance(outcome, Stored) and not outcome.duplicate:
             self._tell_acknowledged((outcome.sequence,))
+        self._fill_soon()
 
-    def _acknowledged_run(self, buffer: bytes, position: int) -> int:
-        """Do what `_acknowledged` does with acknowledgements that are nothing special, and follow each other."""
-        tokens, sequences, position = self._frames.read(buffer, position)
-        if tokens:
-            flown = [self._flying.pop(token, None) for token in tokens]
-            fires = [fire for fire in flown if fire is not None]
-            self._tell_acknowledged(sequences)
-            if len(fires) != len(flown):  # some came too late
-                sequences = [sequence for fire, sequence in zip(flown, sequences, strict=True) if fire is not None]
-            self._concluded(FiresStored(fires, sequences))
-        return position
+    def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
+        """Do what `acknowledged` does with acknowledgements that say that something was stored anew."""
+        flown = [self._flying.pop(number, None) for number in numbers]
+        fires = [fire for fire in flown if fire is not None]
+        self._tell_acknowledged(sequences)
+        if len(fires) != len(flown):  # some came too late
+            sequences = [sequence for fire, sequence in zip(flown, sequences, strict=True) if fire is not None]
+        self._concluded(FiresStored(fires, sequences))
+        self._fill_soon()
 
-    def _denied(self, denial: Denial) -> None:
-        if denial.publishes and self._flying:
-            self._denials[denial.subject] += 1
+    def _fill_soon(self) -> None:
+        """Send what waits when all that came together has been taken."""
+        if self._waiting and not self._is_to_fill:
+            self._is_to_fill = True
+            self._connection.after_this_chunk(self._fill_up)
 
-    def _chunk_ended(self) -> None:
-        if self._denials:
-            self._conclude_denied()
-        self._fill()
+    def _fill_up(self) -> None:
+        self._is_to_fill = False
+        if not self._ended:
+            self._fill()
 
-    def _conclude_denied(self) -> None:
+    def conclude_denied(self, denials: Counter[str]) -> None:
         """Conclude the oldest fires to each denied target, in one pass for all that came together."""
-        denials, self._denials = self._denials, Counter()
         for token, fire in list(self._flying.items()):
             if denials[fire.target] > 0:
                 denials[fire.target] -= 1
                 del self._flying[token]
                 outcome = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
                 self._concluded(PublishConcluded(fire, outcome))
+        self._fill()
 
-    def _sweep(self) -> None:
-        self._sweeper = None
-        now, late_through = self._loop.time(), 0
+    def conclude_late(self, now: float) -> None:
+        """Conclude what was not acknowledged in time, of the loop's clock, as unknown."""
+        late_through = 0
         while self._deadlines and self._deadlines[0][0] <= now:
             _deadline, late_through = self._deadlines.popleft()
         for token in list(takewhile(lambda token: int(token) <= late_through, self._flying)):
             fire = self._flying.pop(token)
             self._concluded(PublishConcluded(fire, Unknown(f"no acknowledgement within {self._ack_timeout} s")))
         self._fill()
-        if self._flying and self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
 def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:

@@ -8,7 +8,8 @@ Its subscriptions drop messages in silence at their pending limit, and a schedul
 fire.
 
 The rule: a sink is called synchronously, in the order of arrival, and must not raise.
-Cost: linear in the bytes, however small the pieces in which they come.
+Cost: linear in the bytes, however small the pieces in which they come, and the same for one subscription as for
+thousands: a frame goes to its subscription by number, and only who asked for it is called when a read is over.
 """
 
 import asyncio
@@ -103,28 +104,27 @@ class FrameParser:
         What can be taken in runs is; for the rest there is one loop without a call but to the sinks.
         """
         sinks, find, held = self._client.sinks, buffer.find, len(buffer)
-        runs = self._client.runs if held - position >= LEAST_FOR_A_RUN else ()
-        while True:
-            for run in runs:
-                position = run(buffer, position)
-            if (end := find(_CRLF, position)) < 0 or (kind := buffer[position]) not in _MESSAGES:
-                break
+        runs = self._client.runs if held - position >= LEAST_FOR_A_RUN else {}
+        while (end := find(_CRLF, position)) >= 0 and (kind := buffer[position]) in _MESSAGES:
             fields = buffer[position:end].split()
             has_headers = kind in _MESSAGES_WITH_HEADERS
             try:
                 size = int(fields[-1])
                 header_size = int(fields[-2]) if has_headers else 0
-                sink = sinks.get(int(fields[2]))
+                sid = int(fields[2])
             except (ValueError, IndexError):
                 raise ProtocolError(f"malformed control line {buffer[position:end]!r}") from None
             if not 0 <= header_size <= size:
                 raise ProtocolError(f"impossible sizes in {buffer[position:end]!r}")
+            if (run := runs.get(sid)) is not None and (through := run(buffer, position)) > position:
+                position = through
+                continue
             split = end + 2 + header_size
             after = end + 2 + size
             if held < after + 2:
                 self._wanted = after + 2 - position
                 break
-            if sink is not None:
+            if (sink := sinks.get(sid)) is not None:
                 reply = fields[3] if len(fields) == (6 if has_headers else 5) else b""
                 sink(fields[1], reply, buffer[end + 2 : split], buffer[split:after])
             position = after + 2
@@ -161,8 +161,9 @@ class WireClient(nats.aio.client.Client):
         self._next_sid = 0
         self.sinks: dict[int, Sink] = {}
         self.after_chunk: list[Callable[[], None]] = []
-        self.runs: list[Run] = []
-        """Asked first, for many messages at once; what they leave goes to the sinks."""
+        """Called once each, when everything that was read at once has been delivered."""
+        self.runs: dict[int, Run] = {}
+        """Asked, by the number of the subscription, for many messages at once; what they leave goes to the sinks."""
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
         self.may_write: Callable[[], bool] = lambda: True
@@ -175,9 +176,11 @@ class WireClient(nats.aio.client.Client):
         self._pings_outstanding = 0
 
     def chunk_ended(self) -> None:
-        """Tell the listeners that everything that was read at once has been delivered."""
-        for listener in self.after_chunk:
-            listener()
+        """Call whoever asked to be called when everything that was read at once has been delivered."""
+        if self.after_chunk:
+            listeners, self.after_chunk = self.after_chunk, []
+            for listener in listeners:
+                listener()
 
     def denied(self, denial: Denial) -> None:
         """Tell the listeners what our user may not do."""
@@ -193,6 +196,7 @@ class WireClient(nats.aio.client.Client):
 
     def remove_sink(self, sid: int) -> None:
         """Unsubscribe; twice is harmless, and what is still on its way is not delivered."""
+        self.runs.pop(sid, None)
         if self.sinks.pop(sid, None) is not None:
             self.write(f"UNSUB {sid}\r\n".encode())
 

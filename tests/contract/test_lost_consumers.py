@@ -126,7 +126,7 @@ async def test_a_consumer_whose_node_died_is_noticed_by_asking(
 @pytest.fixture
 def of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the server say that it is part of a cluster."""
-    server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C")
+    server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C", has_jetstream=True)
     monkeypatch.setattr(Connection, "server", property(lambda _self: server))
 
 

@@ -31,7 +31,7 @@ ODD = (
     b'{"stream":"ORDERS","seq":7,"error":{"code":400,"err_code":10071,"description":"no"}}',
     b'{"stream":"ORDERS","seq":7}\n',
     b'{"stream":"ORDERS","seq":7}\r\n',
-    b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.8 3 27\r\n{"stream":"ORDERS","seq":8}',
+    b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.1.8 3 27\r\n{"stream":"ORDERS","seq":8}',
     b'{"stream":"OTHER","seq":7}',
     b'{"seq":7}',
     b'{"stream":"ORDERSX","seq":7}',
@@ -50,27 +50,30 @@ class Reader:
     def __init__(self, stream: str, *, at_once: bool) -> None:
         self.read: list[tuple[bytes, Outcome | None]] = []
         self.taken_at_once = 0
-        self._frames = AcknowledgementFrames(INBOX, stream)
+        streams = {b"%d" % key: stream.encode("utf-8", "replace") for key in range(100)}
+        self._frames = AcknowledgementFrames(INBOX, streams)
         client = WireClient()
         client.sinks[3] = lambda subject, _reply, block, body: self.read.append(
-            (subject.rpartition(b".")[2], outcome_of(stream, block, body))
+            (subject.removeprefix(b"_INBOX.x."), outcome_of(stream, block, body))
         )
         if at_once:
-            client.runs.append(self._run)
+            client.runs[3] = self._run
         self.parser = FrameParser(client)
 
     def _run(self, buffer: bytes, position: int) -> int:
-        tokens, sequences, position = self._frames.read(buffer, position)
-        self.taken_at_once += len(tokens)
-        self.read += zip(tokens, map(Stored, sequences), strict=True)
+        groups, position = self._frames.read(buffer, position)
+        for key, tokens, sequences in groups:
+            self.taken_at_once += len(tokens)
+            self.read += [(key + b"." + token, Stored(at)) for token, at in zip(tokens, sequences, strict=True)]
         return position
 
 
 def wire_of(*bodies: bytes) -> bytes:
     """Return the frames of acknowledgements, those of a pong and of a refusal without a body between them."""
-    frames = [b"MSG _INBOX.x.%d 3 %d\r\n%b\r\n" % (number, len(body), body) for number, body in enumerate(bodies)]
+    shape = b"MSG _INBOX.x.%d.%d 3 %d\r\n%b\r\n"
+    frames = [shape % (number // 7, number, len(body), body) for number, body in enumerate(bodies)]
     refusal = b"NATS/1.0 503\r\n\r\n"
-    frames.insert(len(frames) // 2, b"HMSG _INBOX.x.99 3 %d %d\r\n%b\r\n" % (len(refusal), len(refusal), refusal))
+    frames.insert(len(frames) // 2, b"HMSG _INBOX.x.9.99 3 %d %d\r\n%b\r\n" % (len(refusal), len(refusal), refusal))
     return b"".join(frames)
 
 
@@ -91,7 +94,7 @@ async def test_it_says_what_it_says_in_json(pieces: int) -> None:
 
 async def test_what_servers_write_is_understood_at_once() -> None:
     reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM * 4))
-    told = [outcome for token, outcome in reader.read if token != b"99"]
+    told = [outcome for token, outcome in reader.read if token != b"9.99"]
     assert (
         told
         == [
@@ -114,7 +117,7 @@ async def test_a_name_of_any_kind_is_known_at_once(stream: str) -> None:
 
 
 async def test_what_looks_like_an_end_inside_a_body_is_none() -> None:
-    inner = b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.8 3 27\r\n{"stream":"ORDERS","seq":8}'
+    inner = b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.1.8 3 27\r\n{"stream":"ORDERS","seq":8}'
     reader = await assert_read_alike(wire_of(*[inner] * 20))
     assert (len(reader.read), reader.taken_at_once) == (21, 0)
 

@@ -73,7 +73,7 @@ class Listener:
         client = WireClient()
         client.sinks[SID] = self._one
         if at_once:
-            client.runs.append(self._many)
+            client.runs[SID] = self._many
         self.parser = FrameParser(client)
 
     def _one(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:

@@ -18,8 +18,10 @@ class Wire(Connection):
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self._parts = {}
         self._sinks: list[Sink] = []
         self._runs: list[Run] = []
+        self._called: list[Callable[[], None]] = []
 
     def inbox(self, name: str) -> str:
         return f"_INBOX.{name}"
@@ -28,15 +30,15 @@ class Wire(Connection):
         self._sinks.append(sink)
         return len(self._sinks)
 
-    def unsubscribe(self, number: int) -> None:
-        self._sinks.clear()
+    @property
+    def is_lost(self) -> bool:
+        return False
 
-    def read_runs(self, run: Run) -> Callable[[], None]:
+    def read_runs(self, number: int, run: Run) -> None:
         self._runs.append(run)
-        return self._runs.clear
 
-    def after_chunk(self, listener: Callable[[], None]) -> Callable[[], None]:
-        return lambda: None
+    def after_this_chunk(self, listener: Callable[[], None]) -> None:
+        self._called.append(listener)
 
     def when_denied(self, listener: Callable[[Denial], None]) -> Callable[[], None]:
         return lambda: None
@@ -48,12 +50,15 @@ class Wire(Connection):
         """Say that fires are stored, each under its number and a hundred."""
         bodies = [STORED % (100 + number) for number in numbers]
         if at_once:
-            shape = b"MSG _INBOX.a.S.%d 1 %d\r\n%b\r\n"
+            shape = b"MSG _INBOX.a.1.%d 1 %d\r\n%b\r\n"
             frames = b"".join(shape % (n, len(body), body) for n, body in zip(numbers, bodies, strict=True))
             assert self._runs[0](frames, 0) == len(frames)
-            return
-        for number, body in zip(numbers, bodies, strict=True):
-            self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
+        else:
+            for number, body in zip(numbers, bodies, strict=True):
+                self._sinks[0](b"_INBOX.a.1.%d" % number, b"", b"", body)
+        called, self._called = self._called, []
+        for listener in called:
+            listener()
 
     def answer(self, number: int, body: bytes) -> None:
         """Answer a fire, whoever does."""

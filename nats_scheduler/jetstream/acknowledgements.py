@@ -1,0 +1,117 @@
+"""What comes back for the fires of all streams of one connection: one inbox, one timer.
+
+A fire's reply subject names its publisher and its number there, so that the acknowledgements of a thousand streams are
+cut out together as those of one are.
+
+The rule: a publisher is called for what is its own, and not otherwise.
+Cost: a dictionary entry for each publisher; where nothing is in flight, nothing.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.denied import Denial
+from nats_scheduler.jetstream.frames import AcknowledgementFrames
+
+SWEEP_SECONDS = 0.25
+"""How often the fires in flight are checked against their deadline."""
+
+
+class Sender(Protocol):
+    """Whoever publishes with acknowledgements."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many fires were sent and are not concluded."""
+
+    def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
+        """Take the acknowledgement of one fire."""
+
+    def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
+        """Take acknowledgements that are nothing special, and follow each other."""
+
+    def conclude_denied(self, denials: Counter[str]) -> None:
+        """Conclude the oldest fires to each denied target, and count down what was found."""
+
+    def conclude_late(self, now: float) -> None:
+        """Conclude what was to be acknowledged by now, of the loop's clock."""
+
+
+class Acknowledgements:
+    """The acknowledgements of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._inbox = connection.inbox("a")
+        self._senders: dict[bytes, Sender] = {}
+        self._streams: dict[bytes, bytes] = {}
+        self._flying: dict[bytes, Sender] = {}
+        """Those with fires in flight, as far as it was looked at."""
+        self._joined = 0
+        self._denials: Counter[str] = Counter()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._frames = AcknowledgementFrames(self._inbox, self._streams)
+        sid = connection.subscribe(f"{self._inbox}.*.*", self._received)
+        connection.read_runs(sid, self._received_run)
+        connection.when_denied(self._denied)
+
+    def join(self, sender: Sender, stream: str) -> str:
+        """Return the inbox of one more sender, below which its fires into a stream are numbered."""
+        self._joined += 1
+        key = b"%d" % self._joined
+        self._senders[key], self._streams[key] = sender, stream.encode("utf-8", "surrogateescape")
+        return f"{self._inbox}.{self._joined}"
+
+    def leave(self, inbox: str) -> None:
+        """Call the sender with this inbox no more."""
+        key = inbox[inbox.rindex(".") + 1 :].encode()
+        self._senders.pop(key, None)
+        self._streams.pop(key, None)
+        self._flying.pop(key, None)
+
+    def expect(self, inbox: str) -> None:
+        """Look after the fires that the sender with this inbox has in flight, until it has none."""
+        key = inbox[inbox.rindex(".") + 1 :].encode()
+        self._flying[key] = self._senders[key]
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _received(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+        _inbox, key, number = subject.rsplit(b".", 2)
+        sender = self._senders.get(key)
+        if sender is not None:
+            sender.acknowledged(number, block, body)
+
+    def _received_run(self, buffer: bytes, position: int) -> int:
+        """Do what `_received` does with acknowledgements that are nothing special, and follow each other."""
+        groups, position = self._frames.read(buffer, position)
+        for key, numbers, sequences in groups:
+            sender = self._senders.get(key)
+            if sender is not None:
+                sender.acknowledged_run(numbers, sequences)
+        return position
+
+    def _denied(self, denial: Denial) -> None:
+        if denial.publishes and self._flying:
+            if not self._denials:
+                self._connection.after_this_chunk(self._conclude_denied)
+            self._denials[denial.subject] += 1
+
+    def _conclude_denied(self) -> None:
+        denials, self._denials = self._denials, Counter()
+        for sender in list(self._flying.values()):
+            sender.conclude_denied(denials)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now = self._loop.time()
+        for key, sender in list(self._flying.items()):
+            sender.conclude_late(now)
+            if not sender.in_flight:
+                self._flying.pop(key, None)
+        if self._flying and self._sweeper is None and not self._connection.is_lost:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
