@@ -27,7 +27,7 @@ Cost: one hash for each instance and stream when membership changes.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nats_scheduler.engine.fitness import Fitness
@@ -207,6 +207,12 @@ class Leases:
     def on_record(self) -> list[str]:
         """Return the streams of which there is a record."""
         return [key for key, record in self._records.items() if record.revision]
+
+    def outlook(self, now: int) -> Hashable:
+        """Return what `change` depends on beside a stream's record and whether we serve it: all instances that count."""
+        expected = frozenset(self._expected.items()) if now < self._expected_until else None
+        others = frozenset((name, other.serves) for name, other in self._others.items())
+        return self.is_heard(now), self.is_leaving, others, expected
 
     def held(self, key: str) -> frozenset[int]:
         """Return the shards of a stream that we hold."""

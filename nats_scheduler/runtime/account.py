@@ -33,16 +33,23 @@ from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.continuity import StreamWentBackError
+from nats_scheduler.runtime.in_turn import in_turn
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
+from nats_scheduler.runtime.pace import Pace
+from nats_scheduler.runtime.rounds import Rounds
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
 from nats_scheduler.runtime.setbacks import Setbacks, kept_up
 from nats_scheduler.runtime.stream_service import EngineBrokenError, StreamService
+from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 RECONCILE_SECONDS = 30.0
 """All streams are looked at this often, in case a request was missed."""
+
+LOOKED_AT_ONCE = 64
+"""Streams looked at together: one that has no leader keeps its place for seconds, and others wait for a place."""
 
 SETTLE_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
 """After a request was seen, the stream is looked at after each of these waits until the request shows."""
@@ -73,12 +80,15 @@ class Account:
         services: dict[str, StreamService],
         leases: Leases,
         serving: asyncio.Event,
+        shared: tuple[Wakes, Pace],
     ) -> None:
         self._connection = connection
         self._settings = settings
         self._clock = clock
         self._reporter = reporter
         self._services = services
+        self._shared = shared
+        self._rounds = Rounds(services)
         self._serving = serving
         asked = settings.connection
         self._api = JetStreamApi(connection, asked.api_prefix, asked.request_timeout_seconds)
@@ -123,8 +133,8 @@ class Account:
             for request in self._seen_early:
                 self._seen(request)
             clock = self._begin(kept_up(partial(keep_time, self._clock, self.registry.server_time), self._reporter))
-            for name in self._services:  # the list takes seconds while any stream of a cluster has no leader
-                self._begin(self._look_at(name))
+            # The list takes seconds while any stream of a cluster has no leader.
+            self._begin(in_turn([partial(self._look_at, name) for name in self._services], LOOKED_AT_ONCE))
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
@@ -138,9 +148,9 @@ class Account:
 
     async def _reconcile_all(self) -> None:
         try:
-            names = [str(info["config"]["name"]) async for info in self._api.streams()]
-            for name in [*names, *sorted(set(self._services) - set(names))]:
-                await self._look_at(name)
+            listed = [StreamState.from_info(info) async for info in self._api.streams()]
+            names = self._rounds.to_look_at(listed, self._server)
+            await in_turn([partial(self._look_at, name) for name in names], LOOKED_AT_ONCE)
         except JetStreamError as error:
             self._reporter.problem("streams_not_listed", reason=str(error))
 
@@ -228,8 +238,10 @@ class Account:
         if not self._serves_the_same(state, mode):
             await self._stop(name, "the stream changed")
             told = self._reporter.report
-            self._services[name] = StreamService(state, mode, self._server, self._settings, self._clock, told)
-            self.instances.stir()
+            self._services[name] = service = StreamService(
+                state, mode, self._server, self._settings, self._clock, told, *self._shared
+            )
+            self.instances.stir(service.key)
             self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
         (service := self._services[name]).is_as(state)
         if (running := self._running.get(name)) is None or running.done():

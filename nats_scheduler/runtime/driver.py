@@ -4,10 +4,10 @@ Facts arrive one by one, in callbacks; they are gathered and given to the engine
 turn, so that a herd of acknowledgements is one step and its successors one write.
 An error inside the engine ends this driver and no other: `failed` says so, and the stream is read anew.
 The driver outlives contacts: when one ends the engine keeps what it knows, and goes on when the next one caught up.
-A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
-meanwhile: nothing fires through its old contact, and what happened is read first.
+After a standstill of the process (`runtime.wakes`) nothing fires through the old contact, and what happened is read
+first.
 
-Cost: one call to the engine a turn. Limit: the precision of a wake is that of the event loop (`runtime.punctual`).
+Cost: one call to the engine a turn in which something happened to the stream, and none in others.
 """
 
 import asyncio
@@ -41,19 +41,7 @@ from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.garbage import Load
-from nats_scheduler.runtime.standstill import Standstill
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-
-LONGEST_SLEEP_SECONDS = 0.5
-"""The wall clock is looked at this often at least, so that a step of it is noticed."""
-
-STOOD_STILL = 1_500 * MILLISECOND
-"""A step so long (ns) after the one before comes from a process that did not run: others may have taken over.
-
-Less than `engine.leases.LEASE_DURATION`, after which they do; a driver in contact steps every `LONGEST_SLEEP_SECONDS`.
-
-Well inside the shortest useful duplicate window: until that is over, a repeated fire is dropped by the server.
-"""
+from nats_scheduler.runtime.wakes import Wakes
 
 NO_CONTACT = "there is no contact with the stream"
 
@@ -61,17 +49,20 @@ NO_CONTACT = "there is no contact with the stream"
 class StreamDriver:
     """One engine, the clock, and the contact of the moment."""
 
-    def __init__(self, engine: StreamEngine, clock: Clock, report: Callable[[Event], None]) -> None:
+    def __init__(
+        self, engine: StreamEngine, clock: Clock, report: Callable[[Event], None], wakes: Wakes | None = None
+    ) -> None:
+        """Drive an engine; `wakes` is what the drivers of a process share, None where there is no other."""
         self.engine = engine
+        self._wakes = wakes or Wakes(clock)
+        self.wake_at: int | None = None
+        """When (ns) the engine wants to step next, whatever happens."""
         self._clock = clock
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._port: StreamPort | None = None
         self._inputs: list[Input] = []
         self._step_is_due = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._standstill = Standstill(clock.now, clock.monotonic)
-        """Since the last step or the contact began."""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Report: lambda action: self._report(action.event),
             PublishFires: self._publish,
@@ -102,12 +93,12 @@ class StreamDriver:
         self._port = port
         if self.outdated.done():
             self.outdated = self._loop.create_future()
-        self._standstill.gap()
-        self._keep_waking()
+        self._wakes.attach(self)
 
     def detach(self, reason: str) -> None:
         """End the contact. What was in flight through it becomes unknown."""
         port, self._port = self._port, None
+        self._wakes.detach(self)
         if port is not None:
             port.end(reason)
         self.tell(ContactLost(reason))
@@ -138,8 +129,8 @@ class StreamDriver:
 
     def stop(self) -> None:
         """Never step again."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self.wake_at = None
+        self._wakes.detach(self)
         self._step_is_due = True  # no further step will be scheduled
         self._stopped = True
         self._idle.set()
@@ -156,7 +147,7 @@ class StreamDriver:
 
     def _step(self) -> None:
         self._step_is_due = False
-        self._beware_of_old_knowledge()
+        self._wakes.beware()  # here, not at the end of the step: a process may also be stopped in the middle of one
         inputs, self._inputs = self._inputs, []
         try:
             self._carry_out(self.engine.step(self._clock.now(), inputs))
@@ -164,23 +155,19 @@ class StreamDriver:
             self._fail(error)
             return
         self._load.grew_to(len(self.engine.held))
-        self._keep_waking()
         if self.engine.is_idle and not self._inputs:
             self._idle.set()
 
-    def _beware_of_old_knowledge(self) -> None:
-        """End the contact of a process that stood still."""
-        # Asked here, not at the end of the step: a process may also be stopped in the middle of one.
-        gap = self._standstill.gap()
-        if self._port is not None and gap > STOOD_STILL:
-            reason = f"the process stood still, or the clock was set, for {gap / SECOND:.1f} s"
+    @property
+    def is_restless(self) -> bool:
+        """Whether something is under way, so that it is asked now and then what has become of it."""
+        return not self.engine.is_idle
+
+    def outdate(self, reason: str) -> None:
+        """End the contact: others may have fired since what came through it was true."""
+        if self._port is not None:
             self.detach(reason)
             self.outdated.set_result(reason)
-
-    def _keep_waking(self) -> None:
-        """Wake up while there is a contact, so that it is noticed when the process stands still."""
-        if self._timer is None and self._port is not None:
-            self._sleep(LONGEST_SLEEP_SECONDS)
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
@@ -218,18 +205,12 @@ class StreamDriver:
             self.tell(ExpiryConcluded(request.sequence, failure=NO_CONTACT))
 
     def _wake_at(self, action: WakeAt) -> None:
-        wait = (action.instant - self._clock.now()) / SECOND
-        if wait <= 0:
+        if action.instant <= self._clock.now():
             self._soon()
         else:
-            self._sleep(min(wait, LONGEST_SLEEP_SECONDS))
+            self._wakes.wake(self, action.instant)
 
-    def _sleep(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, self._woken)
-
-    def _woken(self) -> None:
-        self._timer = None
+    def woken(self) -> None:
+        """Step, since the time has come that the engine named, or somebody wants to know."""
         if not self._step_is_due:
             self._step()

@@ -8,12 +8,13 @@ server's clock) it has heard of others and of itself,
 The rules: an instance serves a stream from when it has read it, so that nothing is handed over to one who is not ready.
 Nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
 meanwhile everybody goes on with what he holds.
-Cost: two small messages a second for each instance, and each instance hears all of them.
+Cost: two messages a second for each instance, which name what it serves, and each instance hears all of them.
+A stream is looked at where something was heard that concerns it, and otherwise every `LOOKS_AT_ALL` looks.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
@@ -25,6 +26,7 @@ from nats_scheduler.jetstream.foreign_json import Object, inner
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.in_turn import Work, in_turn
 from nats_scheduler.runtime.judgement import Judgement
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.setbacks import LONGEST_WAIT_SECONDS
@@ -37,6 +39,10 @@ HEARTBEAT = 500 * MILLISECOND
 
 LOOK_SECONDS = 0.25
 """How often it is looked at who died, where nothing is heard that says more."""
+
+LOOKS_AT_ALL = 40
+LEAST_LOOKED_AT = 32
+"""In so many looks each stream is looked at once, whatever happened; where they are few, at each look."""
 
 DEAF_SECONDS = 1.0
 DEAF_LOOKS = 2
@@ -83,6 +89,14 @@ class Instances:
         self._reporter = reporter
         self._restore = restore
         self._stirred = asyncio.Event()
+        self._concerned: set[str] = set()
+        """The streams of which something was heard."""
+        self._concerns_all = True
+        self._outlook: Hashable = None
+        """What was known of all instances when the streams were looked at last."""
+        self._next_looked_at = 0
+        self._named = _named(leases.serves)
+        """What we tell that we serve."""
         self._judgement = Judgement(leases.fitness, leases.relieve_idle, api, clock, reporter)
         self._told_alive = 0
         """How many instances we said that live."""
@@ -91,8 +105,12 @@ class Instances:
         self._knows_of: int | None = None
         """When what we heard last was stored."""
 
-    def stir(self) -> None:
-        """Look at once at what is to be divided: a stream is served that was not."""
+    def stir(self, key: str | None = None) -> None:
+        """Look at once at what is to be divided of a stream, None for all: something of it changed."""
+        if key is None:
+            self._concerns_all = True
+        else:
+            self._concerned.add(key)
         self._stirred.set()
 
     async def take_part(self) -> None:
@@ -107,7 +125,7 @@ class Instances:
         """Hand over everything that we hold, and say that we are gone."""
         self._leases.is_leaving = True
         try:
-            await asyncio.gather(*(self._hand_over(key) for key in self._keys()))
+            await in_turn([partial(self._hand_over, key) for key in self._keys()])
         except JetStreamError as error:
             self._reporter.problem("shards_not_handed_over", reason=str(error))
         self._registry.mark_deleted(f"{INSTANCE}{self._leases.me}")
@@ -165,8 +183,9 @@ class Instances:
     def _heard(self, key: str, value: Object | None, message: StoredMessage) -> None:
         self._knows_of = message.stored_at
         if key.startswith(LEASE):
-            self._leases.recorded(key.removeprefix(LEASE), Record(holders_of(value), message.sequence))
-            self.stir()
+            stream = key.removeprefix(LEASE)
+            self._leases.recorded(stream, Record(holders_of(value), message.sequence))
+            self.stir(stream)
             return
         name, before = key.removeprefix(INSTANCE), self._leases.count
         if value is None:
@@ -196,18 +215,42 @@ class Instances:
     async def _keep_dividing(self) -> None:
         while True:
             self._stirred.clear()
-            works = self._judgement.look(self._keys())
+            judging = self._judgement.look(self._keys())
             self._tell_that_we_live()
-            works += [partial(self._divide, key, service) for key, service in self._keys().items()]
-            for name in self._leases.bury(self._clock.monotonic()):
+            dead = self._leases.bury(self._clock.monotonic())
+            for name in dead:
                 self._reporter.instance_lost(name, self._leases.alive)
-                works.append(partial(self._forget, name))
-            await asyncio.gather(*map(self._quietly, works))
+            works: list[Work] = [partial(self._divide, *each) for each in await self._to_divide()]
+            works += [partial(self._quietly, work) for work in judging]
+            await in_turn([*works, *(partial(self._quietly, partial(self._forget, name)) for name in dead)])
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._stirred.wait()
             except TimeoutError:
                 continue
+
+    async def _to_divide(self) -> list[tuple[str, StreamService]]:
+        """Return the streams of which the record should say something else, or we should hold something else."""
+        found, keys = [], self._keys()
+        for number, key in enumerate(self._to_look_at(keys), 1):
+            if number % LEAST_LOOKED_AT == 0:
+                await asyncio.sleep(0)  # fires go first
+            changed = self._leases.change(key, self._clock.monotonic())
+            if changed is not None or self._leases.to_fire(key, self._clock.monotonic()) != keys[key].shards:
+                found.append((key, keys[key]))
+        return found
+
+    def _to_look_at(self, keys: Mapping[str, StreamService]) -> list[str]:
+        """Return the streams that something that changed concerns, and some of the others."""
+        outlook = self._leases.outlook(self._clock.monotonic())
+        if self._concerns_all or outlook != self._outlook or not self._leases.fitness.is_flawless:
+            self._outlook, self._concerns_all = outlook, False
+            self._concerned.clear()
+            return list(keys)
+        concerned, self._concerned = self._concerned, set()
+        first, number = self._next_looked_at, max(LEAST_LOOKED_AT, len(keys) // LOOKS_AT_ALL)
+        self._next_looked_at = first + number if first + number < len(keys) else 0
+        return list({**dict.fromkeys(islice(keys, first, first + number)), **dict.fromkeys(concerned & keys.keys())})
 
     def _tell_that_we_live(self) -> None:
         if self._leases.is_leaving:
@@ -216,27 +259,37 @@ class Instances:
         caught_up = [key for key, service in keys.items() if service.driver.engine.is_live]
         serves = self._leases.able(caught_up, now).intersection(keys)
         cannot = dict(islice(self._leases.fitness.cannot.items(), MOST_UNABLE))
-        is_told = serves == self._leases.serves and cannot == self._told_cannot
+        is_news = serves != self._leases.serves
+        is_told = not is_news and cannot == self._told_cannot
         if self._told_at is not None and now - self._told_at < HEARTBEAT and is_told:
             return
-        self._leases.serves, self._told_at, self._told_cannot = serves, now, cannot
-        named = sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
+        if is_news:
+            self._concerned |= serves ^ self._leases.serves
+            self._named = _named(serves)
+            self._leases.serves = serves
+        self._told_at, self._told_cannot = now, cannot
         self._leases.since = self._leases.since or self._clock.now()
-        about: Object = {"serves": named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
+        about: Object = {"serves": self._named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
         if cannot:
             about["cannot"] = cannot
         self._registry.tell(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:
+        """Do what is to be done about a stream; what does not come to an end is tried again at the next look."""
+        if not await self._quietly(partial(self._divide_once, key, service)):
+            self._concerned.add(key)
+
+    async def _divide_once(self, key: str, service: StreamService) -> bool:
         holders = self._leases.change(key, self._clock.monotonic())
-        if holders is not None and not self._leases.is_leaving:
-            await self._record(key, holders)
+        is_done = holders is None or self._leases.is_leaving or await self._record(key, holders)
         held, before = self._leases.to_fire(key, self._clock.monotonic()), service.shards
         service.on_trial = self._leases.fitness.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
         if held == before or self._leases.is_leaving:
-            return
-        if await service.hold(held, self._registry, self._api):
-            self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
+            return is_done
+        if not await service.hold(held, self._registry, self._api):
+            return False
+        self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
+        return is_done
 
     async def _forget(self, name: str) -> None:
         async with _patience():
@@ -264,20 +317,17 @@ class Instances:
             if holders is None or await self._record(key, holders):
                 return
 
-    async def _quietly(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what is tried again anyway.
-
-        The work is called only here: a task that is cancelled before its first step would leave a coroutine unawaited.
-        """
+    async def _quietly(self, work: Callable[[], Awaitable[bool | None]]) -> bool:
+        """Do what is tried again anyway; returns False where it failed, or says so itself."""
         try:
-            await work()
-        except ConnectionLostError:
-            return
+            return await work() is not False
         except JetStreamError as error:
-            self._reporter.problem("shards_not_divided", reason=str(error))
+            if not isinstance(error, ConnectionLostError):
+                self._reporter.problem("shards_not_divided", reason=str(error))
+            return False
 
     def _keys(self) -> dict[str, StreamService]:
-        return {f"{service.mode}.{name}": service for name, service in self._services.items()}
+        return {service.key: service for service in self._services.values()}
 
 
 @asynccontextmanager
@@ -288,6 +338,11 @@ async def _patience() -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise NoAnswerError(f"no answer within {PATIENCE_SECONDS} s") from None
+
+
+def _named(serves: frozenset[str]) -> list[str] | None:
+    """Return the names of streams as they are told, None where they are too many."""
+    return sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
 
 
 def _record_of(holders: Holders) -> Object:

@@ -12,7 +12,9 @@ Cost: some requests to the bucket. Limit: `Instances.leave` decides how long a h
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
+from nats_scheduler.runtime.in_turn import in_turn
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.runtime.stream_service import StreamService
@@ -33,5 +35,5 @@ async def leave(
     finished = await asyncio.gather(*(service.drain(within_seconds) for service in services))
     with suppress(TimeoutError):
         async with asyncio.timeout(LAST_WORD_SECONDS):
-            await asyncio.gather(*(service.write_checkpoint(registry) for service in services))
+            await in_turn([partial(service.write_checkpoint, registry) for service in services])
     return all(finished)

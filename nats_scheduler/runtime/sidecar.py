@@ -24,10 +24,12 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
+from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.setbacks import kept_up
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.stream_files import read_streams_folder
@@ -61,6 +63,8 @@ class Sidecar:
         self._leases = Leases(secrets.token_hex(6))
         self._stopping = asyncio.Event()
         self._files: list[dict[str, Any]] = []
+        self._shared: tuple[Wakes, Pace]
+        """What the streams share: made in `run`, since it belongs to an event loop."""
         self._denials: set[Denial] = set()
         self._outage = Outage(clock.monotonic)
         self._defects = Outage(clock.monotonic)
@@ -82,6 +86,7 @@ class Sidecar:
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
+        self._shared = Wakes(self._clock), Pace()
         folder = self._settings.streams_folder
         self._files = read_streams_folder(folder) if folder is not None else []
         clean = True
@@ -115,12 +120,19 @@ class Sidecar:
 
     async def _serve(self, connection: Connection) -> bool:
         account = Account(
-            connection, self._settings, self._clock, self._reporter, self.services, self._leases, self.serving
+            connection,
+            self._settings,
+            self._clock,
+            self._reporter,
+            self.services,
+            self._leases,
+            self.serving,
+            self._shared,
         )
         self._reporter.advise = connection.tell
         self.connection = connection
         connection.when_denied(self._denied)
-        standstill = Standstill(self._clock.monotonic)
+        standstill = Standstill(self._clock.monotonic, self._clock.monotonic)
         connection.distrust(lambda: _stood_still(standstill.gap()))
         try:
             server = await account.prepare()

@@ -11,11 +11,12 @@ from collections.abc import Callable
 class Standstill:
     """How long it is since somebody asked, by the clock (ns) that says most: one may have stood still, too."""
 
-    def __init__(self, *clocks: Callable[[], int]) -> None:
-        self._clocks = clocks
-        self._asked_at = [clock() for clock in clocks]
+    def __init__(self, clock: Callable[[], int], other: Callable[[], int]) -> None:
+        self._clock, self._other = clock, other
+        self._asked_at, self._asked_other_at = clock(), other()
 
     def gap(self) -> int:
         """Return how long (ns) it is since this was asked last, and count from now on."""
-        before, self._asked_at = self._asked_at, [clock() for clock in self._clocks]
-        return max(now - then for now, then in zip(self._asked_at, before, strict=True))
+        then, self._asked_at = self._asked_at, self._clock()
+        other_then, self._asked_other_at = self._asked_other_at, self._other()
+        return max(self._asked_at - then, self._asked_other_at - other_then)

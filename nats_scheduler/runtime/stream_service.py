@@ -7,7 +7,6 @@ engine.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from nats_scheduler.engine.assembly import ServerLimits
@@ -24,12 +23,20 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import LOOK_SECONDS, StreamWentBackError, step_back
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
+from nats_scheduler.runtime.pace import CHECKPOINT_SECONDS, Pace
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
+from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
-CHECKPOINT_SECONDS = 1.0
-"""How often progress is written down at least, where there is any. Well inside the shortest useful duplicate window."""
+DUPLICATE_WINDOW = 120 * SECOND
+"""What a stream has (ns) that does not say otherwise."""
+
+LONGEST_UNWRITTEN_SECONDS = 30.0
+"""So long a stream that keeps its fires may wait for its checkpoint, where many do."""
+
+SHARE_OF_THE_WINDOW = 0.25
+"""And no longer than this part of its duplicate window."""
 
 SOON_SECONDS = 0.05
 """So soon after a fire progress is written down where nobody can read the fire back: it may be consumed already.
@@ -73,9 +80,14 @@ class StreamService:
         settings: SidecarSettings,
         clock: Clock,
         report: Callable[[str, Event], None],
+        wakes: Wakes | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        """Begin with nothing; `wakes` and `pace` are shared by the streams of a process, None where there is no other."""
         self.state = state
         self.mode = mode
+        self.key = f"{mode}.{state.name}"
+        """What the stream is called among instances."""
         self._server = server
         self._settings = settings
         self._clock = clock
@@ -94,11 +106,14 @@ class StreamService:
         )
         self._report = report
         self._keeps_fires = reads_all(state.config)
-        self._fired = asyncio.Event()
-        """Set by a fire that is known to be stored and may be gone already."""
+        self._pace = pace or Pace()
+        self._may_write = asyncio.Event()
+        """Set when a checkpoint is to be written."""
+        self._fired = False
+        """Whether that is for a fire that is known to be stored and may be gone already."""
         self._look_seconds = 0.0
         """How long the last look at our progress took."""
-        self.driver = StreamDriver(engine, clock, self._tell)
+        self.driver = StreamDriver(engine, clock, self._tell, wakes)
         self.driver.tell(ShardsHeld(frozenset()))
         self.shards: frozenset[int] = frozenset()
         """The shards that we hold."""
@@ -235,22 +250,49 @@ class StreamService:
 
     def _tell(self, event: Event) -> None:
         if not self._keeps_fires and isinstance(event, FireStored):
-            self._fired.set()
+            self._fired = True
+            self._may_write.set()
         self._report(self.state.name, event)
 
+    @property
+    def longest_wait_seconds(self) -> float:
+        """So long the checkpoint may wait for those of other streams: not where a fire may be gone by then."""
+        config = self.state.config
+        if not self._keeps_fires or config.get("max_msgs_per_subject", -1) > 0:
+            return CHECKPOINT_SECONDS
+        window = config.get("duplicate_window") or DUPLICATE_WINDOW
+        shortest = min(window, config.get("max_age") or window)
+        return min(LONGEST_UNWRITTEN_SECONDS, SHARE_OF_THE_WINDOW * shortest / SECOND)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything happened since the last checkpoint, and it is ours to tell."""
+        return self._progress() != self._written and self.driver.engine.is_live and bool(self.shards)
+
+    def take_turn(self) -> None:
+        """Write a checkpoint now."""
+        self._may_write.set()
+
     async def _keep_checkpoint(self, registry: Bucket) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHECKPOINT_SECONDS):
-                    await self._fired.wait()
+        leave = self._pace.join(self)
+        try:
+            while True:
+                await self._may_write.wait()
+                if self._fired:
                     await asyncio.sleep(max(SOON_SECONDS, self._look_seconds / CHECKPOINT_SHARE))
-            self._fired.clear()
-            await self.write_checkpoint(registry)
+                self._may_write.clear()
+                self._fired = False
+                await self.write_checkpoint(registry)
+        finally:
+            leave()
+
+    def _progress(self) -> tuple[int, int]:
+        return self.driver.engine.last_read, self.driver.engine.fires_stored
 
     async def write_checkpoint(self, registry: Bucket) -> None:
         """Write down how far we are, where that is news."""
         engine, keeper = self.driver.engine, self._keeper_in(registry)
-        progress = (engine.last_read, engine.fires_stored)
+        progress = self._progress()
         shards = self.shards - self.given_up - self.on_trial
         if progress == self._written or not engine.is_live or not shards:
             return

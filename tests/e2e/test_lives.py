@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.runtime.driver import STOOD_STILL
+from nats_scheduler.runtime.wakes import STOOD_STILL
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer

@@ -17,7 +17,8 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.clock import Clock, SystemClock
-from nats_scheduler.runtime.driver import STOOD_STILL, StreamDriver
+from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.wakes import STOOD_STILL
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually

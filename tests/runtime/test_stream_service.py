@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ConsumerLostError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import stream_service
+from nats_scheduler.runtime import pace
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
@@ -190,7 +190,7 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
 
 async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when the time for a checkpoint has come, which is far off here."""
-    monkeypatch.setattr(stream_service, "CHECKPOINT_SECONDS", 100 * LONG_SECONDS)
+    monkeypatch.setattr(pace, "CHECKPOINT_SECONDS", 100 * LONG_SECONDS)
     one, checkpoints = service(retention="workqueue"), Checkpoints()
     bucket: Any = checkpoints
     serving = asyncio.create_task(one.serve(lambda *_rest, **_more: Answering(one), bucket, bucket))

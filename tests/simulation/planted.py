@@ -24,7 +24,7 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import driver, instances, leaving
+from nats_scheduler.runtime import instances, leaving, wakes
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.stream_service import StreamService
@@ -250,7 +250,7 @@ def old_versions_left_over() -> Changes:
 
 def old_knowledge_trusted() -> Changes:
     """Go on as if nothing had happened after the process stood still."""
-    yield driver, "STOOD_STILL", 1 << 100
+    yield wakes, "STOOD_STILL", 1 << 100
 
 
 def ttl_of_fires_forgotten() -> Changes:

@@ -1,0 +1,28 @@
+"""Do much of one kind, some at a time: a thousand streams ask the server what one asks, and not all at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+AT_ONCE = 32
+"""So many are under way at a time: enough to keep a server busy, few enough that fires are answered between them."""
+
+Work = Callable[[], Awaitable[object]]
+
+
+async def in_turn(works: Sequence[Work], at_once: int = AT_ONCE) -> None:
+    """Do all of it, begun in this order, `at_once` at a time; the first error ends it and is raised."""
+    left = iter(works)
+
+    async def go_on() -> None:
+        for work in left:
+            await work()
+
+    tasks = [asyncio.create_task(go_on()) for _ in range(min(at_once, len(works)))]
+    if not tasks:
+        return
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
