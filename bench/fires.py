@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.load import OUT, STREAM
+from bench.load import STREAM
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 
@@ -35,11 +35,11 @@ class WrongFiresError(Exception):
     """What was generated is not one message for each schedule, at its time or later."""
 
 
-async def read_fires(connection: Connection, api: JetStreamApi) -> list[Fire]:
-    """Return every generated message of the stream, in its order."""
+async def read_fires(connection: Connection, api: JetStreamApi, stream: str = STREAM) -> list[Fire]:
+    """Return every generated message of a stream, in its order."""
     name = f"bench-{uuid.uuid4().hex}"
-    config = {"filter_subject": OUT, "ack_policy": "none", "headers_only": True, "mem_storage": True}
-    expected: int = (await api.create_consumer(STREAM, name, config))["num_pending"]
+    config = {"filter_subject": f"{stream}.out", "ack_policy": "none", "headers_only": True, "mem_storage": True}
+    expected: int = (await api.create_consumer(stream, name, config))["num_pending"]
     found: list[Fire] = []
     came = asyncio.Event()
 
@@ -54,14 +54,14 @@ async def read_fires(connection: Connection, api: JetStreamApi) -> list[Fire]:
     try:
         for begin in range(0, expected, BATCH):
             pull = json.dumps({"batch": BATCH, "no_wait": True}).encode()
-            connection.write(frame(f"{api.prefix}.CONSUMER.MSG.NEXT.{STREAM}.{name}", inbox, b"", pull))
+            connection.write(frame(f"{api.prefix}.CONSUMER.MSG.NEXT.{stream}.{name}", inbox, b"", pull))
             async with asyncio.timeout(READ_SECONDS):
                 while len(found) < min(begin + BATCH, expected):
                     came.clear()
                     await came.wait()
     finally:
         connection.unsubscribe(number)
-        await api.delete_consumer(STREAM, name)
+        await api.delete_consumer(stream, name)
     return found
 
 

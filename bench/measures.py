@@ -50,6 +50,13 @@ RESTART = Measure("start until it fires", "s", grain=0.3)
 RESTART_EACH = Measure("start, per schedule", "µs", 1)
 IDLE_CPU = Measure("idle CPU", "% of a core", grain=0.2)
 OTHERS_RATE = Measure("other messages", "1/s", 0, more_is_better=True, is_compared=False)
+ONE_CPU = Measure("CPU, one stream", "% of a core", 1, grain=1.0)
+MANY_CPU = Measure("CPU, many streams", "% of a core", 1, grain=1.0)
+MANY_OVER_ONE = Measure("CPU, many streams ÷ one", "×", grain=0.2)
+MANY_IDLE_CPU = Measure("idle CPU, many streams", "% of a core", 1, grain=1.0)
+ONE_BURST_P99 = Measure("burst, one stream, p99", "ms", grain=5.0)
+MANY_BURST_P99 = Measure("burst, many streams, p99", "ms", grain=5.0)
+SERVED = Measure("start until all streams are served", "s", grain=0.5)
 TAKEOVER = Measure("longest wait for a fire", "s", grain=0.5)
 
 MEASURES = {
@@ -75,6 +82,13 @@ MEASURES = {
         RESTART_EACH,
         IDLE_CPU,
         OTHERS_RATE,
+        ONE_CPU,
+        MANY_CPU,
+        MANY_OVER_ONE,
+        MANY_IDLE_CPU,
+        ONE_BURST_P99,
+        MANY_BURST_P99,
+        SERVED,
         TAKEOVER,
     )
 }

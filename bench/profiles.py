@@ -10,6 +10,7 @@ from bench.scenarios.herd import Herd
 from bench.scenarios.ordinary import Ordinary
 from bench.scenarios.scenario import Scenario
 from bench.scenarios.spread import Spread
+from bench.scenarios.streams import Streams
 from bench.scenarios.takeover import Takeover
 
 STEADY_SECONDS = 60
@@ -25,8 +26,9 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "held": Held,
     "ordinary": Ordinary,
     "takeover": Takeover,
+    "streams": Streams,
 }
-"""What the number of a name is: of schedules, of messages, or of either a second."""
+"""What the number of a name is: of schedules, of messages, of either a second, or of streams."""
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (
@@ -43,6 +45,8 @@ DEFAULT = (
     "busy-20000",
     "sampling-2000",
     "takeover-2000",
+    "streams-100",
+    "streams-1000",
 )
 FULL = (
     *DEFAULT,

@@ -8,7 +8,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,9 +42,9 @@ class Kind:
     sidecar: bool
     prefix: bytes = b""
 
-    def stream(self) -> dict[str, Any]:
-        """Return the configuration of the stream that is measured."""
-        config: dict[str, Any] = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file"}
+    def stream(self, name: str = STREAM) -> dict[str, Any]:
+        """Return the configuration of a stream that is measured."""
+        config: dict[str, Any] = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
         if self.flagged and not self.sidecar:
             config["allow_msg_schedules"] = True
         if self.flagged and self.sidecar:
@@ -86,9 +86,14 @@ class Sidecar:
             self.process.wait()
 
     async def _is_ready(self) -> bool:
+        return await self.serves(1)
+
+    async def serves(self, streams: int) -> bool:
+        """Tell whether it has read so many streams, and fires for them."""
         if await self._has_ended():
             raise StartError(self.log.read_text(errors="replace"))
-        return b"stream_ready" in self.log.read_bytes()
+        said = self.log.read_bytes()
+        return min(said.count(b"stream_ready"), said.count(b"shards_held")) >= streams
 
     async def _has_ended(self) -> bool:
         return self.process.poll() is not None
@@ -105,6 +110,8 @@ class Side:
     api: JetStreamApi
     publisher: Publisher
     sidecars: list[Sidecar] = field(default_factory=list)
+    streams: list[str] = field(default_factory=lambda: [STREAM])
+    """The names of the streams that are measured."""
     _probed: int = 0
 
     async def store(self, frames: Iterable[bytes]) -> float:
@@ -178,7 +185,7 @@ class Side:
         log = self.folder / f"sidecar-{time.time_ns()}.log"
         command = [str(Path(sys.executable).with_name("nats-scheduler")), "run", "--no-context", "-s", self.server.url]
         if not self.kind.flagged:
-            command += ["--portable-streams", STREAM]
+            command += ["--portable-streams", ",".join(self.streams)]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 tied_to_this_process(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -198,6 +205,19 @@ class Side:
             await self.server.start()
             await self.reconnect()
         return (await self.until_it_fires() - started) / 1_000_000_000
+
+    async def serve_many(self, names: Sequence[str], within_seconds: float) -> float | None:
+        """Create more streams, start anew, and return the seconds until all are served; None on the native side."""
+        for name in names:
+            await self.api.create_stream(self.kind.stream(name))
+        self.streams += names
+        if not self.kind.sidecar:
+            return None
+        await self.stop_sidecars()
+        started = time.perf_counter()
+        sidecar = self.start_sidecar()
+        await _until(lambda: sidecar.serves(len(self.streams)), within_seconds)
+        return time.perf_counter() - started
 
     async def reconnect(self) -> None:
         """Connect again, after the server was started again."""

@@ -119,6 +119,8 @@ class FiresMissed:
     sequence: int
     first: int
     made_up: int
+    while_running: bool = False
+    """Whether this process served the stream already when the first of them came due."""
 
 
 @dataclass(frozen=True, slots=True)

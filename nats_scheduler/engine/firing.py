@@ -79,6 +79,8 @@ class Firing(Approach):
         """What is to be told, and moved on behind."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
+        self.running_since: int | None = None
+        """When (ns) everything stored had been read for the first time."""
         self._told_failing = 0
 
     def concluded(self, conclusion: PublishConcluded, now: int) -> None:
@@ -143,6 +145,12 @@ class Firing(Approach):
         self._await_sight(fires)
         for fire in fires:
             fire.block = fire.body = b""  # never sent again, and it may wait to be told and seen
+
+    def contact_regained(self, now: int) -> None:
+        """Go on, and note when that was for the first time."""
+        if self.running_since is None:
+            self.running_since = now
+        super().contact_regained(now)
 
     def release(self, now: int) -> bool:
         """Tell what was stored while a herd was in the way, and move on behind it; then remove what is done."""
@@ -227,7 +235,9 @@ class Firing(Approach):
         """Move on behind a stored fire: to the next one, or to the removal of a schedule that is done."""
         flight = held.flight
         if flight is not None and flight.missed_since is not None:
-            self._emit(Report(FiresMissed(held.subject, held.sequence, flight.missed_since, held.due)))
+            first = flight.missed_since
+            was_running = self.running_since is not None and first >= self.running_since
+            self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.due, was_running)))
         if not held.pattern.repeats:
             self.purge(held)
         elif next_fire is None:

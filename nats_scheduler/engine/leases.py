@@ -209,10 +209,10 @@ class Leases:
         return [key for key, record in self._records.items() if record.revision]
 
     def outlook(self, now: int) -> Hashable:
-        """Return what `change` depends on beside a stream's record and whether we serve it: all instances that count."""
+        """Return what `change` depends on, beside a stream's record and whether we serve it: who else does, and how."""
         expected = frozenset(self._expected.items()) if now < self._expected_until else None
         others = frozenset((name, other.serves) for name, other in self._others.items())
-        return self.is_heard(now), self.is_leaving, others, expected
+        return self.is_heard(now), self.is_leaving, self.fitness.is_flawless, others, expected
 
     def held(self, key: str) -> frozenset[int]:
         """Return the shards of a stream that we hold."""

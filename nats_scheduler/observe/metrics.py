@@ -99,6 +99,18 @@ class Metrics:
         )
         self.ready = ReadyStreams()
         self.registry.register(self.ready)
+        self.loop_lateness = Histogram(
+            "nats_scheduler_event_loop_lateness_seconds",
+            "Time by which the event loop was late for what it was to do at a time, looked at twice a second.",
+            registry=self.registry,
+            buckets=LATENESS_BUCKETS_SECONDS,
+        )
+        self.overloaded = Gauge(
+            "nats_scheduler_overloaded",
+            "1 while the event loop or the fires are late again and again.",
+            registry=self.registry,
+        )
+
         self._streams: dict[str, StreamMetrics] = {}
 
     def of(self, stream: str) -> StreamMetrics:

@@ -34,6 +34,7 @@ from nats_scheduler.message.rejection import LONGEST_KEPT, Rejection
 from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.overload import Overload
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -41,6 +42,9 @@ ADVISORY_PREFIX = "nats_scheduler.advisory"
 """Advisories are published on `nats_scheduler.advisory.<kind>.<stream>`."""
 
 ADVISORY_TYPE = "io.nats_scheduler.advisory.v1"
+
+TOO_MUCH = "give this process a core of its own, or divide the account's streams among more instances"
+"""What helps against an overload."""
 
 Listener = Callable[[str, Event], None]
 
@@ -54,6 +58,7 @@ class Reporter:
         self._tells_all = bool(self._log.is_enabled_for(logging.DEBUG))
         self._listeners: list[Listener] = []
         self._allowance = Allowance(self._left_out)
+        self._overload = Overload()
         self.advise: Callable[[str, bytes], object] = lambda _subject, _body: None
         """Publishes an advisory; set while there is a connection."""
         self._tellers: dict[type[Any], Callable[[str, Any], None]] = {
@@ -143,6 +148,15 @@ class Reporter:
         self._warn("stream_refused", "", {"stream": stream, **told})
         self._advise("stream_refused", stream, **_told(rejection))
 
+    def loop_looked(self, late: float) -> None:
+        """Tell how late (s) the event loop came to what it was to do at a time, and whether that is an overload."""
+        self._metrics.loop_lateness.observe(max(late, 0.0))
+        found = self._overload.looked(late)
+        self._metrics.overloaded.set(self._overload.is_on)
+        if found is not None:
+            loop_ms, fires_ms = round(found.loop * 1_000), round(found.fires * 1_000)
+            self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=TOO_MUCH)
+
     # -- several instances ---------------------------------------------------------------------------------------
 
     def instances(self, count: int) -> None:
@@ -209,11 +223,12 @@ class Reporter:
         (counts.duplicates if event.duplicate else counts.fires).inc()
 
     def _seen(self, stream: str, event: FireSeen) -> None:
-        counts = self._metrics.of(stream)
+        counts, late = self._metrics.of(stream), (event.stored_at - event.fire_time) / SECOND
         if event.overdue:
             counts.overdue.inc()
         else:
-            counts.lateness.observe((event.stored_at - event.fire_time) / SECOND)
+            counts.lateness.observe(late)
+            self._overload.fire_stored(late)
 
     def _unsettled(self, stream: str, event: FireUnsettled) -> None:
         self._metrics.unsettled.labels(stream).inc()
@@ -250,8 +265,9 @@ class Reporter:
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self._metrics.missed.labels(stream).inc()
         if self._allowance.grants("fires_missed", stream):
+            tell = self._log.warning if event.while_running else self._log.info
             since, made_up = _time(event.first), _time(event.made_up)
-            self._log.info("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
+            tell("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
 
     def _dropped(self, stream: str, event: FiresDropped) -> None:
         self._metrics.dropped.labels(stream, str(event.code)).inc()

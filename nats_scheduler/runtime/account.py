@@ -29,7 +29,7 @@ from nats_scheduler.jetstream.watch import (
     StreamRestored,
     watched_prefix,
 )
-from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
+from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.continuity import StreamWentBackError
@@ -38,6 +38,7 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.pace import Pace
+from nats_scheduler.runtime.refused import Refused
 from nats_scheduler.runtime.rounds import Rounds
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
 from nats_scheduler.runtime.setbacks import Setbacks, kept_up
@@ -47,9 +48,6 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 
 RECONCILE_SECONDS = 30.0
 """All streams are looked at this often, in case a request was missed."""
-
-LOOKED_AT_ONCE = 64
-"""Streams looked at together: one that has no leader keeps its place for seconds, and others wait for a place."""
 
 SETTLE_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
 """After a request was seen, the stream is looked at after each of these waits until the request shows."""
@@ -100,7 +98,7 @@ class Account:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._followed = 0
         self._hinted: set[str] = set()
-        self._refused: dict[str, Rejection] = {}
+        self._refused = Refused(reporter.stream_refused)
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._tasks: asyncio.TaskGroup | None = None
         self._creations = CreationHold(connection, self._seen)
@@ -133,8 +131,8 @@ class Account:
             for request in self._seen_early:
                 self._seen(request)
             clock = self._begin(kept_up(partial(keep_time, self._clock, self.registry.server_time), self._reporter))
-            # The list takes seconds while any stream of a cluster has no leader.
-            self._begin(in_turn([partial(self._look_at, name) for name in self._services], LOOKED_AT_ONCE))
+            # Before the list, which takes seconds while any stream of a cluster has no leader.
+            self._begin(in_turn([partial(self._look_at, name) for name in self._services]))
             try:
                 while not self._connection.is_lost:
                     await self._reconcile_all()
@@ -150,7 +148,7 @@ class Account:
         try:
             listed = [StreamState.from_info(info) async for info in self._api.streams()]
             names = self._rounds.to_look_at(listed, self._server)
-            await in_turn([partial(self._look_at, name) for name in names], LOOKED_AT_ONCE)
+            await in_turn([partial(self._look_at, name) for name in names])
         except JetStreamError as error:
             self._reporter.problem("streams_not_listed", reason=str(error))
 
@@ -177,7 +175,7 @@ class Account:
         try:
             await self._reconcile(name, state, asked)
         except StreamRefusedError as refused:
-            self._refuse(name, refused.rejection)
+            self._refused.note(name, refused.rejection)
             await self._stop(name, "its configuration excludes schedules")
         except JetStreamError as error:
             code = error.code if isinstance(error, ApiError) else None
@@ -192,7 +190,7 @@ class Account:
 
     async def _reconcile(self, name: str, state: StreamState | None, asked: Config) -> None:
         if state is None:
-            self._refused.pop(name, None)
+            self._refused.note(name, None)
             await self._stop(name, "the stream is gone")
             return
         if fault := check_flag(asked):
@@ -215,7 +213,7 @@ class Account:
             if was_lost:
                 self._reporter.problem("flag_restored", stream=name, reason=REWRITTEN)
         else:
-            self._refused.pop(name, None)
+            self._refused.note(name, None)
         await self._serve(state, mode)
 
     async def _adopt(self, state: StreamState, asked: Config) -> StreamState:
@@ -223,7 +221,7 @@ class Account:
         adopted = None
         try:
             adopted, refusal = await self.flagged.adopt(state, asked)
-            self._refuse(state.name, refusal)
+            self._refused.note(state.name, refusal)
             return adopted
         finally:
             if adopted is not state:
@@ -237,10 +235,8 @@ class Account:
         name = state.name
         if not self._serves_the_same(state, mode):
             await self._stop(name, "the stream changed")
-            told = self._reporter.report
-            self._services[name] = service = StreamService(
-                state, mode, self._server, self._settings, self._clock, told, *self._shared
-            )
+            parts = self._server, self._settings, self._clock, self._reporter.report
+            self._services[name] = service = StreamService(state, mode, *parts, *self._shared)
             self.instances.stir(service.key)
             self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
         (service := self._services[name]).is_as(state)
@@ -284,14 +280,6 @@ class Account:
             service.driver.stop()
             self._reporter.stream_not_served(name, reason)
             self._begin(self._look_again(name))  # a node that has just restarted may not know its streams yet
-
-    def _refuse(self, name: str, rejection: Rejection | None) -> None:
-        """Tell once why a native server would refuse a stream's configuration, until it does not any more."""
-        if rejection is None:
-            self._refused.pop(name, None)
-        elif self._refused.get(name) != rejection:
-            self._refused[name] = rejection
-            self._reporter.stream_refused(name, rejection)
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())

@@ -54,7 +54,7 @@ class StreamDriver:
     ) -> None:
         """Drive an engine; `wakes` is what the drivers of a process share, None where there is no other."""
         self.engine = engine
-        self._wakes = wakes or Wakes(clock)
+        self._wakes = Wakes(clock) if wakes is None else wakes
         self.wake_at: int | None = None
         """When (ns) the engine wants to step next, whatever happens."""
         self._clock = clock
@@ -131,7 +131,6 @@ class StreamDriver:
         """Never step again."""
         self.wake_at = None
         self._wakes.detach(self)
-        self._step_is_due = True  # no further step will be scheduled
         self._stopped = True
         self._idle.set()
 
@@ -143,9 +142,17 @@ class StreamDriver:
     def _soon(self) -> None:
         if not self._step_is_due:
             self._step_is_due = True
-            self._loop.call_soon(self._step)
+            self._wakes.soon(self)
 
-    def _step(self) -> None:
+    def step_if_due(self) -> None:
+        """Step, unless it was done since that was asked for."""
+        if self._step_is_due:
+            self.step()
+
+    def step(self) -> None:
+        """Take what happened, and act on it and on the time."""
+        if self._stopped:
+            return
         self._step_is_due = False
         self._wakes.beware()  # here, not at the end of the step: a process may also be stopped in the middle of one
         inputs, self._inputs = self._inputs, []
@@ -209,8 +216,3 @@ class StreamDriver:
             self._soon()
         else:
             self._wakes.wake(self, action.instant)
-
-    def woken(self) -> None:
-        """Step, since the time has come that the engine named, or somebody wants to know."""
-        if not self._step_is_due:
-            self._step()

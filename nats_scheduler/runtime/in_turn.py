@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-AT_ONCE = 32
-"""So many are under way at a time: enough to keep a server busy, few enough that fires are answered between them."""
+AT_ONCE = 64
+"""So many are under way at a time: enough to keep a server busy, few enough that fires are answered between them.
+
+One that waits for a leader keeps its place for seconds, and others wait for a place.
+"""
 
 Work = Callable[[], Awaitable[object]]
 

@@ -95,6 +95,8 @@ class Instances:
         self._outlook: Hashable = None
         """What was known of all instances when the streams were looked at last."""
         self._next_looked_at = 0
+        self._known: tuple[StreamService, ...] = ()
+        self._by_key: dict[str, StreamService] = {}
         self._named = _named(leases.serves)
         """What we tell that we serve."""
         self._judgement = Judgement(leases.fitness, leases.relieve_idle, api, clock, reporter)
@@ -216,7 +218,8 @@ class Instances:
         while True:
             self._stirred.clear()
             judging = self._judgement.look(self._keys())
-            self._tell_that_we_live()
+            if self._concerns_all:
+                self._tell_that_we_live()
             dead = self._leases.bury(self._clock.monotonic())
             for name in dead:
                 self._reporter.instance_lost(name, self._leases.alive)
@@ -235,10 +238,15 @@ class Instances:
         for number, key in enumerate(self._to_look_at(keys), 1):
             if number % LEAST_LOOKED_AT == 0:
                 await asyncio.sleep(0)  # fires go first
-            changed = self._leases.change(key, self._clock.monotonic())
-            if changed is not None or self._leases.to_fire(key, self._clock.monotonic()) != keys[key].shards:
+            if self._is_to_divide(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
         return found
+
+    def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
+        if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:
+            return True
+        on_trial = self._leases.fitness.on_trial(key, now)
+        return bool(on_trial or service.on_trial) and on_trial - self._leases.held(key) != service.on_trial
 
     def _to_look_at(self, keys: Mapping[str, StreamService]) -> list[str]:
         """Return the streams that something that changed concerns, and some of the others."""
@@ -327,7 +335,11 @@ class Instances:
             return False
 
     def _keys(self) -> dict[str, StreamService]:
-        return {service.key: service for service in self._services.values()}
+        """Return the services by their keys: made anew where one came or went, since that is asked for often."""
+        services = tuple(self._services.values())
+        if services != self._known:
+            self._known, self._by_key = services, {service.key: service for service in services}
+        return self._by_key
 
 
 @asynccontextmanager

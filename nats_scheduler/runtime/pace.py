@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.5
 """How often it is looked at whose turn it is."""
 
 CHECKPOINT_SECONDS = 1.0
-"""So long after its last checkpoint the next one of a stream is due. Well inside the shortest useful duplicate window."""
+"""So long after its last checkpoint a stream's next one is due: well inside the shortest useful duplicate window."""
 
 WRITTEN_AT_ONCE = 25
 """Streams that are given their turn at each look: some 50 in a second."""

@@ -33,6 +33,8 @@ class Rounds:
             is_its_turn = self._round == 0 or number % ROUNDS == self._round % ROUNDS
             if is_its_turn or service is None or not _is_as_it_was(state, service, server):
                 found.append(state.name)
+            else:
+                service.is_as(state)
         return [*found, *sorted(self._services.keys() - {state.name for state in listed})]
 
 

@@ -86,7 +86,7 @@ class Sidecar:
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
-        self._shared = Wakes(self._clock), Pace()
+        self._shared = Wakes(self._clock, self._reporter.loop_looked), Pace()
         folder = self._settings.streams_folder
         self._files = read_streams_folder(folder) if folder is not None else []
         clean = True

@@ -83,7 +83,7 @@ class StreamService:
         wakes: Wakes | None = None,
         pace: Pace | None = None,
     ) -> None:
-        """Begin with nothing; `wakes` and `pace` are shared by the streams of a process, None where there is no other."""
+        """Begin with nothing; `wakes` and `pace` are what the streams of a process share, None where there is one."""
         self.state = state
         self.mode = mode
         self.key = f"{mode}.{state.name}"
@@ -106,7 +106,7 @@ class StreamService:
         )
         self._report = report
         self._keeps_fires = reads_all(state.config)
-        self._pace = pace or Pace()
+        self._pace = Pace() if pace is None else pace
         self._may_write = asyncio.Event()
         """Set when a checkpoint is to be written."""
         self._fired = False

@@ -1,19 +1,21 @@
-"""Wake many drivers, each at its instant, with one timer of the event loop, and notice for all when the process stood still.
+"""Step many drivers, each when its time has come or something happened, and look at the clocks for all of them.
 
-A driver has a timer only while it is due soon: one that waits for tomorrow costs nothing until then.
-All of them are looked at together every `TICK_SECONDS`: whether the wall clock was set, whether the process stood
-still, and who waits for an answer.
+A driver has no timer of its own: one that waits for tomorrow costs nothing until then.
+In a turn of the event loop those whose time has come go first, and then some of those to whom something happened. So
+what is due is sent before anything else is done, and what a busy stream hears meanwhile is one step and not many.
 
+Every `TICK_SECONDS` it is looked whether the wall clock was set, whether the process stood still, and who waits for
+an answer.
 A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
 meanwhile: every contact of before is ended, by whichever driver steps first.
 
-The rule: drivers that are due together are stepped `AT_ONCE` at a time, so that what the first ones send leaves, and
-what is answered is read, before the last ones are asked.
-Cost: one entry in a heap for each wake, and a look at each driver that is not idle twice a second.
+The rule: between two turns what was sent leaves, and what was answered is read.
+Cost: one entry in a heap for each wake, and a look at each driver twice a second.
 Limit: the precision of a wake is that of the event loop (`runtime.punctual`).
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
@@ -39,8 +41,9 @@ STEPPED_BACK = 1 * SECOND
 LEAST_WAITING = 1_024
 """Wakes that are kept before it is looked at which of them were replaced."""
 
-AT_ONCE = 32
-"""So many drivers are stepped in one turn of the event loop."""
+DUE_AT_ONCE = 64
+OTHERS_AT_ONCE = 32
+"""So many drivers are stepped in one turn of the event loop: whose time has come, and to whom something happened."""
 
 
 class Sleeper(Protocol):
@@ -53,8 +56,11 @@ class Sleeper(Protocol):
     def is_restless(self) -> bool:
         """Whether it is to be stepped every `TICK_SECONDS`, whatever it waits for."""
 
-    def woken(self) -> None:
-        """Step, since the time has come."""
+    def step(self) -> None:
+        """Take what happened, and act on it and on the time."""
+
+    def step_if_due(self) -> None:
+        """Step, unless it was done since that was asked for."""
 
     def outdate(self, reason: str) -> None:
         """End the contact: what came through it may be old."""
@@ -76,8 +82,15 @@ class Wakes:
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = 0
+        self._others: deque[Sleeper] = deque()
+        """To whom something happened."""
+        self._is_turn_due = False
         self._ticker: asyncio.TimerHandle | None = None
         self._looked_at = clock.now()
+
+    def __len__(self) -> int:
+        """Return how many instants are kept, those included that were replaced and not dropped yet."""
+        return len(self._waiting)
 
     def attach(self, sleeper: Sleeper) -> None:
         """Look after whoever has a contact from now on."""
@@ -106,6 +119,13 @@ class Wakes:
         if self._timer is None or instant < self._timer_for:
             self._set_timer()
 
+    def soon(self, sleeper: Sleeper) -> None:
+        """Step `sleeper` in this turn of the event loop or one of the next, since something happened to it."""
+        self._others.append(sleeper)
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._go_on)
+
     def beware(self) -> None:
         """End every contact of a process that stood still since somebody looked last."""
         gap = self._standstill.gap()
@@ -115,7 +135,8 @@ class Wakes:
                 sleeper.outdate(reason)
 
     def _drop_what_was_replaced(self) -> None:
-        self._waiting = sorted({id(entry[2]): entry for entry in self._waiting if entry[0] == entry[2].wake_at}.values())
+        named = {id(entry[2]): entry for entry in self._waiting if entry[0] == entry[2].wake_at}
+        self._waiting = sorted(named.values())
         self._most_waiting = max(LEAST_WAITING, 2 * len(self._waiting))
 
     def _set_timer(self) -> None:
@@ -131,16 +152,30 @@ class Wakes:
             self._timer = self._loop.call_later(min(max(wait, 0), TICK_SECONDS), self._woken)
 
     def _woken(self) -> None:
-        """Step those whose time has come."""
         self._timer = None
-        now, stepped = self._clock.now(), 0
-        while self._waiting and self._waiting[0][0] <= now and stepped < AT_ONCE:
-            instant, _number, sleeper = heappop(self._waiting)
+        self._step_some()
+
+    def _go_on(self) -> None:
+        self._is_turn_due = False
+        self._step_some()
+        if self._others and not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._go_on)
+
+    def _step_some(self) -> None:
+        """Step those whose time has come, and then others."""
+        now, waiting, most = self._clock.now(), self._waiting, DUE_AT_ONCE
+        while waiting and waiting[0][0] <= now and most:
+            instant, _number, sleeper = heappop(waiting)
             if sleeper.wake_at == instant:
                 sleeper.wake_at = None
-                sleeper.woken()
-                stepped += 1
-        self._set_timer()
+                sleeper.step()
+                waiting = self._waiting
+                most -= 1
+        for _ in range(min(OTHERS_AT_ONCE, len(self._others))):
+            self._others.popleft().step_if_due()
+        if self._timer is None:
+            self._set_timer()
 
     def _tick_later(self) -> None:
         planned = self._loop.time() + TICK_SECONDS
@@ -154,7 +189,7 @@ class Wakes:
         was_set_back = self._looked_at < before - STEPPED_BACK
         for sleeper in list(self._attached.values()):
             if was_set_back or sleeper.is_restless:
-                sleeper.woken()
+                sleeper.step()
         if was_set_back:
             self._set_timer()
         if self._attached:

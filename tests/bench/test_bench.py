@@ -8,6 +8,8 @@ from bench.measures import (
     FOLLOWED,
     IDLE_CPU,
     LAST,
+    MANY_IDLE_CPU,
+    MANY_OVER_ONE,
     MEASURES,
     MEMORY,
     OTHERS_RATE,
@@ -25,6 +27,7 @@ from bench.scenarios.herd import Herd
 from bench.scenarios.ordinary import Ordinary
 from bench.scenarios.scenario import Scenario
 from bench.scenarios.spread import Spread
+from bench.scenarios.streams import Streams
 from bench.scenarios.takeover import Takeover
 from bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind
 from tests.harness.servers import V2_11, V2_15, server_binary
@@ -47,6 +50,7 @@ TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
         (*LATENESS, FOLLOWED, MEMORY, IDLE_CPU, RESTART),
     ),
     (Ordinary(200, held=10, subjects=20), (RESTART,)),
+    (Streams(5, seconds=2, spread_seconds=1.0, lead_seconds=LEAD_SECONDS), (*LATENESS, MANY_OVER_ONE, MANY_IDLE_CPU)),
 ]
 
 

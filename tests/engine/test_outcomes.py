@@ -140,8 +140,8 @@ def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> No
     desk.found(message)
     assert desk.fire.fire_time == START + 15 * SECOND
     desk.concluded(desk.fire, Stored(2))
-    assert [(told.first, told.made_up) for told in desk.told(FiresMissed)] == [
-        (START + 5 * SECOND, START + 15 * SECOND)
+    assert [(told.first, told.made_up, told.while_running) for told in desk.told(FiresMissed)] == [
+        (START + 5 * SECOND, START + 15 * SECOND, True)
     ]
 
 

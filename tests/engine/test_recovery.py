@@ -48,6 +48,7 @@ def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> N
     assert fire_times(world) == [5, 25, 30]
     missed = [event for event in world.events if isinstance(event, FiresMissed)]
     assert [(event.first, event.made_up) for event in missed] == [(START + 10 * SECOND, START + 25 * SECOND)]
+    assert not missed[0].while_running, "nobody ran when they came due"
 
 
 def test_one_fire_that_is_merely_late_is_no_missed_fire() -> None:

@@ -1,0 +1,126 @@
+"""Many drivers on one timer: each is stepped when its time has come, and none without a reason."""
+
+import asyncio
+import time
+
+from structlog.testing import capture_logs
+
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.wakes import DUE_AT_ONCE, LEAST_WAITING, STOOD_STILL, Wakes
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.testing.clock import START, ManualClock
+from tests.harness.waiting import eventually
+
+SHORT_SECONDS = 15.0
+DAY = 86_400 * SECOND
+
+
+class Sleeper:
+    """Notes when it is stepped."""
+
+    def __init__(self, name: str = "", steps: list[str] | None = None) -> None:
+        self.name = name
+        self.steps: list[str] = [] if steps is None else steps
+        self.wake_at: int | None = None
+        self.is_restless = False
+        self.reasons: list[str] = []
+
+    def step(self) -> None:
+        self.steps.append(self.name)
+
+    def step_if_due(self) -> None:
+        self.step()
+
+    def outdate(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+async def test_who_waits_for_tomorrow_is_not_stepped_while_another_is_every_half_second() -> None:
+    wakes, idle, restless = Wakes(SystemClock()), Sleeper(), Sleeper()
+    restless.is_restless = True
+    for sleeper in (idle, restless):
+        wakes.attach(sleeper)
+        wakes.wake(sleeper, SystemClock().now() + DAY)
+    await eventually(lambda: len(restless.steps) >= 2, within_seconds=SHORT_SECONDS)
+    assert not idle.steps
+
+
+async def test_each_is_stepped_at_the_instant_that_it_named_last() -> None:
+    clock, steps = ManualClock(), list[str]()
+    wakes = Wakes(clock)
+    first, second, third = (Sleeper(name, steps) for name in ("first", "second", "third"))
+    wakes.wake(second, START + 20 * MILLISECOND)
+    wakes.wake(first, START + DAY)
+    wakes.wake(first, START + 10 * MILLISECOND)
+    wakes.wake(third, START + 5 * MILLISECOND)
+    wakes.wake(third, START + DAY)
+    clock.advance(SECOND)
+    await eventually(lambda: len(steps) >= 2, within_seconds=SHORT_SECONDS)
+    assert steps == ["first", "second"]
+
+
+async def test_whose_time_has_come_goes_before_to_whom_something_happened() -> None:
+    clock, steps = ManualClock(), list[str]()
+    wakes = Wakes(clock)
+    for _ in range(3):
+        wakes.soon(Sleeper("other", steps))
+    for _ in range(DUE_AT_ONCE):
+        wakes.wake(Sleeper("due", steps), START)
+    await eventually(lambda: len(steps) == DUE_AT_ONCE + 3, within_seconds=SHORT_SECONDS)
+    assert steps == ["due"] * DUE_AT_ONCE + ["other"] * 3
+
+
+async def test_what_was_replaced_is_not_kept() -> None:
+    wakes, sleepers = Wakes(ManualClock()), [Sleeper() for _ in range(10)]
+    for number in range(10 * LEAST_WAITING):
+        wakes.wake(sleepers[number % 10], START + DAY + number % 20)
+    assert len(wakes) <= LEAST_WAITING
+
+
+async def test_a_standstill_ends_the_contact_of_everybody_once() -> None:
+    clock = ManualClock()
+    wakes, sleepers = Wakes(clock), [Sleeper() for _ in range(100)]
+    for sleeper in sleepers:
+        wakes.attach(sleeper)
+    clock.advance(STOOD_STILL + SECOND)
+    wakes.beware()
+    wakes.beware()
+    assert [len(sleeper.reasons) for sleeper in sleepers] == [1] * 100
+
+
+async def test_everybody_is_stepped_when_the_clock_was_set_back() -> None:
+    clock = ManualClock()
+    wakes, sleepers = Wakes(clock), [Sleeper() for _ in range(3)]
+    for sleeper in sleepers:
+        wakes.attach(sleeper)
+    clock.set(START - DAY)
+    await eventually(lambda: all(sleeper.steps for sleeper in sleepers), within_seconds=SHORT_SECONDS)
+
+
+async def test_a_loop_that_does_not_keep_up_is_told_as_overloaded() -> None:
+    """Something keeps it busy for a tenth of a second, again and again."""
+    loop = asyncio.get_running_loop()
+    is_busy = True
+
+    def keep_busy() -> None:
+        until = time.perf_counter() + 0.1
+        while time.perf_counter() < until:
+            pass
+        if is_busy:
+            loop.call_soon(keep_busy)
+
+    with capture_logs() as lines:
+        metrics = Metrics()
+        wakes = Wakes(SystemClock(), Reporter(metrics).loop_looked)
+        wakes.attach(sleeper := Sleeper())
+        keep_busy()
+        told = await eventually(
+            lambda: [line for line in lines if line["event"] == "overloaded"], within_seconds=4 * SHORT_SECONDS
+        )
+        is_busy = False
+        wakes.detach(sleeper)
+    assert told[0]["log_level"] == "warning"
+    assert told[0]["loop_late_ms"] > 50
+    assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == 1
