@@ -123,7 +123,8 @@ class Metrics:
     def serves(self, stream: str) -> None:
         """Have every series of a stream that is served from now on, at 0 where nothing was counted yet."""
         self.of(stream)
-        for counter in (self.unsettled, self.missed, self.purges_failed, self.expired, self.expiries_failed):
+        counters = self.unsettled, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
+        for counter in counters:
             counter.labels(stream)
         for code in REFUSAL_CODES:
             self.refused.labels(stream, str(code))

@@ -38,7 +38,15 @@ def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
     reporter.stream_served("S", "emulated", "", alarming=False)
     for metric in metrics.registry.collect():
         streams = [sample for sample in metric.samples if sample.labels.get("stream") == "S"]
-        by_account = ("instances_alive", "connected", "connections", "last_connect_timestamp_seconds", "stream_ready")
+        by_account = (
+            "instances_alive",
+            "connected",
+            "connections",
+            "last_connect_timestamp_seconds",
+            "stream_ready",
+            "overloaded",
+            "event_loop_lateness_seconds",
+        )
         assert streams or metric.name.removeprefix("nats_scheduler_") in by_account, metric.name
     for code in REFUSAL_CODES:
         assert shown(metrics, "fires_refused_total", stream="S", code=str(code)) == 0

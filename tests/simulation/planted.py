@@ -38,7 +38,7 @@ Changes = Iterable[tuple[Any, str, Any]]
 
 def identity_without_fire_time() -> Changes:
     """Give all fires of a schedule one identity."""
-    yield assembly, "fire_identity", lambda schedule, sequence, _fire_time: fire_identity(schedule, sequence, 0)
+    yield assembly, "fire_identity", lambda schedule, sequence, *_rest: fire_identity(schedule, sequence, 0)
 
 
 def retry_with_a_new_identity() -> Changes:
@@ -274,14 +274,7 @@ def source_ignored() -> Changes:
 
 def sampled_early() -> Changes:
     """Sample a source as long before the due time as other content is read."""
-    original = Firing.await_due
-
-    def await_due(self: Firing, held: Held) -> None:
-        original(self, held)
-        if held.due < held.expires:
-            self._roster.wake(held, held.due - self._look_ahead)
-
-    yield Firing, "await_due", await_due
+    yield Firing, "_ahead", lambda self, _held: self._look_ahead
 
 
 def fired_after_expiry() -> Changes:
