@@ -54,4 +54,4 @@ class Outage:
 
     def _so_far(self, now: int) -> SoFar:
         lasted = 0 if self._since is None else now - self._since
-        return {"seconds": round(lasted / SECOND, 1), "attempts": self._attempts}
+        return {"seconds": round(lasted / SECOND, 3), "attempts": self._attempts}

@@ -62,10 +62,9 @@ async def far(server: EmbeddedServer, **settings: Any) -> AsyncIterator[Far]:
         yield Far(server, account, proxy, running)
 
 
-def acknowledgement_to(stream: str) -> Callable[[bytes], bool]:
-    """Return what tells acknowledgements of fires from all other messages; `stream` is the only one that has any."""
-    del stream
-    return lambda subject: b".a." in subject
+def is_acknowledgement(subject: bytes) -> bool:
+    """Tell whether a message acknowledges a fire, by the inbox that all streams of a connection share."""
+    return b".a." in subject
 
 
 def at_the(number: int, of: Callable[[bytes], bool], act: Callable[[], None]) -> Callable[[bytes], bool]:
@@ -100,7 +99,6 @@ async def test_a_fire_whose_acknowledgements_are_lost_is_repeated_as_the_same_an
     server = await start_server(version)
     async with far(server, ack_timeout=SECOND // 5) as here:
         await here.create("JOBS", retention="workqueue")
-        is_acknowledgement = acknowledgement_to("JOBS")
         here.proxy.to_client.loses = lambda subject: is_acknowledgement(subject) or subject.startswith(b"JOBS.out")
         at = f"@at {in_seconds(0.3)}"
         await here.account.publish("JOBS.at", {"Nats-Schedule": at, "Nats-Schedule-Target": "JOBS.out.at"})
@@ -135,7 +133,7 @@ async def test_where_the_stream_can_be_read_a_lost_acknowledgement_costs_nothing
     server = await start_server(version)
     async with far(server) as here:
         await here.create("S")
-        here.proxy.to_client.loses = acknowledgement_to("S")
+        here.proxy.to_client.loses = is_acknowledgement
         await here.herd("S")
         await expect_each_once(here.account, "S")
         assert here.proxy.to_client.lost >= HERD
@@ -150,7 +148,7 @@ async def test_cut_in_the_middle_of_a_herd_each_is_stored_once(
     server = await start_server(version)
     async with far(server) as here:
         await here.create("S", retention=retention)
-        here.proxy.to_client.loses = at_the(HERD // 3, acknowledgement_to("S"), here.proxy.cut)
+        here.proxy.to_client.loses = at_the(HERD // 3, is_acknowledgement, here.proxy.cut)
         here.proxy.to_server.loses = at_the(HERD // 5, lambda subject: subject == b"S.out", here.proxy.cut)
         await here.herd("S")
         await expect_each_once(here.account, "S")
@@ -214,7 +212,7 @@ async def test_a_server_killed_in_the_middle_of_a_herd_has_each_once_when_it_is_
         async with account_on(server.url) as account:
             here = Far(server, account, proxy, running)
             await here.create("S")
-            proxy.to_client.loses = at_the(HERD // 2, acknowledgement_to("S"), lambda: kill(server))
+            proxy.to_client.loses = at_the(HERD // 2, is_acknowledgement, lambda: kill(server))
             await here.herd("S", seconds=3)
             await eventually(lambda: server.pid is None, within_seconds=WAIT_SECONDS, describe="the server is dead")
         await server.restart()
