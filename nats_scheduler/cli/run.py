@@ -7,6 +7,7 @@ import click
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
+from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
@@ -28,6 +29,7 @@ def command(resolved: ResolvedSettings) -> None:
     """Serve message schedules beside a NATS server.
 
     Ends with SIGTERM, Ctrl-C or a closed terminal, after what is in flight is finished.
+    Exit codes: 0 ended so, 1 something in flight is left to the next start, 2 wrong use, settings or files.
     """
     settings = resolved.settings
     configure_logging(settings.log_format, settings.log_level)
@@ -35,6 +37,7 @@ def command(resolved: ResolvedSettings) -> None:
     for warning in resolved.warnings:
         logger().warning("settings_warning", reason=warning)
     try:
+        check_credentials(settings.connection)
         clean = run_punctually(_run(settings))
     except (ConnectError, StreamFileError, ListenError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None

@@ -143,6 +143,12 @@ class Connection:
         return "" if dialled is None else masked_url(dialled.geturl())
 
     @property
+    def known_addresses(self) -> list[str]:
+        """The addresses of its cluster's servers, as the server told them when we connected."""
+        told = self._client.server_info.get("connect_urls")
+        return [one for one in told if isinstance(one, str)] if isinstance(told, list) else []
+
+    @property
     def is_lost(self) -> bool:
         """Whether it has ended."""
         return self.lost.done()

@@ -1,23 +1,26 @@
 """Make connections: the settings' servers and those the cluster told us about, one pass at a time.
 
+The order is drawn once for each process, as the client libraries do, so that not everybody goes to the same server when
+a host dies; the one that failed last, or was lost last, comes last.
+A server that does not answer is waited for beside the next one.
+
 The rule: what was asked for is what is used. TLS that was asked for and is not offered ends the attempt before anything
 secret is sent; an address is never printed with its password.
 Whoever wants to try again calls again: waiting between passes is the runtime's business.
 """
 
 import asyncio
-import base64
 import contextlib
 import random
-import ssl
 import uuid
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import nkeys
 from nats.errors import UnexpectedEOF
 
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.credentials import expiry_of, login_of, tls_of
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.jetstream.wire import WireClient
 from nats_scheduler.settings.connection import ConnectionSettings
@@ -28,6 +31,9 @@ PING_INTERVAL_SECONDS = 0.5
 
 MAX_OUTSTANDING_PINGS = 3
 """A connection that stays silent over so many is dead at the next, after 2 s: *Live* leaves 3 s."""
+
+NEXT_SERVER_SECONDS = 0.5
+"""So long a server is given before the next one is tried beside it: a dark host says nothing, and *Live* leaves 3 s."""
 
 ABANDON_SECONDS = 0.25
 """Longest wait for the end of a connection that failed."""
@@ -41,46 +47,84 @@ class Dialer:
         self._inbox_name = inbox_name
         self._settings = settings
         self._discovered: list[str] = []
+        self._drawn: dict[str, float] = {}
+        """The place that each server drew."""
+        self._failures: dict[str, int] = {}
+        """The number of the last failure of each server that failed, or was lost, and was not reached since."""
+        self._count = 0
+        self._reached = ""
         if any(is_websocket(server) for server in settings.servers):
             raise ConnectError("ws:// and wss:// are not served by the sidecar: name a nats:// or tls:// address")
 
     async def dial(self) -> Connection:
-        """Try every known server once and return the first connection; raises `ConnectError` with each reason."""
-        failures = []
-        for server in self._servers():
-            try:
-                return await self._dial_one(server)
-            except ConnectError as error:
-                failures.append(f"{masked_url(server)}: {error}")
+        """Try every known server once and return the first connection; raises `ConnectError` with each reason.
+
+        `CredentialsError` where no server need be asked.
+        """
+        login = login_of(self._settings)
+        if self._reached:
+            self._failed(self._reached)
+            self._reached = ""
+        waiting, dialling, failures = self._servers(), dict[asyncio.Task[Connection], str](), list[str]()
+        try:
+            while waiting or dialling:
+                if waiting:
+                    server = waiting.pop(0)
+                    dialling[asyncio.create_task(self._dial_one(server, login))] = server
+                patience = NEXT_SERVER_SECONDS if waiting else None
+                done, _ = await asyncio.wait(dialling, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    server = dialling.pop(task)
+                    try:
+                        return self._reach(server, task.result())
+                    except ConnectError as error:
+                        self._failed(server)
+                        failures.append(f"{masked_url(server)}: {error}")
+        finally:
+            await _ended(list(dialling))
         raise ConnectError("; ".join(failures))
 
     def _servers(self) -> list[str]:
-        configured = list(self._settings.servers)
-        others = [server for server in self._discovered if server not in configured]
-        random.shuffle(others)
-        return configured + others
+        """Return the servers in the order in which they are tried: those of the settings before those we heard of."""
+        configured = list(dict.fromkeys(self._settings.servers))
+        known = configured + [server for server in self._discovered if server not in configured]
+        self._drawn = {server: self._drawn.get(server) or random.random() for server in known}  # noqa: S311
+        self._failures = {server: number for server, number in self._failures.items() if server in self._drawn}
+        return sorted(known, key=lambda one: (self._failures.get(one, 0), one not in configured, self._drawn[one]))
 
-    async def _dial_one(self, server: str) -> Connection:
+    def _failed(self, server: str) -> None:
+        self._count += 1
+        self._failures[server] = self._count
+
+    def _reach(self, server: str, connection: Connection) -> Connection:
+        self._failures.pop(server, None)
+        self._reached = server
+        self._discovered = _discovered(connection.known_addresses, server)
+        return connection
+
+    async def _dial_one(self, server: str, login: dict[str, Any]) -> Connection:
         client = WireClient()
         errors: list[Exception] = []
 
         async def remember(error: Exception) -> None:
             errors.append(error)
 
-        options = self._options(server)
+        options = {**self._options(server), **login}
         client.must_encrypt = options["tls"] is not None
         try:
             async with asyncio.timeout(2 * self._settings.connect_timeout_seconds):
                 await client.connect(server, error_cb=remember, **options)
+            return Connection(client, self._settings.inbox_prefix, f"{self._inbox_name}{uuid.uuid4().hex}")
+        except asyncio.CancelledError:
+            await _abandon(client)
+            raise
         except Exception as error:  # what the library raises over files that hold something else is beyond listing
             await _abandon(client)
-            raise ConnectError(_reason(errors[-1] if errors else error, client)) from error
-        self._discovered = _discovered(client, server)
-        return Connection(client, self._settings.inbox_prefix, f"{self._inbox_name}{uuid.uuid4().hex}")
+            raise ConnectError(self._reason(errors[-1] if errors else error, client)) from error
 
     def _options(self, server: str) -> dict[str, Any]:
         settings = self._settings
-        options: dict[str, Any] = {
+        return {
             "name": settings.connection_name,
             "allow_reconnect": False,
             "max_reconnect_attempts": 1,
@@ -88,59 +132,41 @@ class Dialer:
             "connect_timeout": settings.connect_timeout_seconds,
             "ping_interval": PING_INTERVAL_SECONDS,
             "max_outstanding_pings": MAX_OUTSTANDING_PINGS,
-            "tls": self._tls(server),
+            "tls": tls_of(settings, server),
             "tls_handshake_first": settings.tls_first,
             "inbox_prefix": settings.inbox_prefix,
-            "user": settings.user,
-            "password": settings.password.get_secret_value() if settings.password else None,
-            "token": settings.token.get_secret_value() if settings.token else None,
-            "user_credentials": str(settings.creds) if settings.creds else None,
-            "nkeys_seed": str(settings.nkey) if settings.nkey else None,
         }
-        if settings.user_jwt is not None:
-            options |= _jwt_callbacks(settings)
-        return options
 
-    def _tls(self, server: str) -> ssl.SSLContext | None:
-        settings = self._settings
-        asked = settings.tls_first or settings.tls_ca or settings.tls_cert or urlsplit(server).scheme == "tls"
-        if not asked:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=str(settings.tls_ca) if settings.tls_ca else None)
-            if settings.tls_cert is not None and settings.tls_key is not None:
-                context.load_cert_chain(settings.tls_cert, settings.tls_key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConnectError(f"the TLS files cannot be used: {error}") from error
-        return context
+    def _reason(self, error: Exception, client: WireClient) -> str:
+        reason = _reason(error, client)
+        expiry = expiry_of(self._settings) if client.server_info.get("auth_required") else None
+        return f"{reason} (our JWT holds until {expiry})" if expiry else reason
 
 
 async def _abandon(client: WireClient) -> None:
     """Let go of a connection that never came to be.
 
-    A socket whose TLS handshake failed is never reported closed, so that waiting for it has to end.
+    A socket whose TLS handshake failed is never reported closed, so that waiting for it has to end; and one that never
+    was begun makes the library raise what it likes.
     """
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(Exception):
         async with asyncio.timeout(ABANDON_SECONDS):
             await client.close()
 
 
-def _jwt_callbacks(settings: ConnectionSettings) -> dict[str, Any]:
-    assert settings.user_jwt is not None
-    token = settings.user_jwt.get_secret_value()
-    seed = settings.user_seed.get_secret_value() if settings.user_seed else ""
-
-    def sign(nonce: str) -> bytes:
-        pair = nkeys.from_seed(bytearray(seed.encode()))
-        return base64.urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
-
-    return {"user_jwt_cb": lambda: bytearray(token.encode()), "signature_cb": sign}
+async def _ended(tasks: Sequence[asyncio.Task[Connection]]) -> None:
+    """End the attempts that are not needed any more, and what they came to meanwhile."""
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Connection):
+            await outcome.close()
 
 
-def _discovered(client: WireClient, server: str) -> list[str]:
+def _discovered(addresses: Sequence[str], server: str) -> list[str]:
     """Return what the server says of its cluster, in place of what was known before, so that the dead are forgotten."""
     scheme = urlsplit(server).scheme or "nats"
-    return [f"{scheme}://{address}" for address in client.server_info.get("connect_urls") or []]
+    return [f"{scheme}://{address}" for address in addresses]
 
 
 def _reason(error: Exception, client: WireClient) -> str:
@@ -151,6 +177,4 @@ def _reason(error: Exception, client: WireClient) -> str:
         return f"{text} at login: the server asks for a certificate of the client, and does not accept ours"
     if hung_up and client.server_info.get("auth_required"):
         return f"{text} at login: the server asks for authorization, and does not accept ours"
-    if isinstance(error, TypeError | IndexError):
-        return f"the file of credentials holds none ({text})"
     return text

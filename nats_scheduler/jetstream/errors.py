@@ -12,6 +12,10 @@ class ConnectError(JetStreamError):
     """No server could be reached, or none let us in. The operator acts, or the network heals."""
 
 
+class CredentialsError(ConnectError):
+    """What we log in with cannot be used, whatever the server says: a file is missing or holds something else."""
+
+
 class ConnectionLostError(JetStreamError):
     """The connection ended while an answer was awaited: whether the request took effect is unknown."""
 

@@ -47,8 +47,9 @@ class ConnectionSettings(BaseModel):
     servers: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
         default=(DEFAULT_SERVER,),
         description=(
-            "Addresses of the NATS servers, tried in turn: nats:// or tls://, "
-            "port 4222 if none is given. May hold user:password@, which is never printed. At least one."
+            "Addresses of the NATS servers, tried in random order, the one that failed last at the end: "
+            "nats:// or tls://, port 4222 if none is given. "
+            "May hold user:password@, which is never printed. At least one."
         ),
     )
     creds: Path | None = Field(default=None, description="File with a user's JWT and seed (.creds).")

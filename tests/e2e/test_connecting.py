@@ -90,7 +90,7 @@ def barred_ways(folder: Path) -> dict[str, Way]:
             operator.config, {"creds": operator.user(expires=int(time.time()) - 10).write(folder / "expired.creds")}
         ),
         "no creds any more": Way(operator.config, {"creds": folder / "gone.creds"}, says="gone.creds"),
-        "creds that are none": Way(operator.config, {"creds": Path(__file__)}, says="holds none"),
+        "creds that are none": Way(operator.config, {"creds": Path(__file__)}, says="holds neither JWT nor seed"),
         "unknown authority": Way(tls_config(server), {"tls_ca": stranger.file}, "tls", "(?i)certificate"),
         "expired certificate": Way(tls_config(expired), ca, "tls", "(?i)certificate.*expired"),
         "another host's certificate": Way(tls_config(elsewhere), ca, "tls", "(?i)certificate"),

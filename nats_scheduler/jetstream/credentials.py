@@ -1,0 +1,164 @@
+"""What we log in with, read from its files at each connection, so that a secret may be rotated under us.
+
+The rule: whoever holds a file that cannot be used is told which file, and what was expected in it, before any server is
+asked; a server can only say that it does not accept us.
+Nothing of what a file holds is ever part of an error.
+Limit: whether the server knows a key, or has revoked it, is for the server to say.
+"""
+
+import base64
+import binascii
+import json
+import re
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import nkeys
+
+from nats_scheduler.jetstream.errors import CredentialsError
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.connection import ConnectionSettings
+
+LARGEST_FILE_BYTES = 1024 * 1024
+"""No file of credentials is larger; a bundle of certificate authorities may be."""
+
+SEED = re.compile(rb"^\s*(S[A-Z2-7]{50,80})\s*$", re.M)
+TOKEN = re.compile(rb"^\s*([\w-]+\.[\w-]+\.[\w-]+)\s*$", re.M)
+"""A JWT on a line of its own."""
+
+USER = nkeys.PREFIX_BYTE_USER
+
+A_SEED = "expected the seed of a user's NKey (SU…)"
+A_CREDS_FILE = "expected a creds file with a user's JWT and seed, as `nsc generate creds` writes it"
+
+
+def login_of(settings: ConnectionSettings) -> dict[str, Any]:
+    """Return what nats-py needs to log in; raises `CredentialsError`."""
+    if settings.creds is not None:
+        text = _read(settings.creds, "creds")
+        token, seed = TOKEN.search(text), SEED.search(text)
+        if token is None or seed is None:
+            raise CredentialsError(f"creds {settings.creds} holds {_what_of(token, seed)}: {A_CREDS_FILE}")
+        return _by_token(token[1], seed[1], f"creds {settings.creds}")
+    if settings.nkey is not None:
+        found = SEED.search(_read(settings.nkey, "nkey"))
+        if found is None:
+            raise CredentialsError(f"nkey {settings.nkey} holds no seed: {A_SEED}")
+        _checked(found[1], f"nkey {settings.nkey}")
+        return {"nkeys_seed_str": found[1].decode()}
+    if settings.user_jwt is not None:
+        seed_text = settings.user_seed.get_secret_value() if settings.user_seed else ""
+        return _by_token(settings.user_jwt.get_secret_value().encode(), seed_text.encode(), "user_jwt and user_seed")
+    return {
+        "user": settings.user,
+        "password": settings.password.get_secret_value() if settings.password else None,
+        "token": settings.token.get_secret_value() if settings.token else None,
+    }
+
+
+def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
+    """Return how to encrypt the connection to a server, None for not at all; raises `CredentialsError`."""
+    asked = settings.tls_first or settings.tls_ca or settings.tls_cert or urlsplit(server).scheme == "tls"
+    if not asked:
+        return None
+    for file, kind in ((settings.tls_ca, "tls_ca"), (settings.tls_cert, "tls_cert"), (settings.tls_key, "tls_key")):
+        if file is not None:
+            _read(file, kind)
+    try:
+        context = ssl.create_default_context(cafile=str(settings.tls_ca) if settings.tls_ca else None)
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"tls_ca {settings.tls_ca} holds no certificate: {_brief(error)}") from None
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        try:
+            # A key that is encrypted would be asked for on the terminal, where nobody sits.
+            context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+        except (OSError, ValueError) as error:
+            files = f"tls_cert {settings.tls_cert} and tls_key {settings.tls_key}"
+            reason = f"are not a certificate and its key, without a passphrase: {_brief(error)}"
+            raise CredentialsError(f"{files} {reason}") from None
+    return context
+
+
+def check_credentials(settings: ConnectionSettings) -> None:
+    """Read every file that the settings name, and raise `CredentialsError` where one cannot be used."""
+    login_of(settings)
+    tls_of(settings, settings.servers[0])
+
+
+def expiry_of(settings: ConnectionSettings) -> str | None:
+    """Return until when the JWT holds that we log in with, None where none is told."""
+    try:
+        callback = login_of(settings).get("user_jwt_cb")
+    except CredentialsError:
+        return None
+    claims = _claims(bytes(callback())) if callback is not None else None
+    expires = (claims or {}).get("exp")
+    return format_rfc3339(expires * SECOND) if type(expires) is int and 0 < expires < 1 << 40 else None
+
+
+def _by_token(token: bytes, seed: bytes, where: str) -> dict[str, Any]:
+    """Return the callbacks that log in with a JWT; its own fields and the seed have to belong together."""
+    claims = _claims(token)
+    if claims is None or not str(claims.get("sub", "")).startswith("U"):
+        raise CredentialsError(f"{where}: what should be the JWT of a user is none, or is cut short")
+    if _checked(seed, where) != claims["sub"]:
+        raise CredentialsError(f"{where}: the seed is not that of the JWT's user")
+
+    def sign(nonce: str) -> bytes:
+        return base64.urlsafe_b64encode(nkeys.from_seed(bytearray(seed)).sign(nonce.encode())).rstrip(b"=")
+
+    return {"user_jwt_cb": lambda: bytearray(token), "signature_cb": sign}
+
+
+def _checked(seed: bytes, where: str) -> str:
+    """Return the public key of a user's seed."""
+    try:
+        prefix, raw = nkeys.decode_seed(seed)
+        is_whole = prefix == USER and nkeys.encode_seed(bytes(raw), prefix) == seed
+        if is_whole:
+            return str(nkeys.from_seed(bytearray(seed)).public_key.decode())
+    except Exception:  # noqa: S110 - whatever the library raises over it, it is no seed
+        pass
+    raise CredentialsError(f"{where}: the seed is damaged, or cut short: {A_SEED}")
+
+
+def _claims(token: bytes) -> dict[str, Any] | None:
+    parts = token.split(b".")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"=" * (-len(parts[1]) % 4)))
+        signature = base64.urlsafe_b64decode(parts[2] + b"=" * (-len(parts[2]) % 4))
+    except (IndexError, ValueError, RecursionError, binascii.Error):
+        return None
+    return claims if isinstance(claims, dict) and len(signature) == SIGNATURE_BYTES else None
+
+
+SIGNATURE_BYTES = 64
+
+
+def _read(path: Path, kind: str) -> bytes:
+    """Return what a file holds; what is no file at all is not opened, since a pipe would be waited for."""
+    try:
+        if path.is_dir():
+            raise CredentialsError(f"{kind} {path} is a folder: expected a file")
+        if path.exists() and not path.is_file():
+            raise CredentialsError(f"{kind} {path} is no ordinary file")
+        with path.open("rb") as file:
+            text = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise CredentialsError(f"{kind} {path} cannot be read: {error.strerror or error}") from None
+    if len(text) > LARGEST_FILE_BYTES:
+        raise CredentialsError(f"{kind} {path} is larger than {LARGEST_FILE_BYTES} bytes")
+    if not text.strip():
+        raise CredentialsError(f"{kind} {path} is empty")
+    return text
+
+
+def _what_of(token: object, seed: object) -> str:
+    return "neither JWT nor seed" if token is None and seed is None else "no JWT" if token is None else "no seed"
+
+
+def _brief(error: Exception) -> str:
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,110 @@
+"""Which server is tried when: not everybody the same one first, the one that failed last comes last, and none holds up
+the next."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from nats_scheduler.jetstream import dial
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import SharedServer
+from tests.harness.proxy import Proxy, proxy_to
+from tests.harness.servers import V2_11
+
+DEADLINE_SECONDS = 20.0
+"""Far below the wait for one server that is set in these tests."""
+
+
+@pytest.fixture
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no server tried beside another one, however busy this machine is."""
+    monkeypatch.setattr(dial, "NEXT_SERVER_SECONDS", 60.0)
+
+
+def dialer(*servers: str) -> Dialer:
+    """Return one that would wait for each server for a minute."""
+    return Dialer(ConnectionSettings(servers=servers, connect_timeout=MINUTE))
+
+
+async def reached(one: Dialer, proxies: list[Proxy]) -> int:
+    """Connect, and return the number of the proxy that it went through."""
+    before = [proxy.links_made for proxy in proxies]
+    connection = await one.dial()
+    await connection.close()
+    [number] = [n for n, proxy in enumerate(proxies) if proxy.links_made != before[n]]
+    return number
+
+
+@asynccontextmanager
+async def proxies_to(url: str, count: int) -> AsyncIterator[list[Proxy]]:
+    """Run several ways to one server."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(proxy_to(url)) for _ in range(count)]
+
+
+@pytest.mark.usefixtures("one_after_the_other")
+async def test_not_every_process_tries_the_same_server_first(shared_server: SharedServer) -> None:
+    async with proxies_to((await shared_server(V2_11)).url, 3) as proxies:
+        urls = [proxy.url for proxy in proxies]
+        firsts = {await reached(dialer(*urls), proxies) for _ in range(60)}
+    assert firsts == {0, 1, 2}
+
+
+@pytest.mark.usefixtures("one_after_the_other")
+async def test_the_server_that_was_lost_last_is_tried_last(shared_server: SharedServer) -> None:
+    async with proxies_to((await shared_server(V2_11)).url, 3) as proxies:
+        one = dialer(*(proxy.url for proxy in proxies))
+        order = [await reached(one, proxies) for _ in range(6)]
+    assert sorted(order[:3]) == [0, 1, 2]
+    assert order[3:] == order[:3]
+
+
+@pytest.mark.usefixtures("one_after_the_other")
+async def test_a_server_that_refused_is_not_asked_again_before_the_others(shared_server: SharedServer) -> None:
+    async with proxies_to((await shared_server(V2_11)).url, 2) as proxies:
+        proxies[0].refuse()
+        one = dialer(*(proxy.url for proxy in proxies))
+        assert await reached(one, proxies) == 1
+        proxies[1].refuse()
+        with pytest.raises(ConnectError) as told:
+            await one.dial()
+        assert all(proxy.url in str(told.value) for proxy in proxies)
+        proxies[0].accept()
+        assert await reached(one, proxies) == 0
+
+
+@pytest.mark.parametrize("dark", [1, 3])
+async def test_hosts_that_went_dark_do_not_hold_up_the_one_that_answers(shared_server: SharedServer, dark: int) -> None:
+    """However long they are given, and whatever was drawn."""
+    server = await shared_server(V2_11)
+    async with proxies_to(server.url, dark) as proxies:
+        for proxy in proxies:
+            proxy.freeze()
+        for _ in range(6):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                connection = await dialer(*(proxy.url for proxy in proxies), server.url).dial()
+            await connection.close()
+
+
+async def test_where_several_answer_one_connection_is_left(shared_server: SharedServer) -> None:
+    """A slow server is not waited for; what it answers after all is closed."""
+    async with proxies_to((await shared_server(V2_11)).url, 2) as proxies:
+        for proxy in proxies:
+            proxy.to_client.delay = 0.7
+        connection = await dialer(*(proxy.url for proxy in proxies)).dial()
+        assert [proxy.links_made for proxy in proxies] == [1, 1]
+        assert not connection.is_lost
+        await connection.close()
+
+
+async def test_one_address_that_is_named_twice_is_tried_once(shared_server: SharedServer) -> None:
+    async with proxies_to((await shared_server(V2_11)).url, 1) as [proxy]:
+        proxy.refuse()
+        with pytest.raises(ConnectError) as told:
+            await dialer(proxy.url, proxy.url).dial()
+        assert str(told.value).count(proxy.url) == 1
