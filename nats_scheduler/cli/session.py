@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.runtime.modes import Facts, Mode, mode_of
@@ -54,21 +54,29 @@ class Session:
         """The streams that carry the flag."""
         return FlaggedStreams(self.api, self.registry, self.server)
 
-    async def mode(self, state: StreamState) -> Mode | None:
-        """Return who serves a stream, None where nobody does: the sidecar's own decision."""
+    async def look_at(self, state: StreamState) -> tuple[StreamState, Mode | None]:
+        """Return a stream with what the registry says of it, and who serves it: the sidecar's own decision.
+
+        None where nobody does.
+        """
+        try:
+            state = await self.flagged.recall(state)
+        except NotPermittedError:
+            if not state.is_native and not state.is_marked:  # these say enough of themselves
+                raise
         facts = Facts(
             server_is_native=self.server.schedules_natively,
             echoed=state.is_native,
-            remembered=state.is_native or state.is_marked or await self.flagged.is_remembered(state),
+            remembered=state.is_flagged,
             named=state.name in self.settings.portable_streams,
         )
         mode = mode_of(facts)
-        return None if mode is Mode.EMULATED and state.excludes_schedules else mode
+        return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode
 
     async def served_streams(self) -> list[ServedStream]:
         """Return every stream of the account that is served, by name."""
         states = [StreamState.from_info(info) async for info in self.api.streams()]
-        served = [(state, await self.mode(state)) for state in sorted(states, key=lambda state: state.name)]
+        served = [await self.look_at(state) for state in sorted(states, key=lambda state: state.name)]
         return [ServedStream(state, mode) for state, mode in served if mode is not None]
 
     async def served_stream(self, name: str) -> ServedStream:
@@ -76,8 +84,7 @@ class Session:
         info = await self.api.stream(name)
         if info is None:
             raise CommandError(f"stream {name} does not exist")
-        state = StreamState.from_info(info)
-        mode = await self.mode(state)
+        state, mode = await self.look_at(StreamState.from_info(info))
         if mode is None:
             hint = "give its configuration with allow_msg_schedules to `nats-scheduler stream add`"
             raise CommandError(f"stream {name} does not carry schedules: {hint}")

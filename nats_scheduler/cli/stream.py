@@ -105,16 +105,16 @@ def ls(resolved: ResolvedSettings, as_json: bool) -> None:
 
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    found = in_session(resolved, _list)
+    found = in_session(resolved, lambda session: session.served_streams())
     if as_json:
-        print_json({"streams": [_listed(stream, since) for stream, since in found]})
+        print_json({"streams": [_listed(stream) for stream in found]})
         return
     if not found:
         click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
         return
     rows = [
-        (one.state.name, one.mode, _retention(one), one.state.created, _time(since) or "-", EXPLANATIONS[one.mode])
-        for one, since in found
+        (one.state.name, one.mode, _retention(one), one.state.created, _since(one) or "-", EXPLANATIONS[one.mode])
+        for one in found
     ]
     print_table(["stream", "mode", "retention", "created", "with schedules since", "served"], rows)
 
@@ -152,9 +152,9 @@ async def _add(session: Session, file: str, config: Config) -> Added | NotAdded:
 
 async def _added(session: Session, file: str, config: Config) -> Added:
     before = await session.api.stream(config["name"])
-    known = before is not None and await session.flagged.is_remembered(StreamState.from_info(before))
-    state, created = await session.flagged.add(config)
-    mode = await session.mode(state)
+    known = before is not None and (await session.flagged.recall(StreamState.from_info(before))).remembered is not None
+    added, created = await session.flagged.add(config)
+    state, mode = await session.look_at(added)
     was_so = before is not None and _own(before["config"]) == _own(state.config)
     unchanged = was_so and (known or mode is not Mode.EMULATED)
     return Added(file, state.name, "created" if created else "unchanged" if unchanged else "updated", mode)
@@ -178,19 +178,14 @@ def _document(added: list[Added], failed: list[NotAdded]) -> dict[str, object]:
     return {"streams": streams, "errors": [{"file": one.file, "stream": one.stream, **one.error} for one in failed]}
 
 
-async def _list(session: Session) -> list[tuple[ServedStream, int | None]]:
-    served = await session.served_streams()
-    return [(one, await session.flagged.remembered_since(one.state)) for one in served]
-
-
-def _listed(one: ServedStream, since: int | None) -> dict[str, object]:
+def _listed(one: ServedStream) -> dict[str, object]:
     return {
         "stream": one.state.name,
         "mode": one.mode,
         "served": EXPLANATIONS[one.mode],
         "retention": _retention(one),
         "created": one.state.created,
-        "since": _time(since),
+        "since": _since(one),
     }
 
 
@@ -198,5 +193,6 @@ def _retention(one: ServedStream) -> str:
     return str(one.state.config.get("retention", "limits"))
 
 
-def _time(instant: int | None) -> str | None:
-    return None if instant is None else format_rfc3339(instant)
+def _since(one: ServedStream) -> str | None:
+    known = one.state.remembered
+    return None if known is None or known.since is None else format_rfc3339(known.since)

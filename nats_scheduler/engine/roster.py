@@ -54,6 +54,8 @@ class Roster:
         """Entries in all spans."""
         self._near = 0
         """The last span of which new entries are near at once."""
+        self.rolls_up = False
+        """Whether any schedule that was held ever rolls up its target."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -75,6 +77,8 @@ class Roster:
         if held.subject in self._held:
             self.drop(held.subject)
         self._held[held.subject] = held
+        if held.terms.rollup:
+            self.rolls_up = True
 
     def drop(self, subject: str) -> Held | None:
         """Hold nothing on a subject; returns what was held."""

@@ -4,8 +4,8 @@ And what several sidecars tell each other: who lives, and who holds what.
 
 One key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject counts,
 and it is read from the stream's leader.
-The flag is also written into the stream's own metadata, where a user sees it and where it survives the loss of the
-bucket; the bucket survives a tool that rewrites the stream's configuration without it.
+A flag is written here and nowhere else, so that the stream's configuration stays as its user asked for it.
+Whoever lives remembers it, and writes it into a bucket that was made anew.
 
 The rule: anybody in the account may write here, so that a value not of our making counts as absent, and is told.
 """
@@ -109,12 +109,12 @@ class Registry:
 
     async def get(self, key: str) -> Object | None:
         """Return the last value, None where there is none; raises `JetStreamError` where nobody can say."""
-        message = await self._last(key)
-        if message is None or not message.body:
-            return None
-        value = read_object(message.body)
+        return (await self.dated(key))[0]
+
+    def _object(self, key: str, message: StoredMessage) -> Object | None:
+        value = read_object(message.body or b"")
         if value is None:
-            self.broken(key, f"no JSON object: {message.body[:80]!r}")
+            self.broken(key, f"no JSON object: {(message.body or b'')[:80]!r}")
         return value
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
@@ -191,6 +191,13 @@ class Registry:
         """Return when the last value was written (ns since the Unix epoch), None where there is none."""
         message = await self._last(key)
         return None if message is None else message.stored_at
+
+    async def dated(self, key: str) -> tuple[Object | None, int, int]:
+        """Return the last value, when it was written (ns since the Unix epoch), and its revision; 0 where is none."""
+        message = await self._last(key)
+        if message is None or not message.body:
+            return None, 0, 0
+        return self._object(key, message), message.stored_at, message.sequence
 
     async def keys(self, under: str) -> list[str]:
         """Return the keys that begin with `under.`, without that beginning."""

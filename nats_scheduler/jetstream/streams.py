@@ -1,31 +1,48 @@
 """Streams as users configure them: `allow_msg_schedules` added, adopted, remembered.
 
 The rules are the server's (`message.stream_rules`); what differs is where the flag is kept.
-A server that schedules natively keeps it itself and is sent it as it is.
-An older one would drop it, so there it becomes a metadata entry of the stream and an entry of our registry, and what
-the flag implies (roll-ups and purge allowed) is switched on.
+A server that schedules natively keeps it itself.
+An older one drops it, so there it becomes an entry of our registry, under the stream's name.
+
+The rule: the configuration is the user's, and stays as it was asked for, so that a tool that repeats its creation byte
+for byte is not refused (10058).
+What a stored schedule cannot do without is switched on when it is needed, and told (`FlaggedStreams.switch_on`).
+
+Why a name, and not the instant of creation: a server of 2.10 or 2.11 that restarts, updates the stream and restarts
+again shows another one, and so does each that restores a backup.
+An entry counts until the stream's deletion was seen, and again where the stream comes back from a backup.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied, takes_from_others
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 FLAG = "allow_msg_schedules"
 
 METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
-"""The metadata key that stands for the flag; a user may set it by hand, to `true`."""
+"""The metadata key that stands for the flag where a user sets it by hand, to `true`."""
 
 TTL_FLAG = "allow_msg_ttl"
 
 METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
 """The metadata key that stands for `allow_msg_ttl` where the server does not know it (2.10)."""
+
+ROLL_UPS = "allow_rollup_hdrs"
+
+INVALID_JSON = 10025
+"""The server does not know a field of the request, and was told to mind (`jetstream { strict: true }`)."""
+
+CLOCKS_APART = SECOND
+"""A stream and its first message may get their times (ns) from two nodes, whose clocks differ so much at most."""
 
 SERVER_METADATA = "_nats."
 """What begins so is the server's own, and changes when the server does."""
@@ -60,21 +77,39 @@ class NotGraduatedError(JetStreamError):
         )
 
 
+class Remembered(NamedTuple):
+    """What the registry says of a stream that carries the flag."""
+
+    created: str
+    """When the server said that the stream was created, which it may say otherwise now."""
+    allow_msg_ttl: bool
+    since: int | None
+    """Since when it is known to carry the flag (ns since the Unix epoch), None where that was not read."""
+    deleted: bool = False
+    """Whether it was seen to be deleted since."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream as the server describes it."""
+    """A stream as the server describes it, with what the registry says besides where that was asked."""
 
     config: Config
     created: str
     first_sequence: int
     last_sequence: int
+    remembered: Remembered | None = None
+    holds_older_messages: bool = False
+    """Whether it holds what was stored before its creation, so that it was restored, or the server errs."""
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
         """Read the answer to STREAM.INFO, CREATE or UPDATE."""
         state = info.get("state") or {}
         first, last = int(state.get("first_seq", 0)), int(state.get("last_seq", 0))
-        return cls(dict(info["config"]), str(info.get("created", "")), first, last)
+        created = str(info.get("created", ""))
+        oldest, made = parse_rfc3339(str(state.get("first_ts"))), parse_rfc3339(created)
+        is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - CLOCKS_APART
+        return cls(dict(info["config"]), created, first, last, holds_older_messages=is_older)
 
     @property
     def name(self) -> str:
@@ -102,9 +137,20 @@ class StreamState:
         return self.config.get("sealed") is True or takes_from_others(self.config)
 
     @property
+    def is_flagged(self) -> bool:
+        """Whether it carries the flag, in whatever form it is kept."""
+        return self.is_native or self.is_marked or self.remembered is not None
+
+    @property
+    def has_servers_ttl(self) -> bool:
+        """Whether the server itself acts on the TTLs of its messages."""
+        return StreamRules.from_config(self.config).allow_msg_ttl
+
+    @property
     def rules(self) -> StreamRules:
-        """What reading its messages depends on, with what its metadata stand for."""
-        ttl = self.config.get(TTL_FLAG) is True or _says(self.config, METADATA_TTL_FLAG)
+        """What reading its messages depends on, with what the registry and its metadata stand for."""
+        by_us = self.remembered is not None and self.remembered.allow_msg_ttl
+        ttl = self.config.get(TTL_FLAG) is True or _says(self.config, METADATA_TTL_FLAG) or by_us
         return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
 
 
@@ -116,128 +162,135 @@ class FlaggedStreams:
         self._registry = registry
         self._server = server
 
+    # -- what is asked for ---------------------------------------------------------------------------------------
+
     async def add(self, config: Config) -> tuple[StreamState, bool]:
         """Create the stream, or update it, as `config` says; returns it and whether it was created.
 
         Raises `StreamRefusedError` where the server's rules forbid it, and `ApiError` where the server does;
         `NotGraduatedError` where it would hand stored schedules over to the server without a look at them.
         """
-        info = await self._api.stream(config["name"])
+        info, known = await self._api.stream(config["name"]), None
         if info is None:
             _refuse(config["name"], check_create(config))
-            state = StreamState.from_info(await self._api.create_stream(self._as_stored(config, {})))
+            answer = await self._sent(self._api.create_stream, self._purgeable(config))
         else:
-            before = StreamState.from_info(info)
-            old = await self._with_flag(before)
-            if config.get(FLAG) and old[FLAG] and self._server.schedules_natively and before.waits_for_graduation:
-                raise NotGraduatedError(before.name)
+            before = await self.recall(StreamState.from_info(info))
+            if config.get(FLAG) and before.is_flagged and self._server.schedules_natively:
+                _refuse_what_waits(before)
+            known = before.remembered
+            old = {**before.config, FLAG: before.is_flagged, TTL_FLAG: before.rules.allow_msg_ttl}
             _refuse(config["name"], check_update(old, config))
-            metadata = old.get("metadata") or {}
-            state = StreamState.from_info(await self._api.update_stream(self._as_stored(config, metadata)))
+            answer = await self._sent(self._api.update_stream, self._purgeable(_merged(before, config)))
+        state = StreamState.from_info(answer)
         if config.get(FLAG) is True and not self._server.schedules_natively:
-            await self.remember(state)
+            allow_msg_ttl = StreamRules.from_config(config).allow_msg_ttl or state.rules.allow_msg_ttl
+            state = await self._remember(replace(state, remembered=known), allow_msg_ttl=allow_msg_ttl)
         return state, info is None
 
     async def adopt(self, state: StreamState, asked: Config) -> tuple[StreamState, Rejection | None]:
-        """Give a stream that somebody else flagged, by asking for the configuration `asked`, what the flag implies.
+        """Remember a stream that somebody else flagged, by asking for the configuration `asked`.
 
+        `state` says what was remembered before.
         Returns the stream, and why a native server would have refused what was asked for, or what is in force.
         A native server keeps a stream as it was then, and its schedules go on: so they do here, where the stream was
         adopted before and is no copy of others. Raises `StreamRefusedError` where it was not, or is one.
-        Nothing is written where everything is as it should be.
+        Nothing is written where everything is as it should be, and nothing into the stream's configuration.
         """
-        known = await self._known(state)
-        wanted = {**state.config, FLAG: True}
+        is_known, has_ttl = state.remembered is not None, state.rules.allow_msg_ttl
         if _says(asked, METADATA_TTL_FLAG):
             asked = {**asked, TTL_FLAG: True}
-        if state.rules.allow_msg_ttl or StreamRules.from_config(asked).allow_msg_ttl or _has_ttl(known):
-            wanted[TTL_FLAG] = True
-        before = {**state.config, FLAG: known is not None, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
+        allow_msg_ttl = has_ttl or StreamRules.from_config(asked).allow_msg_ttl
+        wanted = {**state.config, FLAG: True, TTL_FLAG: allow_msg_ttl}
+        before = {**state.config, FLAG: is_known, TTL_FLAG: has_ttl}
         refusal = check_update(before, asked if asked.get(FLAG) is True else wanted) or check_update(before, wanted)
-        if refusal is not None and (known is None or state.excludes_schedules):
+        if refusal is not None and (not is_known or state.excludes_schedules):
             raise StreamRefusedError(state.name, refusal)
-        stored = self._as_stored(wanted, {})
-        if state.config.get("deny_purge"):
-            stored |= {key: state.config.get(key, False) for key in implied(wanted)}
-        # Known before it shows: whoever sees the mark may write the stream anew without it, and we may be gone by then.
-        is_news = await self._remember(state, known, allow_msg_ttl=StreamRules.from_config(wanted).allow_msg_ttl)
-        if all(state.config.get(key, False) == value for key, value in stored.items()):
-            return state, refusal
-        try:
-            updated = StreamState.from_info(await self._api.update_stream(stored))
-        except (ApiError, NotPermittedError):
-            if is_news:
-                await self._forget_again(state, known)
-            raise
-        if updated.created != state.created:
-            if is_news:
-                await self._forget_again(state, known)
-            await self._take_back_from_another(updated)
-        return updated, refusal
+        return await self._remember(state, allow_msg_ttl=allow_msg_ttl), refusal
 
-    async def _forget_again(self, state: StreamState, known: Any) -> None:
-        """Make the registry say of a stream that did not get the flag what it said before."""
-        if known is None:
-            await self._registry.forget(_key(state))
-        else:
-            await self._registry.put(_key(state), known)
+    async def repeat(self, config: Config) -> None:
+        """Ask again for what an update of ours has undone; raises as `JetStreamApi.update_stream` does."""
+        await self._sent(self._api.update_stream, {**config, ROLL_UPS: True})
 
-    async def _take_back_from_another(self, updated: StreamState) -> None:
-        """Unmark a stream that was made, under the same name, between our reading of the one before and our update."""
-        metadata = _of_the_user(updated.config)
-        await self._api.update_stream({**updated.config, "metadata": metadata})
-        raise JetStreamError(f"stream {updated.name} was deleted and made again at the same moment")
+    # -- what a schedule cannot do without -----------------------------------------------------------------------
 
-    async def update(self, config: Config) -> None:
-        """Update a stream that carries the flag, whether or not `config` says so; raises as `add` does."""
-        await self._api.update_stream(self._as_stored({**config, FLAG: True}, {}))
+    def missing(self, state: StreamState, *, rolls_up: bool) -> Config:
+        """Return the settings that a stream has to be given so that its schedules can fire.
 
-    async def remember(self, state: StreamState) -> None:
-        """Write into the registry that the stream carries the flag, and what else its server cannot keep."""
-        await self._remember(state, await self._known(state), allow_msg_ttl=state.rules.allow_msg_ttl)
+        Roll-ups where a schedule `rolls_up` its target; and message TTLs where a server before this one did not know
+        them, and we kept them for it.
+        """
+        if state.config.get("sealed") or state.config.get("deny_purge"):
+            return {}
+        needed: Config = {ROLL_UPS: True} if rolls_up and not state.config.get(ROLL_UPS) else {}
+        if self._server.has_message_ttl and state.rules.allow_msg_ttl and not state.has_servers_ttl:
+            needed[TTL_FLAG] = True
+        return needed
 
-    async def _remember(self, state: StreamState, known: Any, *, allow_msg_ttl: bool) -> bool:
-        """Write it where it is not what is known, and return whether it was not."""
+    async def switch_on(self, state: StreamState, missing: Config) -> StreamState:
+        """Give a stream the settings that it misses; raises as `JetStreamApi.update_stream` does."""
+        updated = StreamState.from_info(await self._api.update_stream({**state.config, **missing}))
+        return replace(updated, remembered=state.remembered)
+
+    # -- the registry --------------------------------------------------------------------------------------------
+
+    async def recall(self, state: StreamState) -> StreamState:
+        """Return the stream with what the registry says of it, and not of a deleted one of its name."""
+        value, written_at, _revision = await self._registry.dated(_key(state.name))
+        known = _read(value, written_at)
+        is_another = known is not None and known.deleted and known.created != state.created
+        return replace(state, remembered=None if is_another and not state.holds_older_messages else known)
+
+    async def restore(self, state: StreamState) -> StreamState:
+        """Write into the registry what `state` says that it said of the stream."""
+        known = state.remembered
+        allow_msg_ttl = known.allow_msg_ttl if known is not None else state.rules.allow_msg_ttl
         value: dict[str, Any] = {"created": state.created}
         if allow_msg_ttl:
             value[TTL_FLAG] = True
-        if known == value:
+        since = known.since if known is not None else None
+        if since is not None:
+            value["since"] = format_rfc3339(since)
+        await self._registry.put(_key(state.name), value)
+        return replace(state, remembered=Remembered(state.created, allow_msg_ttl, since))
+
+    async def note_deletion(self, name: str, created: str | None) -> bool:
+        """Write down that a stream was deleted; `created` is that of the one that has its name now, None without one.
+
+        Returns False where the registry knows that very one, so that there is nothing to write yet.
+        """
+        value, written_at, revision = await self._registry.dated(_key(name))
+        known = _read(value, written_at)
+        if value is None or known is None or known.deleted:
+            return True
+        if known.created == created:
             return False
-        await self._registry.put(_key(state), value)
-        return True
+        return await self._registry.swap(_key(name), {**value, "deleted": True}, revision) is not None
 
-    async def is_remembered(self, state: StreamState) -> bool:
-        """Tell whether this very stream, and not an earlier one of its name, is known to carry the flag."""
-        return await self._known(state) is not None
+    async def _remember(self, state: StreamState, *, allow_msg_ttl: bool) -> StreamState:
+        """Write it down where it is news."""
+        known = state.remembered
+        if known is not None and (*known[:2], known.deleted) == (state.created, allow_msg_ttl, False):
+            return state
+        since = known.since if known is not None else None
+        return await self.restore(replace(state, remembered=Remembered(state.created, allow_msg_ttl, since)))
 
-    async def _known(self, state: StreamState) -> Any:
-        """Return what the registry says of this very stream, None where it knows another or none."""
-        known = await self._registry.get(_key(state))
-        return known if known is not None and known.get("created") == state.created else None
+    # -- what the server is sent ---------------------------------------------------------------------------------
 
-    async def remembered_since(self, state: StreamState) -> int | None:
-        """Return when it was first known of this very stream that it carries the flag (ns since the Unix epoch)."""
-        return await self._registry.written_at(_key(state)) if await self.is_remembered(state) else None
+    async def _sent(self, send: Callable[[Config], Awaitable[Any]], config: Config) -> Any:
+        """Send a configuration as it is, so that sidecars see the flag; where the server minds that, without."""
+        try:
+            return await send(config)
+        except ApiError as error:
+            if error.code != INVALID_JSON or self._server.schedules_natively or FLAG not in config:
+                raise
+        return await send({key: value for key, value in config.items() if key != FLAG})
 
-    async def _with_flag(self, state: StreamState) -> Config:
-        known = await self._known(state)
-        flagged = state.is_native or state.is_marked or known is not None
-        return {**state.config, FLAG: flagged, TTL_FLAG: state.rules.allow_msg_ttl or _has_ttl(known)}
-
-    def _as_stored(self, config: Config, metadata: Mapping[str, str]) -> Config:
-        """Return the configuration in the form in which the server can keep it."""
-        if not config.get(FLAG):
-            return dict(config)
-        if self._server.schedules_natively:
-            return {**config, "metadata": {**_own(metadata), **(config.get("metadata") or {})}}
-        stored = {**config, **implied(config)}
-        del stored[FLAG]
-        marks = {METADATA_FLAG: "true"}
-        if not self._server.has_message_ttl and StreamRules.from_config(config).allow_msg_ttl:
-            stored.pop(TTL_FLAG, None)
-            marks[METADATA_TTL_FLAG] = "true"
-        stored["metadata"] = {**_own(metadata), **(config.get("metadata") or {}), **marks}
-        return stored
+    def _purgeable(self, config: Config) -> Config:
+        """Return the configuration without `deny_purge`, which a native server drops where it is given the flag."""
+        if config.get(FLAG) is not True or self._server.schedules_natively or not config.get("deny_purge"):
+            return config
+        return {**config, "deny_purge": False}
 
 
 def graduated(state: StreamState) -> Config:
@@ -306,13 +359,35 @@ def _says(config: Config, key: str) -> bool:
     return str(value).lower() in ("true", "1", "yes", "on")
 
 
-def _has_ttl(known: Any) -> bool:
-    """Tell whether the registry says of a stream that its messages may have a TTL."""
-    return known is not None and known.get(TTL_FLAG) is True
+def _read(value: Mapping[str, Any] | None, written_at: int) -> Remembered | None:
+    """Return what an entry of the registry says, None where it is none of our making."""
+    if value is None or not isinstance(value.get("created"), str):
+        return None
+    since = parse_rfc3339(str(value.get("since", "")))
+    since = since if isinstance(since, int) else written_at
+    return Remembered(value["created"], value.get(TTL_FLAG) is True, since, value.get("deleted") is True)
 
 
-def _key(state: StreamState) -> str:
-    return f"stream.{state.name}"
+def _key(stream: str) -> str:
+    return f"stream.{stream}"
+
+
+def _merged(before: StreamState, config: Config) -> Config:
+    """Return what an update to `config` asks for: metadata that it does not name stay, and so do roll-ups in use."""
+    if not config.get(FLAG):
+        return config
+    metadata = {**_own(before.config.get("metadata") or {}), **(config.get("metadata") or {})}
+    # An empty object is not the same as none where a creation is repeated
+    # (`test_a_repeated_creation_is_accepted_after_it_was_added`).
+    merged = {**config, "metadata": metadata} if metadata else dict(config)
+    if before.is_flagged and before.config.get(ROLL_UPS) and not config.get("deny_purge"):
+        merged[ROLL_UPS] = True
+    return merged
+
+
+def _refuse_what_waits(before: StreamState) -> None:
+    if before.waits_for_graduation:
+        raise NotGraduatedError(before.name)
 
 
 def _own(metadata: Mapping[str, str]) -> dict[str, str]:

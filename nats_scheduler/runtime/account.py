@@ -16,7 +16,6 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
-from nats_scheduler.jetstream.creations import CreationHold
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
@@ -32,13 +31,15 @@ from nats_scheduler.jetstream.watch import (
 from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import check_flag
 from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.background import Background
 from nats_scheduler.runtime.continuity import StreamWentBackError
+from nats_scheduler.runtime.file_streams import FileStreams
+from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.in_turn import in_turn
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.pace import Pace
-from nats_scheduler.runtime.refused import Refused
 from nats_scheduler.runtime.rounds import Rounds
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
 from nats_scheduler.runtime.setbacks import Setbacks, kept_up
@@ -61,7 +62,6 @@ LOOK_AGAIN_SECONDS = 1.0
 MAX_FOLLOWED = 256
 """Requests of others that are followed at once; whoever floods the API is not answered with a flood of our own."""
 
-REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
 TOO_MANY = f"more than {MAX_FOLLOWED} requests to configure streams at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
 
@@ -92,18 +92,18 @@ class Account:
         self._api = JetStreamApi(connection, asked.api_prefix, asked.request_timeout_seconds)
         self.registry = Registry(connection, self._api, settings.registry_bucket)
         self.registry.broken = partial(reporter.registry_value_refused, self.registry.stream)
-        self.instances = Instances(leases, self.registry, self._api, clock, services, reporter, self._remember_all)
+        self._requests = LastRequests(asyncio.get_running_loop().time)
+        self._flags = StreamFlags(lambda: self.flagged, services, reporter, self._requests.written)
+        restore = self._flags.remember_all
+        self.instances = Instances(leases, self.registry, self._api, clock, services, reporter, restore)
         self._server = Capabilities("", 0, 0)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._followed = 0
         self._hinted: set[str] = set()
-        self._refused = Refused(reporter.stream_refused)
-        self._requests = LastRequests(asyncio.get_running_loop().time)
-        self._tasks: asyncio.TaskGroup | None = None
-        self._creations = CreationHold(connection, self._seen)
+        self._background: Background | None = None
         prefix = watched_prefix(self._api.prefix, asked.js_domain, connection.server.domain)
-        self._watch = RequestWatch(connection, prefix, self._creations.take)
+        self._watch = RequestWatch(connection, prefix, self._seen)
         self._seen_early: list[Request] = []
 
     async def prepare(self) -> Capabilities:
@@ -124,12 +124,14 @@ class Account:
         """The streams that carry the flag."""
         return FlaggedStreams(self._api, self.registry, self._server)
 
-    async def serve(self) -> None:
-        """Serve until cancelled, or until the connection is lost."""
-        async with asyncio.TaskGroup() as self._tasks:
+    async def serve(self, files: FileStreams) -> None:
+        """Serve until cancelled, or until the connection is lost; streams of `files` are made meanwhile."""
+        async with asyncio.TaskGroup() as tasks:
+            self._background = Background(tasks, self._reporter)
             dividing = self._begin(kept_up(self.instances.take_part, self._reporter))
             for request in self._seen_early:
                 self._seen(request)
+            applying = self._begin(files.apply(self.flagged, self._look_at))
             clock = self._begin(kept_up(partial(keep_time, self._clock, self.registry.server_time), self._reporter))
             # Before the list, which takes seconds while any stream of a cluster has no leader.
             self._begin(in_turn([partial(self._look_at, name) for name in self._services]))
@@ -140,8 +142,7 @@ class Account:
                     await asyncio.wait((self._connection.lost,), timeout=RECONCILE_SECONDS)
             finally:
                 self._watch.end()
-                self._creations.end()
-                for task in (clock, dividing, *self._running.values()):
+                for task in (clock, dividing, applying, *self._running.values()):
                     task.cancel()
 
     async def _reconcile_all(self) -> None:
@@ -175,7 +176,7 @@ class Account:
         try:
             await self._reconcile(name, state, asked)
         except StreamRefusedError as refused:
-            self._refused.note(name, refused.rejection)
+            self._flags.refuse(name, refused.rejection)
             await self._stop(name, "its configuration excludes schedules")
         except JetStreamError as error:
             code = error.code if isinstance(error, ApiError) else None
@@ -190,42 +191,32 @@ class Account:
 
     async def _reconcile(self, name: str, state: StreamState | None, asked: Config) -> None:
         if state is None:
-            self._refused.note(name, None)
+            self._flags.refuse(name, None)
             await self._stop(name, "the stream is gone")
             return
         if fault := check_flag(asked):
             self._reporter.stream_refused(name, fault)
+        known = self._flags.as_served(state) if not asked else None
+        if known is not None and self._serves_the_same(known, Mode.EMULATED):
+            await self._serve(known, Mode.EMULATED)  # before the registry is asked
+        state = await self._flags.recalled(state)
         wanted = asked.get(FLAG) is True and not self._server.schedules_natively
         facts = Facts(
             server_is_native=self._server.schedules_natively,
             echoed=state.is_native,
-            remembered=wanted or state.is_marked or await self.flagged.is_remembered(state),
+            remembered=wanted or state.is_flagged,
             named=name in self._settings.portable_streams,
         )
         if (mode := mode_of(facts)) is None or state.config.get("sealed"):
             await self._stop(name, "the stream is sealed" if mode is not None else "the stream is not served")
             return
         if mode is Mode.EMULATED:
-            if state.is_marked and not state.excludes_schedules and self._serves_the_same(state, mode):
-                await self._serve(state, mode)  # before the registry is asked
-            was_lost = not wanted and not state.is_marked
-            state = await self._adopt(state, asked)
-            if was_lost:
-                self._reporter.problem("flag_restored", stream=name, reason=REWRITTEN)
+            state = await self._flags.adopt(state, asked)
         else:
-            self._refused.note(name, None)
+            self._flags.refuse(name, None)
         await self._serve(state, mode)
-
-    async def _adopt(self, state: StreamState, asked: Config) -> StreamState:
-        """Give a stream what the flag implies, and note where that took an update that may undo another one."""
-        adopted = None
-        try:
-            adopted, refusal = await self.flagged.adopt(state, asked)
-            self._refused.note(state.name, refusal)
-            return adopted
-        finally:
-            if adopted is not state:
-                self._requests.written(state.name)
+        if mode is Mode.EMULATED:
+            await self._flags.switch_on(self._services[name])
 
     def _serves_the_same(self, state: StreamState, mode: Mode) -> bool:
         service = self._services.get(state.name)
@@ -239,9 +230,15 @@ class Account:
             self._services[name] = service = StreamService(state, mode, *parts, *self._shared)
             self.instances.stir(service.key)
             self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
-        (service := self._services[name]).is_as(state)
+        service = self._services[name]
+        service.is_as(state)
+        service.when_rolling_up = partial(self._look_soon, name)  # also where it is known from an earlier connection
         if (running := self._running.get(name)) is None or running.done():
             self._running[name] = self._begin(self._keep_serving(service))
+
+    def _look_soon(self, name: str) -> None:
+        with suppress(asyncio.CancelledError):
+            self._begin(self._look_at(name))
 
     async def _keep_serving(self, service: StreamService) -> None:
         """Serve a stream; where contact with it fails but the connection lives, try again."""
@@ -284,30 +281,14 @@ class Account:
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def _remember_all(self) -> None:
-        """Write into a new bucket what the old one held of the streams served."""
-        for service in list(self._services.values()):
-            service.forget_progress()
-            if service.mode is Mode.EMULATED:
-                await self.flagged.remember(service.state)
-
     # -- what others ask for -------------------------------------------------------------------------------------
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        assert self._tasks is not None, "nothing is begun before `serve`"
-        task = self._tasks.create_task(self._survive(work))
-        task.add_done_callback(lambda _task: work.close())  # a task that is cancelled at once never awaits it
-        return task
-
-    async def _survive(self, work: Coroutine[None, None, None]) -> None:
-        """Tell of an error of our own making, so that it ends this piece of work and not the whole account."""
-        try:
-            await work
-        except Exception as error:
-            self._reporter.defect("work_broken", error)
+        assert self._background is not None, "nothing is begun before `serve`"
+        return self._background.begin(work)
 
     def _seen(self, request: Request) -> None:
-        if self._tasks is None:
+        if self._background is None:
             self._seen_early.append(request)
         elif isinstance(request, MessageRemovalRequested):
             if (service := self._services.get(request.stream)) is not None:
@@ -327,7 +308,7 @@ class Account:
             self._begin(self._follow_config(request))
         else:
             self._requests.forget(request.stream)
-            self._begin(self._follow_deletion(request))
+            self._begin(self._follow_deletion_asked(request))
 
     async def _follow_config(self, request: ConfigRequested) -> None:
         """Look at a stream that somebody asked to create or change, once the change shows.
@@ -376,9 +357,22 @@ class Account:
     async def _ask_again(self, request: ConfigRequested) -> None:
         """Repeat what somebody asked for at the moment of an update of ours; refused then, it is refused again."""
         try:
-            await self.flagged.update(request.config)
+            await self.flagged.repeat(request.config)
         except JetStreamError as error:
             self._reporter.problem("update_not_repeated", stream=request.stream, reason=str(error))
+
+    async def _follow_deletion_asked(self, request: StreamDeletionRequested) -> None:
+        """Follow what somebody asked to delete: the next stream of that name has the flag only if somebody asks."""
+        name = request.stream
+        with self._flags.deletion_asked(name) as is_noted:
+            await self._follow_deletion(request)
+            for wait in SETTLE_SECONDS if is_noted else ():
+                await asyncio.sleep(wait)
+                with suppress(JetStreamError):
+                    async with self._lock(name):
+                        state = await self._read(name)
+                        if await self.flagged.note_deletion(name, state.created if state is not None else None):
+                            return
 
     async def _follow_deletion(self, request: StreamDeletionRequested) -> None:
         """Look at a stream that somebody asked to delete, once it is gone or another one."""

@@ -32,7 +32,7 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import is_expressible, read_object
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.server_time import server_time
-from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState, check_graduation, graduated
+from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
@@ -102,7 +102,7 @@ class Graduation:
             replace(self._state.rules, restrictions=restrictions),
             self._server.api_level,
             checkpoints,
-            expired_by_us=METADATA_TTL_FLAG in (self._state.config.get("metadata") or {}),
+            expired_by_us=self._state.rules.allow_msg_ttl and not self._state.has_servers_ttl,
         )
         handover = self._handover
         await read_stored(

@@ -8,6 +8,7 @@ rounds all the same.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.streams import StreamState
@@ -30,6 +31,8 @@ class Rounds:
         found = []
         for number, state in enumerate(listed):
             service = self._services.get(state.name)
+            if service is not None:  # what the registry says of a stream is not in the list
+                state = replace(state, remembered=service.state.remembered)
             is_its_turn = self._round == 0 or number % ROUNDS == self._round % ROUNDS
             if is_its_turn or service is None or not _is_as_it_was(state, service, server):
                 found.append(state.name)

@@ -1,26 +1,25 @@
 """The sidecar: connect, serve, and when the connection is lost do it again, for as long as it takes.
 
-Two things end it: `stop`, after which everything in flight is finished, and an error of the operator's that waiting
-cannot mend.
+One thing ends it: `stop`, after which everything in flight is finished.
+What cannot be right from the start (a stream file, an address) is raised before the first connection.
 """
 
 import asyncio
 import random
 import secrets
-from typing import Any
 
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ApiError, ConnectError, JetStreamError
-from nats_scheduler.jetstream.streams import NotGraduatedError, StreamRefusedError
+from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import LONGEST_KEPT
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
@@ -62,7 +61,7 @@ class Sidecar:
         """The connection of the moment."""
         self._leases = Leases(secrets.token_hex(6))
         self._stopping = asyncio.Event()
-        self._files: list[dict[str, Any]] = []
+        self._files = FileStreams((), reporter)
         self._shared: tuple[Wakes, Pace]
         """What the streams share: made in `run`, since it belongs to an event loop."""
         self._denials: set[Denial] = set()
@@ -88,7 +87,7 @@ class Sidecar:
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
         self._shared = Wakes(self._clock, self._reporter.loop_looked), Pace()
         folder = self._settings.streams_folder
-        self._files = read_streams_folder(folder) if folder is not None else []
+        self._files = FileStreams(read_streams_folder(folder) if folder is not None else [], self._reporter)
         clean = True
         while not self._stopping.is_set():
             try:
@@ -139,7 +138,6 @@ class Sidecar:
             self._reporter.connected(
                 connection.url, connection.server.name, server.version, self._clock.now(), **self._outage.over()
             )
-            await self._apply_files(account)
             return await self._until_over(connection, account)
         except JetStreamError as error:
             self._setback("not_served", error)
@@ -166,20 +164,9 @@ class Sidecar:
         may_not = "publish" if denial.publishes else "subscribe"
         self._reporter.problem("permission_missing", may_not=may_not, subject=denial.subject[:LONGEST_KEPT])
 
-    async def _apply_files(self, account: Account) -> None:
-        """Create or update the streams of the settings' folder, each once in the life of this process."""
-        while self._files:
-            config = self._files[0]
-            try:
-                state, created = await account.flagged.add(config)
-                self._reporter.stream_configured(state.name, created=created)
-            except (StreamRefusedError, NotGraduatedError, ApiError) as error:
-                self._reporter.problem("stream_not_configured", stream=config["name"], reason=str(error))
-            self._files.pop(0)
-
     async def _until_over(self, connection: Connection, account: Account) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
-        serving = asyncio.create_task(account.serve())
+        serving = asyncio.create_task(account.serve(self._files))
         stopping = asyncio.create_task(self._stopping.wait())
         leftovers = self._leftovers(connection, account)
         tidying = asyncio.create_task(kept_up(leftovers.keep_removing, self._reporter))

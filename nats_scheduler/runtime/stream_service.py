@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.events import Event, FireStored
+from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, StreamReady
 from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, ShardsHeld, StreamChanged
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
@@ -55,6 +55,10 @@ What both fire is stored once; what nobody fires is late.
 
 SILENCE = SECOND
 """Longest wait (ns) for an acknowledgement that does not come, where a fire is seen in the stream or not at all."""
+
+
+NO_ROLL_UPS = 10111
+"""The server's code for a message that rolls up its subject in a stream that does not allow it."""
 
 
 class EngineBrokenError(JetStreamError):
@@ -121,6 +125,9 @@ class StreamService:
         """Of these, what another one holds: theirs is the checkpoint."""
         self.given_up: frozenset[int] = frozenset()
         """Shards that others hold since we began to drain: theirs is the checkpoint."""
+        self._told_of_roll_ups = False
+        self.when_rolling_up: Callable[[], object] = lambda: None
+        """Called when it turns out that the stream has to allow roll-ups."""
         self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
 
     @property
@@ -252,7 +259,23 @@ class StreamService:
         if not self._keeps_fires and isinstance(event, FireStored):
             self._fired = True
             self._may_write.set()
+        if self._calls_for_roll_ups(event):
+            self.when_rolling_up()
         self._report(self.state.name, event)
+
+    @property
+    def rolls_up(self) -> bool:
+        """Whether any of its schedules rolls up its target, so that the stream has to allow it."""
+        return self.driver.engine.held.rolls_up
+
+    def _calls_for_roll_ups(self, event: Event) -> bool:
+        """Tell whether an event is the first that shows the need of roll-ups, or that they were switched off since."""
+        if isinstance(event, FireRefused):
+            return event.code == NO_ROLL_UPS
+        if self._told_of_roll_ups or not self.rolls_up or not isinstance(event, StreamReady | ScheduleAccepted):
+            return False
+        self._told_of_roll_ups = True
+        return True
 
     @property
     def longest_wait_seconds(self) -> float:

@@ -76,7 +76,7 @@ async def test_a_file_creates_its_stream_then_changes_it_then_finds_it_unchanged
     ]
 
 
-async def test_an_existing_stream_is_given_the_flag_and_what_it_implies(
+async def test_an_existing_stream_is_given_the_flag_and_is_left_as_it_is_otherwise(
     stream: Stream, write: Write, server: EmbeddedServer, mode: Mode
 ) -> None:
     async with account_on(server.url) as account:
@@ -84,10 +84,9 @@ async def test_an_existing_stream_is_given_the_flag_and_what_it_implies(
         said = await stream("add", write("ORDERS"))
         config = (await account.api.stream("ORDERS"))["config"]
     assert said.stdout.startswith(f"stream ORDERS updated, {mode}: ")
-    assert config["allow_rollup_hdrs"] is True
-    kept_by_the_server = config.get("allow_msg_schedules", False)
-    in_metadata = config.get("metadata", {}).get("nats-scheduler.allow_msg_schedules") == "true"
-    assert (kept_by_the_server, in_metadata) == (mode is Mode.NATIVE, mode is Mode.EMULATED)
+    is_native = mode is Mode.NATIVE
+    assert (config.get("allow_msg_schedules", False), config["allow_rollup_hdrs"]) == (is_native, is_native)
+    assert "nats-scheduler.allow_msg_schedules" not in (config.get("metadata") or {})
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,12 @@ class Side:
         return self.sidecar is None
 
     async def create(self, name: str, **config: Any) -> dict[str, Any]:
-        """Create a flagged stream on `<name>.>` and wait until its schedules fire; returns the server's answer."""
-        answer: dict[str, Any] = await self.account.create(name, **config)
+        """Create a flagged stream on `<name>.>` and wait until its schedules fire; returns the server's answer.
+
+        It allows roll-ups, as a configuration does whose user publishes `Nats-Rollup`: on an older server the flag does
+        not bring that along (`stream-implied`).
+        """
+        answer: dict[str, Any] = await self.account.create(name, **{"allow_rollup_hdrs": True, **config})
         if self.sidecar is not None:
             await self.sidecar.ready(name)
         return answer

@@ -25,10 +25,11 @@ def put(folder: Path, config: Mapping[str, Any]) -> None:
 # -- ways to flag a stream -------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_created_with_the_flag_by_anyone_is_served_and_marked(watched: Watched) -> None:
-    await watched.create(metadata={"team": "shop"})
-    await watched.config_with(metadata={"team": "shop", **MARKED}, allow_rollup_hdrs=True, deny_purge=False)
+async def test_a_stream_created_with_the_flag_by_anyone_is_served_and_left_as_it_is(watched: Watched) -> None:
+    made = await watched.create(metadata={"team": "shop"})
     await watched.fires()
+    assert (await watched.remembered())["created"] == made["created"]
+    assert (await watched.account.api.stream(watched.name))["config"] == made["config"]
 
 
 async def test_a_stream_updated_with_the_flag_is_served_and_every_other_change_survives(watched: Watched) -> None:
@@ -45,7 +46,7 @@ async def test_a_stream_updated_with_the_flag_is_served_and_every_other_change_s
     await watched.update(allow_msg_schedules=True, subjects=[f"{watched.name}.>", f"{watched.name}-2.>"], **changes)
     await watched.fires(target=f"{watched.name}-2.out")
     subjects = [f"{watched.name}.>", f"{watched.name}-2.>"]
-    await watched.config_with(**{**changes, "metadata": {"team": "shop", **MARKED}, "subjects": subjects})
+    await watched.config_with(**{**changes, "subjects": subjects})
 
 
 async def test_a_schedule_stored_before_the_flag_was_put_fires(watched: Watched) -> None:
@@ -58,7 +59,8 @@ async def test_a_schedule_stored_before_the_flag_was_put_fires(watched: Watched)
 async def test_a_metadata_key_set_by_hand_stands_for_the_flag(watched: Watched) -> None:
     await watched.create(allow_msg_schedules=False)
     await watched.update(metadata=MARKED)
-    await watched.config_with(metadata=MARKED, allow_rollup_hdrs=True)
+    await watched.remembered()
+    await watched.config_with(metadata=MARKED, allow_rollup_hdrs=False)
     await watched.fires()
 
 
@@ -83,7 +85,7 @@ async def test_the_streams_of_a_folder_are_created_and_served(
     async with sidecar_on(emulated_server.url, streams_folder=tmp_path) as running:
         watched = Watched(account, running, swept, emulated_server.url, said)
         await watched.line("stream_configured", created=True)
-        await watched.config_with(metadata=MARKED, allow_rollup_hdrs=True, deny_purge=False)
+        await watched.config_with(metadata={}, allow_rollup_hdrs=False, deny_purge=False)
         await watched.fires()
 
 
@@ -96,7 +98,7 @@ async def test_a_folder_updates_a_stream_that_exists_and_leaves_it_flagged(
     async with sidecar_on(emulated_server.url, streams_folder=tmp_path) as running:
         watched = Watched(account, running, swept, emulated_server.url, said)
         await watched.line("stream_configured", created=False)
-        await watched.config_with(metadata={"team": "shop", **MARKED}, description="from a file")
+        await watched.config_with(metadata={"team": "shop"}, description="from a file")
         await watched.fires()
 
 
@@ -105,11 +107,11 @@ async def test_a_folder_updates_a_stream_that_exists_and_leaves_it_flagged(
 
 async def test_a_rewrite_without_the_flag_does_not_switch_it_off_and_is_said(watched: Watched) -> None:
     await watched.create(metadata={"team": "shop"})
-    await watched.config_with(metadata={"team": "shop", **MARKED})
+    await watched.sidecar.ready(watched.name)
     await watched.rewrite(description="rewritten")
-    await watched.config_with(metadata=MARKED, description="rewritten", allow_rollup_hdrs=True)
-    await watched.line("flag_restored")
+    await watched.line("flag_stays_on", code=10052)
     await watched.fires()
+    await watched.config_with(metadata={}, description="rewritten", allow_rollup_hdrs=False)
 
 
 async def test_a_rewrite_while_no_sidecar_ran_does_not_switch_it_off(
@@ -118,22 +120,21 @@ async def test_a_rewrite_while_no_sidecar_ran_does_not_switch_it_off(
     async with sidecar_on(emulated_server.url) as running:
         first = Watched(account, running, swept, emulated_server.url, said)
         await first.create()
-        await first.config_with(metadata=MARKED)
+        await first.remembered()
     await first.rewrite(description="rewritten")
     async with sidecar_on(emulated_server.url) as running:
         watched = Watched(account, running, swept, emulated_server.url, said)
         await watched.fires()
-        await watched.config_with(metadata=MARKED, description="rewritten")
-        await watched.line("flag_restored")
+        await watched.config_with(metadata={}, description="rewritten")
 
 
 async def test_an_explicit_no_does_not_switch_it_off_and_is_said(watched: Watched) -> None:
     await watched.create()
-    await watched.config_with(metadata=MARKED)
+    await watched.remembered()
     await watched.rewrite(allow_msg_schedules=False, description="off?")
     said = await watched.line("flag_stays_on", code=10052)
     assert said["reason"] == "message schedules can not be disabled"
-    await watched.config_with(metadata=MARKED, description="off?")
+    await watched.config_with(metadata={}, description="off?")
     await watched.fires()
 
 
@@ -141,7 +142,7 @@ async def test_message_ttls_stay_allowed_through_a_rewrite(watched: Watched) -> 
     await watched.create(allow_msg_ttl=True)
     await watched.sidecar.ready(watched.name)
     await watched.rewrite(allow_msg_ttl=True, description="rewritten")
-    await watched.config_with(description="rewritten", allow_rollup_hdrs=True)
+    await watched.config_with(description="rewritten")
     at = {"Nats-Schedule": f"@at {in_seconds(0)}", "Nats-Schedule-Target": f"{watched.name}.out"}
     await watched.account.publish(f"{watched.name}.s", {**at, "Nats-Schedule-TTL": "1h"})
     [fired] = await watched.account.wait_for(watched.name, f"{watched.name}.out")

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from nats_scheduler.engine.events import ScheduleRejected, StreamReady
-from nats_scheduler.jetstream.streams import METADATA_FLAG
 from tests.harness.waiting import eventually
-from tests.harness.watched import MARKED, SOON_SECONDS, Watched
+from tests.harness.watched import SOON_SECONDS, Watched
 
 ROUNDS = 12
 
@@ -24,9 +23,8 @@ async def test_an_update_right_behind_the_one_with_the_flag_is_never_undone(watc
 
     async def settled() -> bool:
         configs = [(await watched.account.api.stream(name))["config"] for name in names]
-        told = [(c.get("description"), c["max_msgs"], (c.get("metadata") or {}).get(METADATA_FLAG)) for c in configs]
-        assert told == [("second", 77, "true")] * ROUNDS
-        return True
+        assert [(c.get("description"), c["max_msgs"]) for c in configs] == [("second", 77)] * ROUNDS
+        return all([await watched.entry(name) for name in names])
 
     await eventually(settled, within_seconds=SOON_SECONDS, describe="every second update is in force")
 
@@ -44,9 +42,8 @@ async def test_a_flag_is_not_lost_to_an_update_without_it_right_behind(watched: 
 
     async def settled() -> bool:
         configs = [(await watched.account.api.stream(name))["config"] for name in names]
-        told = [(config.get("description"), (config.get("metadata") or {}).get(METADATA_FLAG)) for config in configs]
-        assert told == [("second", "true")] * ROUNDS
-        return True
+        assert [config.get("description") for config in configs] == ["second"] * ROUNDS
+        return all([await watched.entry(name) for name in names])
 
     await eventually(settled, within_seconds=SOON_SECONDS, describe="every stream is flagged and updated")
     await eventually(lambda: set(names) <= set(watched.sidecar.sidecar.services), within_seconds=SOON_SECONDS)
@@ -60,8 +57,9 @@ async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(
         await watched.account.create(name, allow_msg_schedules=False)
     await watched.create()
     await watched.fires()
-    configs = [(await watched.account.api.stream(name))["config"] for name in names]
-    assert [METADATA_FLAG in (config.get("metadata") or {}) for config in configs] == [False] * ROUNDS
+    for name in names:
+        created = (await watched.account.api.stream(name))["created"]
+        assert (await watched.entry(name) or {}).get("created") != created
     assert not set(names) & set(watched.sidecar.sidecar.services)
 
 
@@ -71,7 +69,7 @@ async def test_updates_of_many_tools_at_once_all_leave_the_flag_and_the_last_cha
     numbers = range(1, ROUNDS + 1)
     await asyncio.gather(*(watched.rewrite(description=f"tool {number}") for number in numbers))
     last = (await watched.config())["description"]
-    await watched.config_with(metadata=MARKED, description=last, allow_rollup_hdrs=True)
+    await watched.config_with(metadata={}, description=last)
     await watched.fires()
 
 

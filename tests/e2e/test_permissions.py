@@ -27,7 +27,7 @@ AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*")
 """What is asked only when the sidecar ends, in some mode at least."""
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.*.*"
 STREAMS: dict[str, dict[str, Any]] = {
-    "ORDERS": {"subjects": ["orders.>"], "allow_msg_ttl": True, "allow_rollup_hdrs": True},
+    "ORDERS": {"subjects": ["orders.>"], "allow_msg_ttl": True},
     "JOBS": {"subjects": ["jobs.>"], "retention": "workqueue"},
 }
 
@@ -51,7 +51,11 @@ class Life:
 
     async def create_streams(self) -> None:
         for name, config in STREAMS.items():
-            await self.account.create(name, allow_msg_schedules=self.mode != "portable", **config)
+            # The sidecar switches roll-ups on where it fires for flagged streams, and nowhere else.
+            is_portable = self.mode == "portable"
+            await self.account.create(
+                name, allow_msg_schedules=not is_portable, allow_rollup_hdrs=is_portable, **config
+            )
 
     async def publish_schedules(self) -> None:
         """Store schedules of all kinds, on streams of both kinds."""

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
+from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.account import Account, Running, in_seconds
 from tests.harness.waiting import eventually
 
 SOON_SECONDS = 30.0
 MARKED = {METADATA_FLAG: "true"}
-"""The metadata of a stream that is flagged."""
+"""The metadata of a stream that its user flagged by hand."""
 
 
 @dataclass
@@ -54,6 +56,20 @@ class Watched:
 
         found: dict[str, Any] = await eventually(shown, within_seconds=SOON_SECONDS, describe=f"a stream with {wanted}")
         return found
+
+    async def remembered(self, name: str | None = None) -> dict[str, Any]:
+        """Wait until the registry says that the stream (or another one) carries the flag, and return what it says."""
+        stream = name or self.name
+
+        async def known() -> dict[str, Any] | None:
+            return await self.entry(stream)
+
+        return await eventually(known, within_seconds=SOON_SECONDS, describe=f"{stream} is remembered")
+
+    async def entry(self, name: str) -> dict[str, Any] | None:
+        """Return what the registry says of a stream."""
+        bucket = SidecarSettings().registry_bucket
+        return await Registry(self.account.connection, self.account.api, bucket).get(f"stream.{name}")
 
     async def fires(self, rest: str = "s", target: str | None = None) -> None:
         """Show that the stream is served: a schedule on it fires."""

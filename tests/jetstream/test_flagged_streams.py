@@ -1,4 +1,4 @@
-"""A stream that somebody flagged is known in the registry before its metadata show it, and not where it was refused."""
+"""The registry says which streams carry the flag, and since when; the configuration of a stream says nothing of it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -8,9 +8,11 @@ import pytest
 from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.jetstream.streams import FlaggedStreams, Remembered, StreamState
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.conftest import StartServer
 from tests.harness.account import Account, account_on
+from tests.harness.servers import V2_11
 
 
 @dataclass
@@ -44,65 +46,90 @@ async def flagging(emulated_server: EmbeddedServer, stream_name: str) -> AsyncIt
             await api.call(f"STREAM.DELETE.{registry.stream}")
 
 
-async def test_what_cannot_be_remembered_is_not_marked(flagging: Flagging) -> None:
-    """Whoever sees the mark may rewrite it away at once, so that the registry has to know by then."""
+async def test_what_is_adopted_is_known_by_when_it_was_made_and_left_as_it_is(flagging: Flagging) -> None:
+    await flagging.registry.open()
+    before = await flagging.state()
+    asked = {"allow_msg_schedules": True, "allow_msg_ttl": True}
+    adopted, refusal = await flagging.flagged.adopt(before, asked)
+    assert (adopted.is_flagged, adopted.rules.allow_msg_ttl, refusal) == (True, True, None)
+    assert await flagging.known() == {"created": adopted.created, "allow_msg_ttl": True}
+    assert (await flagging.state()).config == before.config
+
+
+async def test_what_cannot_be_remembered_is_not_adopted(flagging: Flagging) -> None:
     with pytest.raises(JetStreamError):
         await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
-    assert not (await flagging.state()).is_marked
 
 
-async def test_what_is_adopted_is_known_by_when_it_was_made(flagging: Flagging) -> None:
+async def test_it_is_known_since_when_it_was_flagged_whatever_was_added_since(flagging: Flagging) -> None:
+    """Also where the server says by now that the stream was created at another time, or the bucket was lost."""
     await flagging.registry.open()
-    asked = {"allow_msg_schedules": True, "allow_msg_ttl": True}
-    adopted, refusal = await flagging.flagged.adopt(await flagging.state(), asked)
-    assert (adopted.is_marked, refusal) == (True, None)
-    assert await flagging.known() == {"created": adopted.created, "allow_msg_ttl": True}
+    await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
+    first = await flagging.flagged.recall(await flagging.state())
+    assert first.remembered is not None
+    moved = replace(first, created="2099-01-01T00:00:00Z")
+    await flagging.flagged.adopt(moved, {"allow_msg_schedules": True, "allow_msg_ttl": True})
+    again = await flagging.flagged.recall(moved)
+    assert again.remembered == Remembered(moved.created, True, first.remembered.since)
+    await flagging.account.api.call(f"STREAM.PURGE.{flagging.registry.stream}")
+    await flagging.flagged.restore(again)
+    assert (await flagging.flagged.recall(moved)).remembered == again.remembered
 
 
-@pytest.mark.parametrize("before", [None, {"created": "2020-01-01T00:00:00Z"}])
-async def test_what_the_server_refuses_is_forgotten_again(flagging: Flagging, before: dict[str, str] | None) -> None:
+async def test_only_a_stream_that_is_gone_or_another_one_counts_as_deleted(flagging: Flagging) -> None:
     await flagging.registry.open()
-    if before is not None:
-        await flagging.registry.put(f"stream.{flagging.name}", before)
-    state = await flagging.state()
-    other = replace(state, config={**state.config, "storage": "file"})
-    with pytest.raises(ApiError, match="storage"):
-        await flagging.flagged.adopt(other, {"allow_msg_schedules": True})
-    assert await flagging.known() is None
-    assert not (await flagging.state()).is_marked
+    adopted, _ = await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
+    assert not await flagging.flagged.note_deletion(flagging.name, adopted.created)
+    another = replace(await flagging.state(), created="2099-01-01T00:00:00Z")
+    for created in (None, another.created):
+        await flagging.flagged.restore(adopted)
+        assert await flagging.flagged.note_deletion(flagging.name, created)
+        assert not (await flagging.flagged.recall(another)).is_flagged
 
 
-async def test_what_it_was_known_for_survives_a_refusal(flagging: Flagging) -> None:
+async def test_a_stream_that_comes_back_from_a_backup_is_flagged_as_it_was(flagging: Flagging) -> None:
+    """What made the same stream again holds nothing that is older than itself."""
     await flagging.registry.open()
-    state = await flagging.state()
-    known = {"created": state.created}
-    await flagging.registry.put(f"stream.{flagging.name}", known)
-    with pytest.raises(ApiError, match="storage"):
-        await flagging.flagged.adopt(
-            replace(state, config={**state.config, "storage": "file"}),
-            {"allow_msg_schedules": True, "allow_msg_ttl": True},
-        )
-    assert await flagging.known() == known
+    adopted, _ = await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
+    restored = replace(await flagging.state(), created="2099-01-01T00:00:00Z", holds_older_messages=True)
+    for state in (restored, await flagging.state()):
+        await flagging.flagged.restore(adopted)
+        await flagging.flagged.note_deletion(flagging.name, None)
+        found = await flagging.flagged.recall(state)
+        assert found.is_flagged
+        await flagging.flagged.adopt(found, {})
+        known = await flagging.known() or {}
+        assert (known["created"], "deleted" in known) == (state.created, False)
 
 
-async def test_a_refusal_leaves_alone_since_when_it_is_known(flagging: Flagging) -> None:
-    """Graduation judges what was stored by that time."""
+@pytest.mark.parametrize("value", [{}, {"created": 7}, {"created": None, "since": "never"}])
+async def test_an_entry_that_is_not_of_our_making_says_nothing(flagging: Flagging, value: dict[str, object]) -> None:
     await flagging.registry.open()
-    state = await flagging.state()
-    await flagging.flagged.remember(state)
-    since = await flagging.flagged.remembered_since(state)
-    other = replace(state, config={**state.config, "storage": "file"})
-    with pytest.raises(ApiError, match="storage"):
-        await flagging.flagged.adopt(other, {"allow_msg_schedules": True})
-    assert await flagging.flagged.remembered_since(state) == since
+    await flagging.registry.put(f"stream.{flagging.name}", value)
+    assert (await flagging.flagged.recall(await flagging.state())).remembered is None
 
 
-async def test_a_stream_made_anew_at_that_moment_is_neither_marked_nor_known(flagging: Flagging) -> None:
+async def test_a_repeated_creation_is_accepted_after_it_was_added(flagging: Flagging) -> None:
     await flagging.registry.open()
-    read = await flagging.state()
-    await flagging.account.api.call(f"STREAM.DELETE.{flagging.name}")
-    await flagging.account.create(flagging.name, allow_msg_schedules=False)
-    with pytest.raises(JetStreamError, match="made again"):
-        await flagging.flagged.adopt(read, {"allow_msg_schedules": True})
-    assert not (await flagging.state()).is_marked
-    assert await flagging.known() is None
+    name = f"{flagging.name}-added"
+    config = {"name": name, "subjects": [f"{name}.>"], "allow_msg_schedules": True, "allow_msg_ttl": True}
+    state, created = await flagging.flagged.add(config)
+    assert (created, state.is_flagged) == (True, True)
+    await flagging.account.api.create_stream(config)
+    await flagging.flagged.add(config)
+    await flagging.account.api.create_stream(config)
+    await flagging.account.api.call(f"STREAM.DELETE.{name}")
+
+
+async def test_a_server_that_minds_unknown_fields_is_asked_without_the_flag(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config="jetstream { strict: true }\n")
+    async with account_on(server.url) as account:
+        connection, api = account.connection, account.api
+        registry = Registry(connection, api, "bucket")
+        await registry.open()
+        known = capabilities(await api.info(), connection.server.version, connection.server.max_payload)
+        flagged = FlaggedStreams(api, registry, known)
+        state, _ = await flagged.add({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})
+        assert state.is_flagged
+        with pytest.raises(ApiError, match="no_such_field"):
+            await flagged.add({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True, "no_such_field": 1})

@@ -1,0 +1,90 @@
+"""The streams of the settings' folder: each file is applied once in the life of the process, however long that takes.
+
+The rules: no file keeps a stream from being served, so all of this runs beside the serving; and no file waits for
+another.
+What fails is told once for each reason and tried again: soon where it may heal by itself, more and more seldom where
+somebody has to act, and at once on the next connection.
+A file is read at start: one that was corrected counts from the next start on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.streams import FlaggedStreams, NotGraduatedError, StreamRefusedError
+from nats_scheduler.observe.reporter import Reporter
+
+RETRY_SECONDS = (0.25, 15.0)
+"""What may heal by itself is tried again after waits that double from the first to the second."""
+
+RETRY_REFUSED_SECONDS = (15.0, 240.0)
+"""The same where the server, its rules or our permissions said no."""
+
+SERVERS_FAULT = 500
+"""From this status on the server says that it cannot, at the moment; but for what it says of a configuration."""
+
+INVALID_CONFIGURATION = 10052
+"""The status is 500, and no time mends it."""
+
+NO_PEERS = 10005
+"""The status is 400, and it ends when enough nodes of the cluster are back."""
+
+
+class FileStreams:
+    """The files that are still to be applied."""
+
+    def __init__(self, configs: Sequence[Config], reporter: Reporter) -> None:
+        self._waiting = list(configs)
+        self._reporter = reporter
+        self._told: dict[int, str] = {}
+
+    async def apply(self, flagged: FlaggedStreams, applied: Callable[[str], Awaitable[None]]) -> None:
+        """Apply every file that is not yet; `applied` is awaited with the name of each stream when it is.
+
+        Returns when all are, and may be cancelled at any time: what is left is for the next connection.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for config in list(self._waiting):
+                tasks.create_task(self._apply_one(config, flagged, applied))
+
+    async def _apply_one(
+        self, config: Config, flagged: FlaggedStreams, applied: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Tell of an error of our own making, so that it ends this file's turn and no other's."""
+        try:
+            await self._keep_applying(config, flagged, applied)
+        except Exception as error:
+            self._reporter.defect("work_broken", error, stream=config["name"])
+
+    async def _keep_applying(
+        self, config: Config, flagged: FlaggedStreams, applied: Callable[[str], Awaitable[None]]
+    ) -> None:
+        wait = 0.0
+        while True:
+            try:
+                state, created = await flagged.add(config)
+            except ConnectionLostError:
+                return
+            except JetStreamError as error:
+                self._tell(config, error)
+                shortest, longest = RETRY_REFUSED_SECONDS if _is_refusal(error) else RETRY_SECONDS
+                wait = min(max(2 * wait, shortest), longest)
+                await asyncio.sleep(wait)
+                continue
+            self._waiting = [one for one in self._waiting if one is not config]
+            self._reporter.stream_configured(state.name, created=created)
+            await applied(state.name)
+            return
+
+    def _tell(self, config: Config, error: JetStreamError) -> None:
+        if self._told.get(id(config)) != str(error):
+            self._told[id(config)] = str(error)
+            self._reporter.problem("stream_not_configured", stream=config["name"], reason=str(error))
+
+
+def _is_refusal(error: JetStreamError) -> bool:
+    """Tell whether somebody has to act before this can succeed."""
+    if isinstance(error, ApiError):
+        return (error.status < SERVERS_FAULT and error.code != NO_PEERS) or error.code == INVALID_CONFIGURATION
+    return isinstance(error, StreamRefusedError | NotGraduatedError | NotPermittedError)

@@ -1,0 +1,131 @@
+"""What the account knows of its streams' flags, and what of it the operator is told.
+
+The registry remembers a flag under the stream's name; `jetstream.streams` says why.
+Here is what a name needs besides: what we remember ourselves, since the registry may be away or may have been lost, and
+which streams somebody asked to delete, since the next one of that name is another one.
+
+The rule: a flag is lost only to a deletion that was seen, and comes back with a backup.
+Limit: a stream that was deleted and made again without the flag while nobody watched is served, and that is told.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamState
+from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import StreamService
+
+MOST_DELETIONS = 256
+"""Names that somebody asked to delete are remembered, at most so many at once: they may be a stranger's."""
+
+REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
+CHANGED = (
+    "its schedules cannot fire without; write it into the stream's own configuration, "
+    "since a creation that does not name it is refused from now on (10058)"
+)
+MOVED = (
+    "the server tells another time of its creation: it was restored, or was not seen to be deleted, and stays flagged"
+)
+
+
+class StreamFlags:
+    """The flags of one account's streams, on one connection."""
+
+    def __init__(
+        self,
+        flagged: Callable[[], FlaggedStreams],
+        services: dict[str, StreamService],
+        reporter: Reporter,
+        written: Callable[[str], None],
+    ) -> None:
+        """Begin; `written` is told the name of each stream whose configuration we may have changed."""
+        self._flagged = flagged
+        self._services = services
+        self._reporter = reporter
+        self._written = written
+        self._refused: dict[str, Rejection] = {}
+        self._not_changed: dict[str, str] = {}
+        self._deletions: Counter[str] = Counter()
+
+    # -- what is known -------------------------------------------------------------------------------------------
+
+    def as_served(self, state: StreamState) -> StreamState | None:
+        """Return the stream with what we remember of it ourselves, None where we do not fire for this very one."""
+        service = self._services.get(state.name)
+        if service is None or service.mode is not Mode.EMULATED or service.state.created != state.created:
+            return None
+        return None if state.excludes_schedules else replace(state, remembered=service.state.remembered)
+
+    async def recalled(self, state: StreamState) -> StreamState:
+        """Return the stream with what the registry says of it, and tell the registry where it lost that."""
+        recalled, ours = await self._flagged().recall(state), self.as_served(state)
+        known = recalled.remembered
+        if known is None and ours is not None and ours.remembered is not None:
+            return await self._flagged().restore(ours)
+        is_another = known is not None and known.created != state.created and self._deletions[state.name] > 0
+        return replace(recalled, remembered=None) if is_another and not state.holds_older_messages else recalled
+
+    async def remember_all(self) -> None:
+        """Write into a new bucket what the old one held of the streams served."""
+        for service in list(self._services.values()):
+            service.forget_progress()
+            if service.mode is Mode.EMULATED:
+                await self._flagged().restore(service.state)
+
+    @contextmanager
+    def deletion_asked(self, name: str) -> Iterator[bool]:
+        """Know that somebody asked to delete a stream, while that is looked into; False where too many are."""
+        is_noted = len(self._deletions) < MOST_DELETIONS
+        if is_noted:
+            self._deletions[name] += 1
+        try:
+            yield is_noted
+        finally:
+            if is_noted:
+                self._deletions.subtract([name])
+                self._deletions += Counter()  # drops what has come to nothing
+
+    # -- what is asked for ---------------------------------------------------------------------------------------
+
+    async def adopt(self, state: StreamState, asked: Config) -> StreamState:
+        """Remember a stream that somebody flagged, and tell where the flag stays on against what was asked for."""
+        adopted, refusal = await self._flagged().adopt(state, asked)
+        self.refuse(state.name, refusal)
+        known = state.remembered
+        if known is not None and known.created != state.created and asked.get(FLAG) is not True:
+            self._reporter.problem("flag_kept", stream=state.name, reason=MOVED)
+        if asked and asked.get(FLAG) is None and not state.is_marked:
+            code = SCHEDULES_STAY.code
+            self._reporter.problem("flag_stays_on", stream=state.name, code=code, reason=REWRITTEN)
+        return adopted
+
+    def refuse(self, name: str, rejection: Rejection | None) -> None:
+        """Tell once why a native server would refuse a stream's configuration, until it does not any more."""
+        if rejection is None:
+            self._refused.pop(name, None)
+        elif self._refused.get(name) != rejection:
+            self._refused[name] = rejection
+            self._reporter.stream_refused(name, rejection)
+
+    async def switch_on(self, service: StreamService) -> None:
+        """Give a stream what its schedules cannot do without, and tell of it: the configuration is the user's."""
+        name, missing = service.state.name, self._flagged().missing(service.state, rolls_up=service.rolls_up)
+        if not missing:
+            self._not_changed.pop(name, None)
+            return
+        settings = ", ".join(missing)
+        try:
+            service.is_as(await self._flagged().switch_on(service.state, missing))
+            self._reporter.problem("stream_changed", stream=name, switched_on=settings, reason=CHANGED)
+        except JetStreamError as error:
+            if self._not_changed.get(name) != str(error):
+                self._not_changed[name] = str(error)
+                self._reporter.problem("stream_not_changed", stream=name, switched_on=settings, reason=str(error))
+        finally:
+            self._written(name)
