@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Report
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.events import Ending, FireRefused
+from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Failing, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
@@ -66,13 +66,18 @@ class Approach(Removing):
 
     # -- the way to a fire ---------------------------------------------------------------------------------------
 
-    def await_due(self, held: Held) -> None:
+    def await_due(self, held: Held, now: int = 0) -> None:
         """Have the schedule looked at in time for its due fire, or at its end where that comes first.
+
+        `now` (ns) where it was looked at already, and outlived the age that its stream allows.
 
         The same for all holders: who holds it then is asked when its time comes, so that shards change hands at once.
         """
         due, expires = held.due, held.expires
-        self._roster.wake(held, expires if expires <= due else due - self._ahead(held))
+        wake = expires if expires <= due else due - self._ahead(held)
+        if self.lifetimes.max_age:
+            wake = min(wake, self.lifetimes.look(held, now))
+        self._roster.wake(held, wake)
 
     def look_whether_there(self, held: Held) -> None:
         """Look whether a schedule that only waits is still stored."""
@@ -90,8 +95,11 @@ class Approach(Removing):
         """Take the next step of a schedule whose time has come."""
         flight = held.flight
         if flight is None:
-            if self.is_ours(held) or now >= held.due + OTHERS_MAY_TAKE:
+            since = min(held.due, self.lifetimes.ends(held))
+            if self.is_ours(held) or now >= since + OTHERS_MAY_TAKE:
                 self._read(held, Flight(Stage.READING))
+            elif since < held.due:
+                self.leave_to_others(held, since)
             else:
                 self.await_other(held, now)
         elif flight.stage is Stage.READY:
@@ -184,10 +192,13 @@ class Approach(Removing):
         if held is None or held.flight is None or self._is_outdated(held.flight):
             return None
         if read.message is None or read.message.sequence < held.sequence:
-            self.end(held, Ending.REMOVED)
+            self.end(held, self.lifetimes.why_gone(held, now))
             return None
         if read.message.sequence > held.sequence:
             return read.message
+        if held.flight.fire is None and held.due - now > self._ahead(held):
+            self._rest(held, now)
+            return None
         if not self.is_ours(held):
             self._leave_alone(held, now)
             return None
@@ -197,8 +208,6 @@ class Approach(Removing):
             self._repeat(held, flight, flight.fire, now)
         elif held.due <= now and self.is_open:
             self._publish(held, flight, now)
-        elif held.due - now > self._ahead(held):
-            self._rest(held)
         else:
             self._make_ready(held, flight)
         return None
@@ -224,11 +233,11 @@ class Approach(Removing):
         """Return how long (ns) before its fire a schedule is looked at: a sample is taken at its time."""
         return 0 if held.terms.source is not None else self._look_ahead
 
-    def _rest(self, held: Held) -> None:
-        """Let a schedule wait for its time again, which was looked at for another reason."""
+    def _rest(self, held: Held, now: int) -> None:
+        """Let a schedule wait for its time again, which was looked at for another reason and is still there."""
         self.settle(held)
         held.flight = None
-        self.await_due(held)
+        self.await_due(held, now)
 
     def _make_ready(self, held: Held, flight: Flight) -> None:
         """Have the fire built before it is due, so that at its time only bytes are sent."""

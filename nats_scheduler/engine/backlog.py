@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Action, Report
-from nats_scheduler.engine.events import ScheduleAccepted, ScheduleRejected
+from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly, ScheduleRejected
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.removing import Removing
 from nats_scheduler.engine.shards import shard_of
@@ -55,6 +55,9 @@ class Backlog:
         """Tell of a schedule that is held, at once or when we hold its shard."""
         if self._removing.is_ours(held):
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
+            if ending := self._removing.lifetimes.early(held):
+                ends = self._removing.lifetimes.ends(held)
+                self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.due, ends, ending)))
             return
         if len(self._taken) >= MAX_UNTOLD:
             del self._taken[next(iter(self._taken))]

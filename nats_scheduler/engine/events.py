@@ -14,8 +14,10 @@ class Ending(StrEnum):
     FIRED = "fired"
     REPLACED = "replaced"
     OVERWRITTEN = "overwritten by a message that is no schedule"
-    REMOVED = "deleted, purged or expired"
+    REMOVED = "deleted or purged"
     EXPIRED = "its TTL ran out"
+    MAX_AGE = "the max_age of its stream was over"
+    LIMITS = "the max_msgs or max_bytes of its stream: it is gone, and nobody was seen to ask for that"
     CANCELLED = "cancelled"
     MISSED_ITS_TIME = "its time passed while it waited for a place"
     EXHAUSTED = "no further fire within the horizon of five years"
@@ -51,6 +53,25 @@ class ScheduleEnded(NamedTuple):
 
     schedule: str
     sequence: int
+    ending: Ending
+
+
+class ScheduleEndsEarly(NamedTuple):
+    """A schedule is held that its stream removes at `ends` (ns), and its next fire is `due` (ns): not before that."""
+
+    schedule: str
+    sequence: int
+    due: int
+    ends: int
+    ending: Ending
+
+
+class ScheduleLost(NamedTuple):
+    """A schedule ended, without a request of anybody, before the fire that was `due` (ns) next."""
+
+    schedule: str
+    sequence: int
+    due: int
     ending: Ending
 
 
@@ -185,6 +206,8 @@ Event = (
     | ScheduleAccepted
     | ScheduleRejected
     | ScheduleEnded
+    | ScheduleEndsEarly
+    | ScheduleLost
     | FireStored
     | FireSeen
     | FireUnsettled

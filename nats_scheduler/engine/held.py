@@ -13,6 +13,9 @@ NO_WAKE = -1
 NO_EXPIRY = 1 << 100
 """Later (ns) than any TTL can end."""
 
+NEVER_EXPIRES = NO_EXPIRY + 1
+"""What a message is kept until whose TTL is `never`, whatever the age that its stream allows."""
+
 
 class Held:
     """A schedule that is held: the last message on its subject, and valid."""
@@ -29,7 +32,7 @@ class Held:
         self.due = due
         """Its next fire (ns), or the last one where it has ended."""
         self.expires = NO_EXPIRY
-        """When its TTL runs out (ns), where the sidecar has to see to it: it never fires for a time from then on."""
+        """When its TTL runs out (ns): it never fires for a time from then on."""
         self.flight: Flight | None = None
         """What is under way, None while it only waits."""
         self.wake: int = NO_WAKE

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
-from nats_scheduler.engine.events import Ending, FiresDropped, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FiresDropped, PurgeFailed, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.flight import REFUSED_RETRY_LIMIT, Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import PurgeConcluded
+from nats_scheduler.engine.lifetimes import UNLIMITED
 from nats_scheduler.engine.refusals import Refusals
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
@@ -93,6 +94,8 @@ class Removing:
         """Whether a fire may begin; its owner says so."""
         self.shards = ALL_SHARDS
         """The shards whose schedules are ours to fire; those of the others rest. For `engine.holdings` to set."""
+        self.lifetimes = UNLIMITED
+        """When the stream lets go of schedules by itself; its owner says so."""
         self.denied: Denied | None = None
         """What was denied to our user last, of what is ours to do."""
         self.sees_all = True
@@ -214,6 +217,8 @@ class Removing:
         self._roster.drop(held.subject)
         if self.is_ours(held):
             self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+            if is_lost(held, ending):
+                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.due, ending)))
 
     def forget(self, held: Held) -> None:
         """Await nothing more of a schedule that ended, or was replaced."""
@@ -277,3 +282,13 @@ class Removing:
         if below is None or held.sequence < below:
             self.asked_for.append((held.subject, held.sequence))
             self.end(held, held.flight.ending)
+
+
+def is_lost(held: Held, ending: Ending) -> bool:
+    """Tell whether a schedule ended before a fire that somebody counts on.
+
+    A TTL of its own that ends a schedule which has fired before was given to do that.
+    """
+    if ending is Ending.EXPIRED:
+        return held.due == held.pattern.first_fire(held.stored_at)
+    return ending in (Ending.MAX_AGE, Ending.LIMITS)

@@ -25,7 +25,7 @@ from nats_scheduler.engine.events import Ending, ScheduleRejected, StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing, has_ended
-from nats_scheduler.engine.held import NO_EXPIRY, Held
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -47,6 +47,7 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     StreamChanged,
 )
+from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
@@ -90,6 +91,8 @@ class StreamEngine:
         self._roster = Roster()
         moved = rules.moves_subjects
         self.firing = self._firing = Firing(self._roster, limits, self._emit, self._await_sight, moved=moved)
+        self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
+        self._firing.lifetimes = self.lifetimes
         self._expiry = Expiry(self._dialects, self._emit) if removes_expired else None
         self._rejected: dict[str, tuple[int, Rejection]] = {}
         self._reads_all = self._firing.sees_all = reads_all
@@ -251,7 +254,7 @@ class StreamEngine:
     def _overwritten(self, message: StoredMessage) -> None:
         held = self._roster.on(message.subject)
         if held is not None and held.sequence < message.sequence:
-            self._firing.end(held, Ending.OVERWRITTEN)
+            self._firing.end(held, self.lifetimes.why_covered(held, message))
         if self._rejected and self._rejected_at(message.subject) < message.sequence:
             self._admission.forget(message.subject)
 
@@ -265,7 +268,7 @@ class StreamEngine:
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
         held = Held(message.subject, message.sequence, message.stored_at, definition.pattern, definition.terms, due)
-        held.expires = NO_EXPIRY if expires is None else expires
+        held.expires = self.lifetimes.expiry(message, expires)
         self._admission.accept(held, before, self._now)
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
@@ -318,6 +321,7 @@ class StreamEngine:
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._admission.is_live = self._firing.is_open = False
+        self.lifetimes.requests_missed(self._last_read)
         self._sightings.forget()
 
     def _shards_held(self, given: ShardsHeld, now: int) -> None:
@@ -330,6 +334,7 @@ class StreamEngine:
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         if given.filter is not None and not self._is_ours(given.filter):
             self._backlog.removed(given.filter)
+        self.lifetimes.removal_requested(given, self._roster, self._last_read)
         self._firing.doubt(given, now)
         self._admission.doubt(given)
 
@@ -359,8 +364,7 @@ class StreamEngine:
         self._expiry.concluded(given, now)
         if given.subject is None:
             return
-        held = self._roster.exactly(given.subject, given.sequence)
-        if held is not None:
+        if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
             self._firing.end(held, Ending.EXPIRED)
         if self._rejected_at(given.subject) == given.sequence:
             self._admission.forget(given.subject)
@@ -371,7 +375,7 @@ class StreamEngine:
         woken = self._roster.pop_woken(now, most)
         for held in woken:
             if has_ended(held, now):
-                self._firing.end(held, Ending.EXPIRED)
+                self._firing.end(held, self.lifetimes.why_expired(held))
             elif held.flight is not None or not self._holdings.pass_over(held):
                 self._firing.woken(held, now)
         if len(woken) < most:

@@ -38,6 +38,10 @@ class StreamRules:
     """What is published to one subject may be stored on another (`subject_transform`)."""
     restrictions: Restrictions = UNRESTRICTED
     """What the operator allows beyond; no part of the stream's own configuration."""
+    max_age: int = 0
+    """How long the stream keeps a message (ns), 0 for ever."""
+    evicts: bool = False
+    """Whether the stream removes its oldest messages for others, where there are too many or too large ones."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, schedules_enabled: bool = True) -> Self:
@@ -54,6 +58,8 @@ class StreamRules:
             allow_msg_ttl=_has_ttls(config),
             schedules_enabled=schedules_enabled,
             moves_subjects=bool(config.get("subject_transform")),
+            max_age=_limit(config, "max_age"),
+            evicts=_limit(config, "max_msgs") > 0 or _limit(config, "max_bytes") > 0,
         )
 
 
@@ -217,6 +223,12 @@ def _has_delete_markers(config: Mapping[str, Any]) -> bool:
     """Tell whether the stream leaves delete markers, given in nanoseconds."""
     ttl = config.get(_MARKERS)
     return isinstance(ttl, int) and ttl > 0
+
+
+def _limit(config: Mapping[str, Any], key: str) -> int:
+    """Return a limit of the stream, 0 where there is none; the server writes -1 for that in some places."""
+    value = config.get(key)
+    return max(value, 0) if isinstance(value, int) else 0
 
 
 def _origin(source: Any) -> str:

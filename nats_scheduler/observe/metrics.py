@@ -75,6 +75,9 @@ class Metrics:
         self.accepted = self._counter("schedules_accepted", "Schedules taken on while running.")
         self.rejected = self._counter("schedules_rejected", "Invalid schedules, by the server's code.", "code")
         self.ended = self._counter("schedules_ended", "Schedules no longer held, by reason.", "reason")
+        self.ends_early = self._counter(
+            "schedules_end_early", "Schedules that expire before their next fire, by reason.", "reason"
+        )
         self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")
         self.expired = self._counter("messages_expired", "Messages removed because their TTL ran out, on 2.10.")
         self.expiries_failed = self._counter("expiries_failed", "Removals of expired messages that failed.")

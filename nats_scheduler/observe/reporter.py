@@ -25,6 +25,8 @@ from nats_scheduler.engine.events import (
     PurgeFailed,
     ScheduleAccepted,
     ScheduleEnded,
+    ScheduleEndsEarly,
+    ScheduleLost,
     ScheduleRejected,
     SchedulesFailing,
     StillRefused,
@@ -66,6 +68,8 @@ class Reporter:
             ScheduleAccepted: self._accepted,
             ScheduleRejected: self._rejected,
             ScheduleEnded: self._ended,
+            ScheduleEndsEarly: self._ends_early,
+            ScheduleLost: self._lost,
             FireStored: self._stored,
             FireSeen: self._seen,
             FireUnsettled: self._unsettled,
@@ -217,6 +221,18 @@ class Reporter:
         if self._tells_all:
             reason = str(event.ending)
             self._log.debug("schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=reason)
+
+    def _ends_early(self, stream: str, event: ScheduleEndsEarly) -> None:
+        self._metrics.ends_early.labels(stream, event.ending.name.lower()).inc()
+        told = {"schedule": event.schedule, "seq": event.sequence, "due": _time(event.due)}
+        told |= {"ends": _time(event.ends), "reason": str(event.ending)}
+        self._warn("schedule_ends_early", stream, {"stream": stream, **told})
+        self._advise("schedule_ends_early", stream, **told)
+
+    def _lost(self, stream: str, event: ScheduleLost) -> None:
+        told = {"schedule": event.schedule, "seq": event.sequence, "due": _time(event.due), "reason": str(event.ending)}
+        self._warn("schedule_lost", stream, {"stream": stream, **told})
+        self._advise("schedule_lost", stream, **told)
 
     def _stored(self, stream: str, event: FireStored) -> None:
         counts = self._metrics.of(stream)

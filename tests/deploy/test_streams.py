@@ -56,3 +56,9 @@ async def test_the_cli_adds_an_example_as_it_is_typed(nats_cli: NatsCli, start_s
         await cli.run("stream", "add", "--config", str(file))
     names = json.loads(await cli.run("stream", "ls", "--names", "--json"))
     assert names == [config_of(file)["name"] for file in FILES]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_an_example_does_not_end_schedules_by_its_limits(file: Path) -> None:
+    rules = StreamRules.from_config(config_of(file))
+    assert (rules.max_age, rules.evicts) == (0, False)

@@ -74,8 +74,12 @@ class Desk:
         reads_all: bool = True,
         silent: bool = False,
         moves_subjects: bool = False,
+        max_age: int = 0,
+        evicts: bool = False,
     ):
-        rules = StreamRules("DESK", (">",), allow_msg_ttl=message_ttl, moves_subjects=moves_subjects)
+        rules = StreamRules(
+            "DESK", (">",), allow_msg_ttl=message_ttl, moves_subjects=moves_subjects, max_age=max_age, evicts=evicts
+        )
         limits = ServerLimits(guard, max_payload, look_ahead=SECOND, silent=silent)
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START

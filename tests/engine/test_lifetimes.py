@@ -1,0 +1,234 @@
+"""Schedules that their stream removes by itself: told when they are taken on, looked at when they end, told again."""
+
+import pytest
+
+from nats_scheduler.engine.events import (
+    Ending,
+    ScheduleAccepted,
+    ScheduleEnded,
+    ScheduleEndsEarly,
+    ScheduleLost,
+)
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, ShardsHeld, Stored
+from nats_scheduler.engine.lifetimes import AGED_SLACK, MAX_REQUESTS, MAX_WIDE_REQUESTS
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule
+
+WEEK = 7 * DAY
+LATE = START + 30 * DAY
+AT_LATE = f"@at {format_rfc3339(LATE)}"
+LOOK = (WEEK + AGED_SLACK) / SECOND
+"""Seconds after the start at which a schedule that aged is looked at."""
+
+
+def endings(desk: Desk) -> list[Ending]:
+    return [event.ending for event in desk.told(ScheduleEnded)]
+
+
+def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
+    return [tuple(event) for event in desk.told(ScheduleLost)]
+
+
+# -- at acceptance -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ttl", "max_age", "expected"),
+    [
+        (AT_LATE, None, WEEK, (WEEK, Ending.MAX_AGE)),
+        (AT_LATE, "1h", 0, (HOUR, Ending.EXPIRED)),
+        (AT_LATE, "1h", WEEK, (HOUR, Ending.EXPIRED)),
+        (AT_LATE, None, 60 * DAY, None),
+        (AT_LATE, "never", WEEK, None),
+        ("@every 1h", None, WEEK, None),
+        ("@every 200h", None, WEEK, (WEEK, Ending.MAX_AGE)),
+        (AT_LATE, None, 0, None),
+    ],
+)
+def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on(
+    pattern: str, ttl: str | None, max_age: int, expected: tuple[int, Ending] | None
+) -> None:
+    desk = Desk(max_age=max_age)
+    desk.read(schedule(pattern, **({} if ttl is None else {"Nats_TTL": ttl})))
+    (accepted,) = desk.told(ScheduleAccepted)
+    told = [(event.ends - START, event.ending) for event in desk.told(ScheduleEndsEarly)]
+    assert told == ([] if expected is None else [expected])
+    assert all(event.due == accepted.due for event in desk.told(ScheduleEndsEarly))
+
+
+def test_where_the_server_has_no_ttls_never_does_not_keep_a_schedule() -> None:
+    desk = Desk(max_age=WEEK, removes_expired=True)
+    desk.read(schedule(AT_LATE, Nats_TTL="never"))
+    assert [event.ending for event in desk.told(ScheduleEndsEarly)] == [Ending.MAX_AGE]
+
+
+def test_what_was_stored_before_the_start_is_not_told_again_at_each_start() -> None:
+    desk = Desk(schedule(AT_LATE), max_age=WEEK, live=False)
+    desk.step(CaughtUp())
+    assert desk.told(ScheduleEndsEarly) == []
+
+
+# -- when it ends --------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire() -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK)
+    assert desk.at(LOOK - 1).reads == []
+    assert desk.at(LOOK).reads == [(SCHEDULE, 1)]
+    desk.found(None, of=one)
+    assert (endings(desk), lost(desk)) == ([Ending.MAX_AGE], [(SCHEDULE, 1, LATE, Ending.MAX_AGE)])
+    assert not desk.is_held()
+
+
+def test_a_schedule_that_outlives_its_max_age_waits_on_and_fires() -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK)
+    looks = []
+    seconds = LOOK
+    while seconds < 30 * DAY / SECOND - 1:
+        looks.append(seconds)
+        desk.at(seconds)
+        assert desk.reads == [(SCHEDULE, 1)]
+        desk.found(one)
+        assert desk.fires == []
+        seconds = desk.wake
+    assert len(looks) < 25, "the looks grow rarer"
+    assert seconds == 30 * DAY / SECOND - 1, "the last look is the one before its fire"
+    desk.at(seconds)
+    desk.found(one)
+    desk.at(30 * DAY / SECOND)
+    assert desk.fire.fire_time == LATE
+
+
+def test_a_repeating_schedule_fires_until_it_ages_and_that_is_told() -> None:
+    one = schedule("@every 100h")
+    desk = Desk(one, max_age=WEEK)
+    fire = desk.in_flight(one, 100 * 3600)
+    assert fire.fire_time == START + 100 * HOUR
+    desk.concluded(fire, Stored(2))
+    assert desk.at(LOOK).reads == [(SCHEDULE, 1)]
+    desk.found(None, of=one)
+    assert lost(desk) == [(SCHEDULE, 1, START + 200 * HOUR, Ending.MAX_AGE)]
+
+
+def test_a_ttl_that_ends_a_schedule_before_its_first_fire_is_told_and_one_that_ends_its_repeating_is_not() -> None:
+    never_fires, repeats = schedule(AT_LATE, Nats_TTL="1h"), schedule("@every 40m", 2, "s.two", Nats_TTL="1h")
+    desk = Desk(never_fires, repeats)
+    desk.step(CaughtUp())
+    fire = desk.in_flight(repeats, 40 * 60)
+    desk.concluded(fire, Stored(3))
+    desk.at(3600)
+    assert endings(desk) == [Ending.EXPIRED, Ending.EXPIRED]
+    assert lost(desk) == [(SCHEDULE, 1, LATE, Ending.EXPIRED)]
+
+
+def test_a_marker_that_the_server_left_says_why_a_schedule_is_gone() -> None:
+    for reason, expected in (("MaxAge", Ending.MAX_AGE), ("Purge", Ending.REMOVED), ("Remove", Ending.REMOVED)):
+        desk = Desk(schedule(AT_LATE), max_age=WEEK)
+        desk.read(message_on(SCHEDULE, 2, Nats_Marker_Reason=reason))
+        assert endings(desk) == [expected]
+    desk = Desk(schedule(AT_LATE), max_age=WEEK)
+    desk.read(plain(SCHEDULE, 2))
+    assert (endings(desk), lost(desk)) == ([Ending.OVERWRITTEN], [])
+
+
+# -- what somebody asked for ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        RemovalRequested(filter=SCHEDULE),
+        RemovalRequested(filter=SCHEDULE, below=2),
+        RemovalRequested(sequence=1),
+        RemovalRequested(filter="s.*"),
+        RemovalRequested(),
+    ],
+)
+def test_what_was_removed_on_request_is_not_blamed_on_the_stream(request_: RemovalRequested) -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK, evicts=True)
+    desk.step(request_)
+    desk.at(LOOK)
+    desk.found(None, of=one)
+    assert (endings(desk), lost(desk)) == ([Ending.REMOVED], [])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [RemovalRequested(filter="s.other"), RemovalRequested(filter=SCHEDULE, below=1), RemovalRequested(sequence=7)],
+)
+def test_a_request_for_something_else_excuses_nothing(request_: RemovalRequested) -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK)
+    desk.step(request_)
+    desk.at(LOOK)
+    desk.found(None, of=one)
+    assert endings(desk) == [Ending.MAX_AGE]
+
+
+def test_a_schedule_that_came_after_a_wide_purge_was_not_removed_by_it() -> None:
+    desk = Desk(plain("x", 1), max_age=WEEK)
+    desk.step(RemovalRequested(filter=">"))
+    one = schedule(AT_LATE, 2)
+    desk.read(one)
+    desk.at(LOOK)
+    desk.found(None, of=one)
+    assert endings(desk) == [Ending.MAX_AGE]
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        [RemovalRequested(sequence=number) for number in range(2, MAX_REQUESTS + 3)],
+        [RemovalRequested(filter=f"x{number}.>") for number in range(MAX_WIDE_REQUESTS + 1)],
+    ],
+)
+def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(flood: list[RemovalRequested]) -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK)
+    desk.step(RemovalRequested(filter=SCHEDULE) if flood[0].sequence else RemovalRequested(filter="s.>"))
+    desk.step(*flood)
+    desk.at(LOOK)
+    desk.found(None, of=one)
+    assert endings(desk) == [Ending.REMOVED]
+
+
+def test_a_schedule_that_went_without_a_request_was_evicted_where_the_stream_has_limits() -> None:
+    one = schedule("@every 1h")
+    for evicts, expected in ((True, Ending.LIMITS), (False, Ending.REMOVED)):
+        desk = Desk(one, evicts=evicts)
+        desk.at(3599)
+        desk.found(None, of=one)
+        assert endings(desk) == [expected]
+        assert len(lost(desk)) == evicts
+
+
+def test_nothing_is_called_evicted_that_may_have_been_removed_while_nobody_listened() -> None:
+    one = schedule("@every 1h")
+    desk = Desk(one, evicts=True)
+    desk.step(ContactLost("the server restarts"), CaughtUp())
+    desk.at(3599)
+    desk.found(None, of=one)
+    assert (endings(desk), lost(desk)) == ([Ending.REMOVED], [])
+
+
+def test_where_consumers_remove_messages_nothing_is_called_evicted() -> None:
+    one = schedule("@every 1h")
+    desk = Desk(one, evicts=True, reads_all=False)
+    desk.at(3599)
+    desk.found(None, of=one)
+    assert endings(desk) == [Ending.REMOVED]
+
+
+def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK)
+    desk.step(ShardsHeld(frozenset()))
+    assert desk.at(LOOK).reads == []
+    assert desk.at(LOOK + 60).reads == [(SCHEDULE, 1)]
+    desk.found(None, of=one)
+    assert (endings(desk), desk.is_held()) == ([], False)
