@@ -122,7 +122,7 @@ def _pattern_fault(
         reason = f"is not a time zone such as 'Europe/Berlin': {invalid.reason}"
     else:
         error, header, value = rejection.PATTERN_INVALID, dialect.schedule, text
-        reason = f"is not a pattern such as '@every 5m': {invalid.reason}"
+        reason = f"is not a valid pattern: {invalid.reason}"
     if not rules.schedules_enabled:
         return schedules_disabled(header, value, rules)
     return error.rejection(header.decode(), value, reason)

@@ -108,8 +108,6 @@ def parse_cron(text: str) -> CronFields | Invalid:
 def _explain_count(words: list[str]) -> str:
     """Say what is wrong with the number of fields."""
     expected = "expected 6 fields (second minute hour day-of-month month day-of-week)"
-    if len(words) == 5:
-        return f"{expected}, got the 5 of a crontab: the seconds field in front is missing"
     return f"{expected}, got {len(words)}"
 
 

@@ -20,6 +20,7 @@ from nats_scheduler.schedule.cron_search import latest_fire, next_fire
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
+from nats_scheduler.schedule.mistakes import explain
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339, usual_instant
 from nats_scheduler.schedule.zones import Zone, load_zone
 
@@ -241,7 +242,8 @@ def usual_at(text: bytes, start: int, end: int) -> At | None:
 
 
 def _zone_refused(text: str, kind: str) -> InvalidPattern:
-    return InvalidPattern(text, f"{kind} takes no time zone, not even UTC")
+    instead = "its time has an offset of its own" if kind == "@at" else "it counts from when it was stored"
+    return InvalidPattern(text, f"{kind} takes no time zone, not even UTC: {instead}")
 
 
 def _parse_at(text: str) -> At | InvalidPattern | None:
@@ -252,7 +254,7 @@ def _parse_at(text: str) -> At | InvalidPattern | None:
     time = text[4:]
     instant = parse_rfc3339(time)
     if isinstance(instant, Invalid):
-        return InvalidPattern(text, instant.reason)
+        return InvalidPattern(text, explain(text, instant.reason, ALIASES))
     if instant == ZERO_TIME:
         return None
     return At(None if is_as_printed(time) else text, instant)
@@ -262,7 +264,7 @@ def _parse_every(text: str) -> Every | InvalidPattern:
     """Read `@every DURATION`."""
     interval = parse_duration(text[7:])
     if isinstance(interval, Invalid):
-        return InvalidPattern(text, interval.reason)
+        return InvalidPattern(text, explain(text, interval.reason, ALIASES))
     if interval < SECOND:
         return InvalidPattern(text, "an interval is at least 1s")
     return Every(text, interval)
@@ -272,19 +274,9 @@ def _parse_cron(text: str, zone: Zone | None) -> Cron | InvalidPattern:
     """Read six fields or an alias."""
     fields = parse_cron(ALIASES.get(text, text))
     if isinstance(fields, Invalid):
-        return InvalidPattern(text, _explain(text) or fields.reason)
+        return InvalidPattern(text, explain(text, fields.reason, ALIASES))
     return Cron(text, fields, zone)
 
 
 _parse_known_every = lru_cache(maxsize=_MOST_TEXTS_KEPT)(_parse_every)
 _parse_known_cron = lru_cache(maxsize=_MOST_TEXTS_KEPT)(_parse_cron)
-
-
-def _explain(text: str) -> str | None:
-    """Recognise what was meant by a text that is no cron pattern, or give None."""
-    if not isinstance(parse_rfc3339(text), Invalid):
-        return "a time needs '@at ' in front of it, which is missing (as in '@at 2026-11-20T15:04:05Z')"
-    if text.startswith("@"):
-        known = ", ".join(["@at TIME", "@every DURATION", *ALIASES])
-        return f"expected one of {known}, in lower case and without spaces around it"
-    return None

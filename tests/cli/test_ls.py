@@ -130,7 +130,7 @@ async def test_json_says_what_is_wrong_with_a_schedule(account: Account, ls: Ls)
             "description": "message schedules pattern is invalid",
             "header": "X-Nats-Schedule",
             "value": "@every 1ms",
-            "reason": "is not a pattern such as '@every 5m': an interval is at least 1s",
+            "reason": "is not a valid pattern: an interval is at least 1s",
         },
     }
 

@@ -63,8 +63,8 @@ def test_json_is_one_document_with_everything(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["61 * * * * *"], 10189, "Nats-Schedule of '61 * * * * *' is not a pattern such as '@every 5m': second 61"),
-        (["* * * * *"], 10189, "seconds field"),
+        (["61 * * * * *"], 10189, "Nats-Schedule of '61 * * * * *' is not a valid pattern: second 61"),
+        (["* * * * *"], 10189, "beginning with seconds"),
         (["2030-01-01T00:00:00Z"], 10189, "'@at '"),
         (["@every 5m", "--tz", "UTC"], 10189, "takes no time zone"),
         (["@daily", "--tz", "Mars/Olympus"], 10223, "Nats-Schedule-Time-Zone of 'Mars/Olympus' is not a time zone"),

@@ -1,0 +1,85 @@
+"""What is said of the usual mistakes: what is wrong first, and then what to write, which is accepted as it stands."""
+
+import re
+
+import pytest
+
+from nats_scheduler.schedule.patterns import At, InvalidPattern, parse_pattern
+
+MISTAKES = [
+    ("*/5 * * * *", "five fields", "0 */5 * * * *"),
+    ("30 9 * * mon-fri", "six, beginning with seconds", "0 30 9 * * mon-fri"),
+    ("0 0 9 * * * *", "no year", "0 0 9 * * *"),
+    ("0 0 9 * * 7", "Sunday is 0", "0 0 9 * * 0"),
+    ("@at 2026-01-01T00:00:00", "the time zone is missing", "@at 2026-01-01T00:00:00Z"),
+    ("@at 2026-01-01 09:30", "the time zone is missing", "@at 2026-01-01T09:30:00Z"),
+    ("@at 2026-01-01", "the time zone is missing", "@at 2026-01-01T00:00:00Z"),
+    ("@at 2026-01-01 00:00:00Z", "RFC 3339", "@at 2026-01-01T00:00:00Z"),
+    ("@at 2026-01-01T00:00:00+0100", "RFC 3339", "@at 2026-01-01T00:00:00+01:00"),
+    ("@at 2026-1-1t00:00:00z", "RFC 3339", "@at 2026-01-01T00:00:00Z"),
+    ("@at 1767225600", "number since 1970", "@at 2026-01-01T00:00:00Z"),
+    ("@at 1767225600000", "number since 1970", "@at 2026-01-01T00:00:00Z"),
+    ("@at  2026-01-01T00:00:00Z", "one blank", "@at 2026-01-01T00:00:00Z"),
+    ("2026-01-01T00:00:00Z", "behind '@at '", "@at 2026-01-01T00:00:00Z"),
+    ("at 2026-01-01T00:00:00Z", "expected '@at '", "@at 2026-01-01T00:00:00Z"),
+    ("@every 1d", "units", "@every 24h"),
+    ("@every 5 minutes", "units", "@every 5m"),
+    ("@every 1 hour 30 min", "units", "@every 1h30m"),
+    ("@every 30", "the unit is missing", "@every 30s"),
+    ("every 5m", "expected '@every '", "@every 5m"),
+    ("5m", "behind '@every '", "@every 5m"),
+    ("@Daily", "lower case", "@daily"),
+    ("daily", "alias", "@daily"),
+    ('"@every 5m"', "quotation marks", "@every 5m"),
+    (" 0 0 9 * * 7 ", "Sunday is 0", "0 0 9 * * 0"),
+]
+
+
+def reason(text: str) -> str:
+    invalid = parse_pattern(text)
+    assert isinstance(invalid, InvalidPattern), text
+    return invalid.reason
+
+
+@pytest.mark.parametrize(("text", "what_is_wrong", "instead"), MISTAKES)
+def test_a_usual_mistake_is_named_and_what_to_write_is_accepted(text: str, what_is_wrong: str, instead: str) -> None:
+    told = reason(text)
+    assert what_is_wrong in told
+    shown = re.search("write '([^']+)'", told)
+    assert shown is not None
+    assert shown[1] == instead
+    assert not isinstance(parse_pattern(instead), InvalidPattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("@at tomorrow", "expected a time such as 2026-11-20T15:04:05Z"),
+        ("@at 2026-02-30T00:00:00", "there is no day 2026-02-30"),
+        ("@at 2026-01-01T00:00:00 Europe/Berlin", "'Europe/Berlin' is no offset"),
+        ("@every soon", "'@every 5m'"),
+        ("@every 500ms", "an interval is at least 1s"),
+        ("@in 5m", "not counted from now"),
+        ("@minutely", "expected one of @at TIME"),
+        ("soon", "expected a pattern such as '@every 5m'"),
+        ("0 0 0 L * *", "day of month 'L' is not a number"),
+        ("* * *", "expected 6 fields"),
+    ],
+)
+def test_where_nothing_can_be_written_instead_the_form_is_named(text: str, expected: str) -> None:
+    assert expected in reason(text)
+
+
+def test_what_is_refused_for_its_zone_says_what_stands_in_its_place() -> None:
+    for text, expected in (("@at 2026-01-01T00:00:00Z", "offset"), ("@every 5m", "when it was stored")):
+        invalid = parse_pattern(text, "UTC")
+        assert isinstance(invalid, InvalidPattern)
+        assert expected in invalid.reason
+
+
+def test_a_time_that_is_shown_is_the_one_that_was_meant() -> None:
+    meant, shown = parse_pattern("@at 2026-01-01T00:00:00+01:00"), parse_pattern("@at 2025-12-31T23:00:00Z")
+    assert isinstance(meant, At)
+    assert isinstance(shown, At)
+    assert meant.instant == shown.instant
+    assert "'@at 2026-01-01T00:00:00+01:00'" in reason("@at 2026-01-01 00:00:00 +01")
