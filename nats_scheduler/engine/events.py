@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.rejection import Rejection
 
 
@@ -54,6 +55,15 @@ class ScheduleEnded(NamedTuple):
     schedule: str
     sequence: int
     ending: Ending
+
+
+class HeadersMisnamed(NamedTuple):
+    """A message has headers that look like those of a schedule and are none: nobody reads them."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    headers: tuple[Misnamed, ...]
 
 
 class ScheduleEndsEarly(NamedTuple):
@@ -206,6 +216,7 @@ Event = (
     | ScheduleAccepted
     | ScheduleRejected
     | ScheduleEnded
+    | HeadersMisnamed
     | ScheduleEndsEarly
     | ScheduleLost
     | FireStored

@@ -48,6 +48,7 @@ from nats_scheduler.engine.inputs import (
     StreamChanged,
 )
 from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.misnaming import Misnaming
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
 from nats_scheduler.engine.roster import Roster
@@ -94,15 +95,21 @@ class StreamEngine:
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         self._firing.lifetimes = self.lifetimes
         self._expiry = Expiry(self._dialects, self._emit) if removes_expired else None
-        self._rejected: dict[str, tuple[int, Rejection]] = {}
+        self.rejected: dict[str, tuple[int, Rejection]] = {}
+        """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
+        self.misnaming = Misnaming(self._emit)
         self._reads_all = self._firing.sees_all = reads_all
         self._sightings = Sightings()
         self._holdings = Holdings(self._roster, self._firing)
-        self._backlog = Backlog(self._rejected, self._firing, self._emit, self._holdings.untold)
+        self._backlog = Backlog(self.rejected, self._firing, self._emit, self._holdings.untold)
         places = Places(self._roster, rules.restrictions)
         staff = Staff(self._roster, self._firing, self._holdings, self._backlog)
-        self._admission = Admission(staff, places, self._rejected, self._tell_rejected)
-        self._last_read = self._looked_through = self._history_through = 0
+        self._admission = Admission(staff, places, self.rejected, self._tell_rejected)
+        self._looked_through = 0
+        self.last_read = 0
+        """The highest stream sequence read so far."""
+        self.history_through = 0
+        """The sequence up to which buried messages were looked at, where they are not told with the others."""
         self.last_message: StoredMessage | None = None
         """The message with the highest sequence that was told."""
         self._now = 0
@@ -164,29 +171,14 @@ class StreamEngine:
         return self._firing.stored
 
     @property
-    def last_read(self) -> int:
-        """The highest stream sequence read so far."""
-        return self._last_read
-
-    @property
     def followed_through(self) -> int:
         """The sequence behind which another contact is to go on, 0 for the beginning."""
-        return self._last_read if self._reads_all else self._looked_through
-
-    @property
-    def history_through(self) -> int:
-        """The sequence up to which buried messages were looked at, where they are not told with the others."""
-        return self._history_through
+        return self.last_read if self._reads_all else self._looked_through
 
     @property
     def held(self) -> Roster:
         """The schedules held."""
         return self._roster
-
-    @property
-    def rejected(self) -> dict[str, tuple[int, Rejection]]:
-        """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
-        return self._rejected
 
     def checkpoint(self, now: int) -> CheckpointLoaded:
         """Return how far everything is settled, for a later holder to be told.
@@ -195,10 +187,10 @@ class StreamEngine:
         """
         rejected = (
             sequence
-            for subject, (sequence, _rejection) in self._rejected.items()
+            for subject, (sequence, _rejection) in self.rejected.items()
             if self._is_ours(subject) and not self._admission.is_waiting(subject)
         )
-        return self._holdings.checkpoint(now, self._last_read, rejected)
+        return self._holdings.checkpoint(now, self.last_read, rejected)
 
     # -- intake --------------------------------------------------------------------------------------------------
 
@@ -206,11 +198,11 @@ class StreamEngine:
         for message in given.messages:
             if not self._sightings.expected or not self._sightings.take(message):
                 self._take(message)
-        if given.messages and given.messages[-1].sequence > self._last_read:
+        if given.messages and given.messages[-1].sequence > self.last_read:
             self.last_message = given.messages[-1]
-            self._last_read = self.last_message.sequence
-        self._last_read = max(self._last_read, given.through)
-        self._sightings.pass_by(self._last_read)
+            self.last_read = self.last_message.sequence
+        self.last_read = max(self.last_read, given.through)
+        self._sightings.pass_by(self.last_read)
 
     def _see_what_waited(self, now: int) -> bool:
         """Take what is known to be fires of ours, once no herd is in the way; returns whether there is more."""
@@ -223,18 +215,24 @@ class StreamEngine:
         return bool(seen)
 
     def _history_read(self, given: HistoryRead, _now: int) -> None:
-        self._history_through = max(self._history_through, given.through)
+        self.history_through = max(self.history_through, given.through)
         for message in given.messages:
             if self._expiry is not None:
                 self._expiry.take(message)
 
     def _take(self, message: StoredMessage) -> None:
+        if self.misnaming.noted:
+            self.misnaming.covered(message)
         if (definition := self._reader.known(message)) is not None:
             self._accept(definition, message, None if self._expiry is None else self._expiry.take(message))
-        elif (reading := self._reader.read_anew(message)) is not None:
+            return
+        if (reading := self._reader.read_anew(message)) is not None:
             self._mean(reading, message)
         else:
             self._overwritten(message)
+        if self._reader.misnamed:
+            is_told = self._live and self._is_ours(message.subject)
+            self.misnaming.found(message, self._reader.misnamed, is_told=is_told)
 
     def _mean(self, reading: Reading, message: StoredMessage, *, is_acknowledged: bool = False) -> None:
         """Do what a message means; that a fire `is_acknowledged` says that it is one of ours."""
@@ -255,7 +253,7 @@ class StreamEngine:
         held = self._roster.on(message.subject)
         if held is not None and held.sequence < message.sequence:
             self._firing.end(held, self.lifetimes.why_covered(held, message))
-        if self._rejected and self._rejected_at(message.subject) < message.sequence:
+        if self.rejected and self._rejected_at(message.subject) < message.sequence:
             self._admission.forget(message.subject)
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None) -> None:
@@ -284,7 +282,7 @@ class StreamEngine:
         if self._rejected_at(message.subject) >= message.sequence:
             return
         self._admission.forget(message.subject)
-        self._rejected[message.subject] = message.sequence, (rejection := rejection.shortened())
+        self.rejected[message.subject] = message.sequence, (rejection := rejection.shortened())
         self._tell_rejected(message.subject, message.sequence, rejection)
 
     def _tell_rejected(self, subject: str, sequence: int, rejection: Rejection) -> None:
@@ -297,7 +295,7 @@ class StreamEngine:
 
     def _rejected_at(self, subject: str) -> int:
         """Return the sequence of the rejected message on a subject, 0 where there is none."""
-        return self._rejected[subject][0] if subject in self._rejected else 0
+        return self.rejected[subject][0] if subject in self.rejected else 0
 
     def _cancelled(self, schedule: str, message: StoredMessage) -> None:
         held = self._roster.on(schedule)
@@ -315,13 +313,14 @@ class StreamEngine:
         self._live = self._admission.is_live = True
         self._firing.overdue.caught_up(now)
         self._firing.is_open = not self._draining
-        self._emit(Report(StreamReady(len(self._roster), len(self._rejected))))
+        self._emit(Report(StreamReady(len(self._roster), len(self.rejected))))
         self._backlog.begin_with(self._firing.shards)
+        self.misnaming.tell(self._firing.shards)
         self._firing.contact_regained(now)
 
     def _contact_lost(self, _given: ContactLost, _now: int) -> None:
         self._live = self._admission.is_live = self._firing.is_open = False
-        self.lifetimes.requests_missed(self._last_read)
+        self.lifetimes.requests_missed(self.last_read)
         self._sightings.forget()
 
     def _shards_held(self, given: ShardsHeld, now: int) -> None:
@@ -330,11 +329,12 @@ class StreamEngine:
             self._expiry.shards = given.shards
         if self._live:
             self._backlog.begin_with(gained)
+            self.misnaming.tell(gained)
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         if given.filter is not None and not self._is_ours(given.filter):
             self._backlog.removed(given.filter)
-        self.lifetimes.removal_requested(given, self._roster, self._last_read)
+        self.lifetimes.removal_requested(given, self._roster, self.last_read)
         self._firing.doubt(given, now)
         self._admission.doubt(given)
 
@@ -352,7 +352,7 @@ class StreamEngine:
     def _await_sight(self, fires: Sequence[Fire]) -> None:
         """Know what was stored when it is read, and that it expires where its headers are not looked at again."""
         if self._reads_all:
-            self._sightings.expect(fires, self._last_read)
+            self._sightings.expect(fires, self.last_read)
         else:
             self._sightings.seen.extend(fires)
         if self._expiry is not None:

@@ -21,6 +21,7 @@ from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF
+from nats_scheduler.message.misnamed import CAPITALS, LETTERS, Misnamed, misnamed_headers
 from nats_scheduler.message.reading import MARK, Reading, read_message, read_published
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -53,6 +54,8 @@ class MessageReader:
         self._around: dict[bytes, _Surroundings] = {}
         self._terms: dict[Terms, Terms] = {}
         """One of those that are equal: blocks with an identity of their own are never known, and yet say the same."""
+        self.misnamed: Sequence[Misnamed] = ()
+        """Headers that look like those of a schedule and are none, of the message read anew last; none is known."""
         self._last: tuple[bytes, bytes, Terms] | None = None
         """What stood before and behind the last pattern without a zone; most often the next one stands there too."""
 
@@ -77,12 +80,18 @@ class MessageReader:
     def read_anew(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does, and keep what the block says."""
         subject, _sequence, stored_at, block, _body = message
+        self.misnamed = ()
+        if block.find(LETTERS) < 0 and block.find(CAPITALS) < 0:
+            return None  # what means something holds these letters too
         reading = read_message(block, subject, stored_at, self._rules, self._dialects)
+        if reading is None or reading.generated is None:
+            is_schedule = reading is not None and reading.definition is not None
+            self.misnamed = misnamed_headers(block, self._dialects, is_schedule=is_schedule)
         if reading is None or reading.definition is None or len(block) > LONGEST_KEPT:
             return reading
         pattern, terms = reading.definition
         definition = Definition(pattern, self._shared(terms))
-        if reading.cancels is None:
+        if reading.cancels is None and not self.misnamed:
             self._learn(block, definition)
         return Reading(definition, cancels=reading.cancels)
 

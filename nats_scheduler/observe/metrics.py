@@ -78,6 +78,7 @@ class Metrics:
         self.ends_early = self._counter(
             "schedules_end_early", "Schedules that expire before their next fire, by reason.", "reason"
         )
+        self.misnamed = self._counter("headers_misnamed", "Messages with headers that look like those of a schedule.")
         self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")
         self.expired = self._counter("messages_expired", "Messages removed because their TTL ran out, on 2.10.")
         self.expiries_failed = self._counter("expiries_failed", "Removals of expired messages that failed.")

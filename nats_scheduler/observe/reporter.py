@@ -21,6 +21,7 @@ from nats_scheduler.engine.events import (
     FiresMissed,
     FireStored,
     FireUnsettled,
+    HeadersMisnamed,
     MessagesExpired,
     PurgeFailed,
     ScheduleAccepted,
@@ -68,6 +69,7 @@ class Reporter:
             ScheduleAccepted: self._accepted,
             ScheduleRejected: self._rejected,
             ScheduleEnded: self._ended,
+            HeadersMisnamed: self._misnamed,
             ScheduleEndsEarly: self._ends_early,
             ScheduleLost: self._lost,
             FireStored: self._stored,
@@ -221,6 +223,13 @@ class Reporter:
         if self._tells_all:
             reason = str(event.ending)
             self._log.debug("schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=reason)
+
+    def _misnamed(self, stream: str, event: HeadersMisnamed) -> None:
+        self._metrics.misnamed.labels(stream).inc()
+        for header, reason in event.headers:
+            told = {"subject": event.subject, "seq": event.sequence, "header": header, "reason": reason}
+            self._warn("header_misnamed", stream, {"stream": stream, **told})
+            self._advise("header_misnamed", stream, **told)
 
     def _ends_early(self, stream: str, event: ScheduleEndsEarly) -> None:
         self._metrics.ends_early.labels(stream, event.ending.name.lower()).inc()

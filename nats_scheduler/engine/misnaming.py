@@ -1,0 +1,54 @@
+"""The messages of a stream whose headers look like those of a schedule: told once, and listed.
+
+The rule: a message is told when it is read, or, what was stored before, when we hold its shard; one that another
+message covers is no news. Cost: a truth test for each message while there is none; memory for `MAX_NOTED` of them.
+Limit: what is removed by other means than a message on its subject stays noted until the stream is read anew.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.message.misnamed import Misnamed
+from nats_scheduler.message.stored import StoredMessage
+
+MAX_NOTED = 10_000
+"""Messages that are remembered at most; then the oldest is forgotten."""
+
+TOLD_AT_ONCE = 100
+"""Of those that were stored before, so many are told when we gain shards: more lines would not be written anyway."""
+
+
+class Misnaming:
+    """What one stream's messages call their headers."""
+
+    def __init__(self, emit: Callable[[Action], None]) -> None:
+        self._emit = emit
+        self.noted: dict[str, HeadersMisnamed] = {}
+        """The last messages on their subjects whose headers are misnamed, by subject."""
+
+    def covered(self, message: StoredMessage) -> None:
+        """Forget what lay on the subject of a message before."""
+        known = self.noted.get(message.subject)
+        if known is not None and known.sequence < message.sequence:
+            del self.noted[message.subject]
+
+    def found(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_told: bool) -> None:
+        """Note a message, and tell of it, where that `is_told` now."""
+        known = self.noted.get(message.subject)
+        if known is not None and known.sequence >= message.sequence:
+            return
+        event = HeadersMisnamed(message.subject, message.sequence, message.stored_at, tuple(headers))
+        self.noted[message.subject] = event
+        if len(self.noted) > MAX_NOTED:
+            del self.noted[next(iter(self.noted))]
+        if is_told:
+            self._emit(Report(event))
+
+    def tell(self, shards: frozenset[int]) -> None:
+        """Tell of what was noted in these shards."""
+        ours = (event for event in self.noted.values() if shard_of(event.subject) in shards)
+        for event in islice(ours, TOLD_AT_ONCE):
+            self._emit(Report(event))

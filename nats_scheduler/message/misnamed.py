@@ -1,0 +1,80 @@
+"""Headers that look like those of a schedule and are none: nobody reads them, and nobody else says so.
+
+A server stores `nats-schedule` or `Nats-Schedul` as it stands, and a `Nats-Schedule-Timezone` on a schedule leaves it
+in UTC, without a word to the publisher. The rule: what is found here changes no reading; it is for the operator to see.
+Names that begin with `Nats-Schedule-X-` or `X-Nats-Schedule-X-` are extensions, and not looked at.
+
+Cost: two `bytes.find` for an ordinary message, a microsecond or two for one that holds the letters.
+Limit: a name is looked at if it begins with Nats (or X-Nats) and holds the letters `hedul` in one case or the other.
+"""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import NamedTuple
+
+from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.headers import header_value
+
+LONGEST_SHOWN = 80
+"""Bytes of a name that are kept."""
+
+MOST_FOUND = 8
+"""Headers of one message that are told."""
+
+LETTERS, CAPITALS = b"hedul", b"HEDUL"
+"""One of these stands in every header of a schedule, and in what looks like one; in nearly no other message."""
+
+_KNOWN = frozenset(name for dialect in DIALECTS for name in dialect.names)
+_EXTENSIONS = tuple(dialect.schedule + b"-X-" for dialect in DIALECTS)
+_right = b"|".join([*(re.escape(name) + b":" for name in sorted(_KNOWN)), *map(re.escape, _EXTENSIONS)])
+_near = re.compile(rb"\n(?!" + _right + rb")((?:[Xx][-_]?)?[Nn][Aa][Tt][Ss][^:\r\n]*[Hh][Ee][Dd][Uu][Ll][^:\r\n]*):")
+_BY_LETTERS = {re.sub(r"[^a-z]", "", name.decode().lower()): name.decode() for name in sorted(_KNOWN)}
+
+
+class Misnamed(NamedTuple):
+    """A header that looks like one of a schedule, as it was written, and what is wrong with it."""
+
+    header: str
+    reason: str
+
+
+def misnamed_headers(block: bytes, dialects: Sequence[Dialect], *, is_schedule: bool) -> tuple[Misnamed, ...]:
+    """Return the headers of a message that look like those of a schedule and are none.
+
+    Where it is no schedule and all names are right, those that are of no use without `Nats-Schedule`.
+    """
+    if _near.search(block) is not None:
+        found = _near.findall(block)[:MOST_FOUND]
+        return tuple(_misnamed(name[:LONGEST_SHOWN]) for name in dict.fromkeys(found))
+    return () if is_schedule else _alone(block, dialects)
+
+
+@lru_cache(maxsize=256)
+def _misnamed(name: bytes) -> Misnamed:
+    """Say what a name near to a known one may mean; kept because a program makes its mistake in each message."""
+    written = name.decode("utf-8", "backslashreplace")
+    letters = re.sub(r"[^a-z]", "", written.lower())
+    if (meant := _BY_LETTERS.get(letters)) is None:
+        near = get_close_matches(letters, _BY_LETTERS, n=1, cutoff=0.8)
+        meant = _BY_LETTERS[near[0]] if near else None
+    if meant is None:
+        return Misnamed(written, "is no header of a schedule: nobody reads it")
+    if written.lower() == meant.lower():
+        return Misnamed(written, f"is not {meant}: header names are case-sensitive, and nobody reads this one")
+    return Misnamed(written, f"is no header of a schedule, and nobody reads it: {meant} may be meant")
+
+
+def _alone(block: bytes, dialects: Sequence[Dialect]) -> tuple[Misnamed, ...]:
+    """Return the header of a schedule that stands in a message without `Nats-Schedule`."""
+    if any(extension in block for extension in _EXTENSIONS):
+        return ()
+    for dialect in dialects:
+        if header_value(block, dialect.schedule):
+            return ()
+        for name in (dialect.target, dialect.source, dialect.time_zone, dialect.ttl, dialect.rollup):
+            if header_value(block, name):
+                missing = f"stands without {dialect.schedule.decode()}, so that the message is an ordinary one"
+                return (Misnamed(name.decode(), missing),)
+    return ()

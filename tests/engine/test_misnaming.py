@@ -1,0 +1,50 @@
+"""Headers that look like those of a schedule: told once, noted for as long as they are the last on their subject."""
+
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.inputs import CaughtUp, ShardsHeld
+from nats_scheduler.engine.misnaming import MAX_NOTED, TOLD_AT_ONCE
+from nats_scheduler.engine.shards import ALL_SHARDS
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule
+
+
+def told(desk: Desk) -> list[tuple[str, int, list[str]]]:
+    return [(one.subject, one.sequence, [h for h, _ in one.headers]) for one in desk.told(HeadersMisnamed)]
+
+
+def test_a_message_that_was_meant_to_be_a_schedule_is_told_when_it_is_read() -> None:
+    desk = Desk()
+    desk.read(message_on("s.x", 1, Nats_Schedul="@daily", Nats_Schedule_Target=TARGET))
+    assert told(desk) == [("s.x", 1, ["Nats-Schedul"])]
+    assert not desk.is_held("s.x")
+
+
+def test_a_schedule_with_a_header_that_nobody_reads_is_told_and_fires_all_the_same() -> None:
+    desk = Desk()
+    one = schedule("@every 1s", Nats_Schedule_Timezone="Europe/Berlin")
+    desk.read(one)
+    assert told(desk) == [(SCHEDULE, 1, ["Nats-Schedule-Timezone"])]
+    assert desk.in_flight(one, 1).schedule == SCHEDULE
+
+
+def test_what_was_stored_before_is_told_once_by_whoever_holds_its_shard() -> None:
+    desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), live=False)
+    desk.step(ShardsHeld(frozenset()), CaughtUp())
+    assert told(desk) == []
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert told(desk) == [("s.x", 1, ["Nats-Schedul"])]
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert told(desk) == []
+
+
+def test_what_another_message_covers_is_no_news() -> None:
+    desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), plain("s.x", 2), live=False)
+    desk.step(CaughtUp())
+    assert (told(desk), desk.engine.misnaming.noted) == ([], {})
+
+
+def test_a_flood_of_them_costs_bounded_memory_and_bounded_time() -> None:
+    flood = [message_on(f"s.{number}", number, Nats_Schedul="@daily") for number in range(1, MAX_NOTED + 10)]
+    desk = Desk(*flood, live=False)
+    assert len(desk.engine.misnaming.noted) == MAX_NOTED
+    desk.step(CaughtUp())
+    assert len(told(desk)) == TOLD_AT_ONCE
