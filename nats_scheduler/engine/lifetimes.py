@@ -47,9 +47,8 @@ class Lifetimes:
 
         `keeps_all` is False where consumers remove messages too.
         """
-        self.max_age = rules.max_age
-        """How long (ns) the stream keeps a message; 0 where it sets no time."""
-        self._evicts = rules.evicts and keeps_all
+        self._keeps_all = keeps_all
+        self.limited(rules)
         self._reads_ttl = not removes_expired and rules.allow_msg_ttl
         self._asked: dict[int, None] = {}
         self._wide: list[tuple[str | None, int]] = []
@@ -57,6 +56,15 @@ class Lifetimes:
         """What was read up to this sequence may have been asked for in a request that is forgotten."""
         self._unheard_through = 0
         """What was read up to this sequence may have been asked for while nobody listened."""
+
+    def limited(self, rules: StreamRules) -> None:
+        """Go by the limits of the stream, which may have changed.
+
+        A schedule that is held and waits is looked at when it would have been before; then the new limits count.
+        """
+        self.max_age = rules.max_age
+        """How long (ns) the stream keeps a message; 0 where it sets no time."""
+        self._evicts = rules.evicts and self._keeps_all
 
     def expiry(self, message: StoredMessage, known: int | None) -> int:
         """Return when the TTL of a schedule runs out (ns); `known` is what the sidecar has to see to itself."""

@@ -9,7 +9,7 @@ where there are two faults.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from nats_scheduler.message import rejection
@@ -38,9 +38,9 @@ class StreamRules:
     """What is published to one subject may be stored on another (`subject_transform`)."""
     restrictions: Restrictions = UNRESTRICTED
     """What the operator allows beyond; no part of the stream's own configuration."""
-    max_age: int = 0
-    """How long the stream keeps a message (ns), 0 for ever."""
-    evicts: bool = False
+    max_age: int = field(default=0, compare=False)
+    """How long the stream keeps a message (ns), 0 for ever. No message reads differently because of it."""
+    evicts: bool = field(default=False, compare=False)
     """Whether the stream removes its oldest messages for others, where there are too many or too large ones."""
 
     @classmethod

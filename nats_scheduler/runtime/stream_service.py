@@ -152,6 +152,7 @@ class StreamService:
         """Take what the server says of the stream now; what changes nothing about its schedules may end a refusal."""
         if state.config != self.state.config:
             self.driver.tell(StreamChanged())
+            self.driver.engine.lifetimes.limited(state.rules)
         self.state = state
         if state.last_sequence < self.driver.engine.last_read:
             self.driver.caught_up.set()  # it may have gone back: that is looked at closely

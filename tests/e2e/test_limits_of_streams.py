@@ -64,3 +64,21 @@ async def test_a_schedule_that_made_room_for_other_messages_is_told(
             await served.publish(f"other{number}")
         expected = [(served.subject("s"), Ending.LIMITS)]
         await eventually(lambda: lost(served) == expected, within_seconds=30, describe=lambda: str(lost(served)))
+
+
+async def test_a_change_of_limits_does_not_read_the_stream_anew(
+    emulated_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with limited(emulated_server, stream_name) as served:
+        info = await served.account.api.stream(stream_name)
+        before = served.sidecar.sidecar.services[stream_name]
+        await served.call("STREAM.UPDATE", {**info["config"], "max_age": 2 * SECOND, "duplicate_window": SECOND})
+        await eventually(
+            lambda: served.sidecar.sidecar.services[stream_name].state.config["max_age"] == 2 * SECOND,
+            within_seconds=30,
+            describe="the sidecar knows the new limit",
+        )
+        assert served.sidecar.sidecar.services[stream_name] is before
+        await served.schedule("s", NEVER)
+        expected = [(served.subject("s"), Ending.MAX_AGE)]
+        await eventually(lambda: lost(served) == expected, within_seconds=30, describe=lambda: str(lost(served)))

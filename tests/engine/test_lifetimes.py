@@ -11,6 +11,7 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, ShardsHeld, Stored
 from nats_scheduler.engine.lifetimes import AGED_SLACK, MAX_REQUESTS, MAX_WIDE_REQUESTS
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
@@ -28,7 +29,7 @@ def endings(desk: Desk) -> list[Ending]:
 
 
 def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
-    return [tuple(event) for event in desk.told(ScheduleLost)]
+    return [(one.schedule, one.sequence, one.due, one.ending) for one in desk.told(ScheduleLost)]
 
 
 # -- at acceptance -------------------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on(
     pattern: str, ttl: str | None, max_age: int, expected: tuple[int, Ending] | None
 ) -> None:
     desk = Desk(max_age=max_age)
-    desk.read(schedule(pattern, **({} if ttl is None else {"Nats_TTL": ttl})))
+    desk.read(schedule(pattern) if ttl is None else schedule(pattern, Nats_TTL=ttl))
     (accepted,) = desk.told(ScheduleAccepted)
     told = [(event.ends - START, event.ending) for event in desk.told(ScheduleEndsEarly)]
     assert told == ([] if expected is None else [expected])
@@ -232,3 +233,14 @@ def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -
     assert desk.at(LOOK + 60).reads == [(SCHEDULE, 1)]
     desk.found(None, of=one)
     assert (endings(desk), desk.is_held()) == ([], False)
+
+
+def test_limits_that_change_count_at_once_for_what_comes_and_at_its_look_for_what_is_held() -> None:
+    one = schedule(AT_LATE)
+    desk = Desk(one, max_age=WEEK)
+    desk.engine.lifetimes.limited(StreamRules("DESK", (">",), max_age=60 * DAY))
+    assert desk.at(LOOK).reads == [(SCHEDULE, 1)]
+    desk.found(one)
+    desk.read(schedule(AT_LATE, 2, "s.two"))
+    assert desk.told(ScheduleEndsEarly) == []
+    assert desk.at(30 * DAY / SECOND - 1).reads == [(SCHEDULE, 1), ("s.two", 2)]

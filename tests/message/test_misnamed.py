@@ -19,7 +19,7 @@ def found(*headers: tuple[str, str]) -> list[tuple[str, str]]:
     message = StoredMessage("orders.s", 1, 1_790_000_000_000_000_000, block_of(*headers), None)
     if reader.known(message) is None:
         reader.read_anew(message)
-    return [tuple(one) for one in reader.misnamed]
+    return [(one.header, one.reason) for one in reader.misnamed]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def never_open_again() -> Changes:
 
     def caught_up(self: StreamEngine, given: Any, now: int) -> None:
         original(self, given, now)
-        if self._last_read and self.fires_stored:
+        if self.last_read and self.fires_stored:
             self._firing.is_open = False
 
     yield StreamEngine, "_caught_up", caught_up
