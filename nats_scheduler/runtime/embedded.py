@@ -226,6 +226,8 @@ class EmbeddedServer:
                 await self._start_once()
             except EmbeddedServerError as error:
                 lost_the_port = self._any_port and "address already in use" in str(error)
+                if not self._any_port and "address already in use" in str(error):
+                    raise EmbeddedServerError(f"port {self._port} of {HOST} is in use by another process") from error
                 if not lost_the_port or attempt == PORT_ATTEMPTS:
                     raise
             else:
@@ -289,8 +291,10 @@ class EmbeddedServer:
         return self.pid is None
 
     def _log_tail(self) -> str:
-        text = self.log.read_bytes()[self._log_start :].decode("utf-8", "replace")
-        return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+        """Return what the server wrote last; only what went wrong, where it says what that is."""
+        lines = self.log.read_bytes()[self._log_start :].decode("utf-8", "replace").splitlines()
+        wrong = [line for line in lines if "[FTL]" in line or "[ERR]" in line]
+        return "\n".join((wrong or lines)[-LOG_TAIL_LINES:])
 
     async def _end(self, first_signal: signal.Signals, within_seconds: float) -> None:
         process = self._process

@@ -241,3 +241,15 @@ def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:
 def test_a_screen_that_failed_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     Screen(gone=lambda: None).lines("one", "two")
     assert capsys.readouterr().out == "one\ntwo\n"
+
+
+async def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    server_binary(V2_11)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with sidecar("dev", "--port", str(port), folder=tmp_path) as dev:
+            assert await dev.wait_for_exit() == 1
+    assert dev.stderr == f"nats-scheduler: error: port {port} of 127.0.0.1 is in use by another process\n"
+    assert dev.stdout == ""
