@@ -10,10 +10,12 @@ not known here, and values of headers are taken as they are: the templates of `n
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from nats_scheduler.cli.doubts import warnings_about
 from nats_scheduler.cli.output import (
     EXIT_FAILED,
     EXIT_WRONG_USE,
@@ -87,8 +89,10 @@ def command(
     block = EMPTY_BLOCK
     for header in headers:
         block = with_header(block, *_split(header))
-    reading = read_message(block, subject or ANY_SUBJECT, SystemClock().now(), rules, DIALECTS)
-    _answer(reading, _hint(headers), as_json)
+    now = SystemClock().now()
+    reading = read_message(block, subject or ANY_SUBJECT, now, rules, DIALECTS)
+    warnings = warnings_about(block, reading, rules, now)
+    _answer(reading, "\n".join(warnings), as_json, warnings)
 
 
 def _pattern_reading(pattern: str, zone: str | None) -> Reading | None:
@@ -98,17 +102,19 @@ def _pattern_reading(pattern: str, zone: str | None) -> Reading | None:
     return None if outcome is None else Reading(definition=outcome)
 
 
-def _answer(reading: Reading | None, hint: str, as_json: bool) -> None:
+def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequence[str] = ()) -> None:
     """Print what a message means; ends the command with 1 where it is not a schedule or a cancel."""
     rejection = reading.rejection if reading else None
     valid = reading is not None and rejection is None
     if as_json:
-        print_json({"valid": valid, **_document(reading)})
+        print_json({"valid": valid, **_document(reading), "warnings": list(warnings)})
         raise click.exceptions.Exit(0 if valid else EXIT_FAILED)
     if rejection is not None:
         raise rejection_error(rejection)
     if reading is None:
         raise no_schedule_error(hint)
+    for warning in warnings:
+        click.echo(f"nats-scheduler: warning: {warning}", err=True)
     click.echo("\n".join(f"{name}: {printable(str(value))}" for name, value in _document(reading).items()))
 
 
@@ -173,14 +179,3 @@ def _one_line(text: str) -> bytes:
     if "\r" in text or "\n" in text:
         raise click.UsageError(f"{text!r}: expected text without line breaks")
     return text.encode("utf-8", "surrogateescape")
-
-
-def _hint(headers: tuple[str, ...]) -> str:
-    """Say which header was meant, where one differs in upper and lower case only."""
-    names = {name.lower(): name for dialect in DIALECTS for name in (dialect.schedule, dialect.scheduler)}
-    for header in headers:
-        given = _split(header)[0]
-        meant = names.get(given.lower())
-        if meant is not None and meant != given:
-            return f"header names are case-sensitive: {printable(given.decode())} is not {meant.decode()}"
-    return ""

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
 from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
+from nats_scheduler.cli.tables import print_table, time_text, wide_option
 from nats_scheduler.engine.graduation import BLOCKING, Finding, HandedOver, Kind, blocked_by
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
@@ -56,8 +58,11 @@ class Outcome:
     type=click.Choice(ACCEPTABLE),
     help=f"Accept what is said of this finding; may be given again: {', '.join(ACCEPTABLE)}.",
 )
+@wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(resolved: ResolvedSettings, stream: str, dry_run: bool, force: tuple[str, ...], as_json: bool) -> None:
+def command(
+    resolved: ResolvedSettings, stream: str, dry_run: bool, force: tuple[str, ...], wide: bool, as_json: bool
+) -> None:
     """Hand a stream's schedules over to an upgraded server.
 
     STREAM was served by a sidecar, and its server is 2.12 or later now.
@@ -66,12 +71,22 @@ def command(resolved: ResolvedSettings, stream: str, dry_run: bool, force: tuple
     if not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream):
         raise click.UsageError(f"{stream!r}: expected the name of a stream")
     accepted = frozenset(map(Kind, force))
-    outcome = in_session(resolved, lambda session: _graduate(session, stream, accepted, dry_run=dry_run))
+    outcome, sidecars = in_session(
+        resolved, lambda session: _begin(session, resolved, stream, accepted, dry_run=dry_run)
+    )
     if as_json:
-        print_json(_document(outcome))
+        print_json({**_document(outcome), **sidecars.document()})
     else:
-        _print(outcome)
+        sidecars.print_warnings()
+        _print(outcome, wide=wide)
     raise click.exceptions.Exit(EXIT_FAILED if outcome.blocked else 0)
+
+
+async def _begin(
+    session: Session, resolved: ResolvedSettings, name: str, accepted: frozenset[Kind], *, dry_run: bool
+) -> tuple[Outcome, Sidecars]:
+    session, sidecars = await with_sidecars(session, resolved)
+    return await _graduate(session, name, accepted, dry_run=dry_run), sidecars
 
 
 async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, dry_run: bool) -> Outcome:
@@ -102,16 +117,23 @@ def _expect_dormant(session: Session, name: str, mode: Mode) -> None:
 # -- for people ------------------------------------------------------------------------------------------------
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: Outcome, *, wide: bool) -> None:
     if outcome.findings:
-        _print_findings(outcome)
+        _print_findings(outcome, wide=wide)
     if outcome.handed_over:
         print_table(
             ["subject", "pattern", "target", "next fire (UTC)"],
             [
-                (one.held.subject, one.held.pattern.text, one.held.terms.target, _time(one) or "-")
+                (
+                    one.held.subject,
+                    one.held.pattern.text,
+                    one.held.terms.target,
+                    "-" if one.next_fire is None else time_text(one.next_fire),
+                )
                 for one in outcome.handed_over[:SHOWN]
             ],
+            optional=["target"],
+            wide=wide,
         )
         if len(outcome.handed_over) > SHOWN:
             click.echo(f"and {len(outcome.handed_over) - SHOWN} more")
@@ -122,7 +144,7 @@ def _print(outcome: Outcome) -> None:
         CommandError(f"stream {outcome.stream} was not graduated: {_advice(outcome.blocked)}").show()
 
 
-def _print_findings(outcome: Outcome) -> None:
+def _print_findings(outcome: Outcome, *, wide: bool) -> None:
     numbers, shown, rows = Counter(finding.kind for finding in outcome.findings), Counter[Kind](), []
     for finding in outcome.findings:
         shown[finding.kind] += 1
@@ -131,7 +153,8 @@ def _print_findings(outcome: Outcome) -> None:
             rows.append((finding.kind, mark, finding.subject or "", finding.pattern or "", finding.detail))
         elif shown[finding.kind] == SHOWN + 1:
             rows.append((finding.kind, "", f"and {numbers[finding.kind] - SHOWN} more", "", ""))
-    print_table(["finding", "", "subject", "pattern", "what it means"], rows)
+    columns = ["finding", "", "subject", "pattern", "what it means"]
+    print_table(columns, rows, optional=["pattern"], wide=wide)
     click.echo()
 
 

@@ -8,14 +8,16 @@ Limit: who serves more streams than fit into his message says that he serves all
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json, print_table, printable
+from nats_scheduler.cli.output import print_json, printable
 from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.engine.leases import LEASE_DURATION, NOBODY
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.foreign_json import inner
@@ -65,18 +67,18 @@ class Fleet:
 
 @click.command("instances")
 @connection_options
+@wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(resolved: ResolvedSettings, as_json: bool) -> None:
+def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """List the sidecars of the account, and what each of them holds.
 
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    fleet = in_session(resolved, _read)
+    fleet = in_session(resolved, read_fleet)
     if as_json:
         print_json({"at": format_rfc3339(fleet.at), "instances": [_document(one, fleet.at) for one in fleet.instances]})
     elif fleet.instances:
-        rows = [row for one in fleet.instances for row in _rows(one, fleet.at)]
-        print_table(["instance", "state", "since (UTC)", "heard", "stream", "mode", "shards"], rows)
+        _print(fleet, wide=wide)
         for one in fleet.instances:
             for key, why in sorted(one.cannot.items()):
                 click.echo(printable(f"{one.name} cannot serve {key.partition('.')[2]}: {why}"))
@@ -84,7 +86,8 @@ def command(resolved: ResolvedSettings, as_json: bool) -> None:
         click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")
 
 
-async def _read(session: Session) -> Fleet:
+async def read_fleet(session: Session) -> Fleet:
+    """Read who lives on the account, and what each of them holds."""
     info = await session.api.stream(session.registry.stream)
     if info is None:
         return Fleet(SystemClock().now(), [])
@@ -124,9 +127,19 @@ async def _told(session: Session, name: str, parts: Sequence[Part]) -> Instance 
     return Instance(name, since if isinstance(since, int) else None, heard_at, named, parts, cannot)
 
 
+def _print(fleet: Fleet, *, wide: bool) -> None:
+    columns = ["instance", "state", "since (UTC)", "heard", "stream", "mode", "shards"]
+    rows = [row for one in fleet.instances for row in _rows(one, fleet.at)]
+    shown = [number for number, name in enumerate(columns) if wide or name != "since (UTC)"]
+    chosen = [[row[number] for number in shown] for row in rows]
+    print_table([columns[number] for number in shown], chosen, optional=["heard", "mode"], wide=wide)
+    states = Counter(one.state(fleet.at) for one in fleet.instances)
+    click.echo(f"{len(fleet.instances)} in all: {', '.join(f'{n} {state}' for state, n in sorted(states.items()))}")
+
+
 def _rows(one: Instance, at: int) -> list[list[str]]:
     age = "-" if one.heard_at is None else f"{max(at - one.heard_at, 0) // (100 * MILLISECOND) / 10} s ago"
-    about = [one.name, one.state(at), "-" if one.since is None else format_rfc3339(one.since), age]
+    about = [one.name, one.state(at), "-" if one.since is None else moment_text(one.since), age]
     held = [[part.stream, part.mode, f"{len(part.shards)} of {SHARDS}"] for part in one.parts]
     return [[*about, *part] for part in held or [["-", "-", "0"]]]
 

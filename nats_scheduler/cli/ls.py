@@ -14,24 +14,23 @@ from dataclasses import dataclass
 
 import click
 
+from nats_scheduler.cli.ls_document import listing_document, rollup_of, zone_of
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json, print_table, rejection_document
+from nats_scheduler.cli.output import print_json
 from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
+from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
+from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule, Standing, take_snapshot
 from nats_scheduler.runtime.stream_service import removes_expired
-from nats_scheduler.schedule.durations import format_duration
-from nats_scheduler.schedule.instants import DAY, HOUR, round_to_second
-from nats_scheduler.schedule.patterns import Cron
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
-DAYS_FROM = 2 * DAY
-"""A fire further away than this is shown in days."""
+ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "next fire (UTC)", "in"})
+"""Columns that are shown without --wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,15 @@ class Listing:
 
     at: int
     streams: Sequence[ServedStream]
+    sidecars: Sidecars
     schedules: Sequence[tuple[ServedStream, ListedSchedule]]
     rejected: Sequence[tuple[ServedStream, ListedRejection]]
+    misnamed: Sequence[tuple[ServedStream, HeadersMisnamed]]
+
+    @property
+    def early(self) -> Sequence[tuple[ServedStream, ListedSchedule]]:
+        """The schedules that end before their next fire."""
+        return [row for row in self.schedules if row[1].standing is Standing.EXPIRING]
 
 
 @click.command("ls")
@@ -49,8 +55,11 @@ class Listing:
 @connection_options
 @click.option("--invalid", is_flag=True, help="List only what is wrong.")
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="At most N schedules, those that fire soonest.")
+@wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(resolved: ResolvedSettings, stream: str | None, invalid: bool, count: int | None, as_json: bool) -> None:
+def command(
+    resolved: ResolvedSettings, stream: str | None, invalid: bool, count: int | None, wide: bool, as_json: bool
+) -> None:
     """List schedules, their next fires, and what is wrong with them.
 
     Lists one STREAM, or all streams that carry schedules.
@@ -60,27 +69,25 @@ def command(resolved: ResolvedSettings, stream: str | None, invalid: bool, count
         raise click.UsageError(f"{stream!r}: expected the name of a stream")
     if invalid and count is not None:
         raise click.UsageError("--count counts schedules, and --invalid lists none")
-    listing = in_session(resolved, lambda session: _read(session, stream))
+    listing = in_session(resolved, lambda session: _read(session, resolved, stream))
     shown = listing.schedules if count is None else listing.schedules[:count]
     if as_json:
-        print_json(_document(listing, [] if invalid else shown))
+        print_json(listing_document(listing, [] if invalid else shown))
         return
+    listing.sidecars.print_warnings()
     if not listing.streams:
         click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
         return
-    if not invalid:
-        _print_schedules(listing, shown)
-    if listing.rejected:
-        _print_rejected(listing)
-    elif invalid:
-        click.echo(f"nothing is invalid on {_names(listing)}")
+    _print(listing, shown, invalid=invalid, wide=wide)
 
 
-async def _read(session: Session, stream: str | None) -> Listing:
+async def _read(session: Session, resolved: ResolvedSettings, stream: str | None) -> Listing:
+    session, sidecars = await with_sidecars(session, resolved)
     served = await session.served_streams() if stream is None else [await session.served_stream(stream)]
     clock = SystemClock()
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, ListedRejection]] = []
+    misnamed: list[tuple[ServedStream, HeadersMisnamed]] = []
     for one in served:
         # By the server's clock, as the sidecars write them: ours may be wrong.
         at = server_time(await session.api.stream(one.state.name)) or clock.now()
@@ -97,59 +104,118 @@ async def _read(session: Session, stream: str | None) -> Listing:
         )
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, rejection) for rejection in read.rejected)
+        misnamed.extend((one, noted) for noted in read.misnamed)
     if len(served) > 1:
         schedules.sort(key=lambda listed: (listed[1].next_fire is None, listed[1].next_fire or 0))
-    return Listing(clock.now(), served, schedules, rejected)
+    return Listing(clock.now(), served, sidecars, schedules, rejected, misnamed)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------
 
 
-def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> None:
-    if not shown:
-        click.echo(f"no schedules on {_names(listing)}")
+def _print(
+    listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]], *, invalid: bool, wide: bool
+) -> None:
+    if not invalid and shown:
+        _print_schedules(listing, shown, wide=wide)
+    if listing.early:
+        _print_early(listing, wide=wide)
+    if listing.rejected:
+        _print_rejected(listing, wide=wide)
+    if listing.misnamed:
+        _print_misnamed(listing, wide=wide)
+    if invalid and not (listing.rejected or listing.misnamed or listing.early):
+        click.echo(f"nothing is invalid on {_names(listing)}")
         return
+    if not listing.schedules and not listing.rejected and not listing.misnamed:
+        click.echo(f"no schedules on {_names(listing)}")
+    else:
+        click.echo(f"\n{_total(listing, len(shown) if not invalid else None)}")
+    for one in listing.streams:
+        if complaint := listing.sidecars.complaint(one):
+            click.echo(f"{one.state.name}: {complaint}")
+
+
+def _total(listing: Listing, shown: int | None) -> str:
+    number = len(listing.schedules)
+    counts = [f"{number} schedule{'' if number == 1 else 's'}"]
+    if shown is not None and shown < number:
+        counts[0] += f", of which {shown} {'is' if shown == 1 else 'are'} shown"
+    if listing.early:
+        counts.append(f"{len(listing.early)} of them end before they fire")
+    if listing.rejected:
+        counts.append(f"{len(listing.rejected)} invalid")
+    if listing.misnamed:
+        counts.append(f"{len(listing.misnamed)} with misnamed headers")
+    return "; ".join(counts)
+
+
+def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]], *, wide: bool) -> None:
     columns: dict[str, Callable[[ServedStream, ListedSchedule], str]] = {
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
         "pattern": lambda _, listed: listed.pattern.text,
-        "zone": lambda _, listed: _zone(listed) or "",
+        "zone": lambda _, listed: zone_of(listed) or "",
         "target": lambda _, listed: listed.terms.target,
         "source": lambda _, listed: listed.terms.source or "",
         "ttl": lambda _, listed: listed.terms.ttl,
-        "rollup": lambda _, listed: _rollup(listed) or "",
-        "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else format_rfc3339(listed.next_fire),
+        "rollup": lambda _, listed: rollup_of(listed) or "",
+        "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
         "in": lambda _, listed: _away(listed, listing.at),
+        "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
         "sequence": lambda _, listed: str(listed.sequence),
-        "stored": lambda _, listed: format_rfc3339(listed.stored_at),
+        "stored": lambda _, listed: moment_text(listed.stored_at),
         "dialect": lambda _, listed: listed.terms.dialect.name,
         "mode": lambda stream, _: stream.mode,
     }
-    filled = {name: [text(*row) for row in shown] for name, text in columns.items()}
+    wanted = [name for name in columns if wide or name in ALWAYS_SHOWN]
+    filled = {name: [columns[name](*row) for row in shown] for name in wanted}
     if len(listing.streams) == 1:
         del filled["stream"]
     kept = {name: texts for name, texts in filled.items() if any(texts)}
-    print_table(list(kept), zip(*kept.values(), strict=True))
-    if len(shown) < len(listing.schedules):
-        click.echo(f"and {len(listing.schedules) - len(shown)} more")
+    print_table(list(kept), list(zip(*kept.values(), strict=True)), optional=["target", "zone", "stream"], wide=wide)
 
 
-def _print_rejected(listing: Listing) -> None:
-    click.echo(f"\n{len(listing.rejected)} invalid, stored but never fired:")
+def _print_early(listing: Listing, *, wide: bool) -> None:
+    click.echo(f"\n{len(listing.early)} end before their next fire:")
+    columns = ["stream", "subject", "pattern", "ends (UTC)", "because of"]
     rows = [
         [
             stream.state.name,
             listed.subject,
-            listed.rejection.header,
-            listed.rejection.value,
-            listed.rejection.reason,
-            str(listed.rejection.code),
-            str(listed.sequence),
-            format_rfc3339(listed.stored_at),
+            listed.pattern.text,
+            "" if listed.ends is None else moment_text(listed.ends),
+            "max_age" if listed.ended_by is Ending.MAX_AGE else "its TTL",
         ]
-        for stream, listed in listing.rejected
+        for stream, listed in listing.early
     ]
-    print_table(["stream", "subject", "header", "value", "reason", "code", "sequence", "stored"], rows)
+    print_table(columns, rows, optional=["pattern", "stream"], wide=wide)
+
+
+def _print_rejected(listing: Listing, *, wide: bool) -> None:
+    click.echo(f"\n{len(listing.rejected)} invalid, stored but never fired:")
+    rows = []
+    for stream, listed in listing.rejected:
+        why = listed.rejection.shortened()
+        wrong = [why.header, why.value, why.reason] if wide else [f"{why.header} of {why.value!r} {why.reason}"]
+        row = [listed.subject, str(why.code), *wrong]
+        rows.append([stream.state.name, *row, str(listed.sequence), moment_text(listed.stored_at)] if wide else row)
+    if wide:
+        columns = ["stream", "subject", "code", "header", "value", "reason", "sequence", "stored"]
+    else:
+        columns = ["subject", "code", "what is wrong"]
+    print_table(columns, rows, wide=wide)
+
+
+def _print_misnamed(listing: Listing, *, wide: bool) -> None:
+    click.echo(f"\n{len(listing.misnamed)} with headers that look like those of a schedule and are none:")
+    rows = [
+        [stream.state.name, noted.subject, str(noted.sequence), f"{header} {reason}"]
+        for stream, noted in listing.misnamed
+        for header, reason in noted.headers
+    ]
+    columns = ["stream", "subject", "sequence", "what is wrong"]
+    print_table(columns, rows, optional=["sequence", "stream"], wide=wide)
 
 
 def _names(listing: Listing) -> str:
@@ -160,81 +226,7 @@ def _away(listed: ListedSchedule, at: int) -> str:
     """Say how far away the next fire is, or why there is none."""
     if listed.next_fire is None:
         return listed.standing
-    away = round_to_second(listed.next_fire - at)
+    away = listed.next_fire - at
     if listed.standing is Standing.OVERDUE:
-        return f"overdue {_span(-away)}"
-    return _span(max(away, 0))
-
-
-def _span(nanoseconds: int) -> str:
-    if nanoseconds < DAYS_FROM:
-        return format_duration(nanoseconds)
-    return f"{nanoseconds // DAY}d{nanoseconds % DAY // HOUR}h"
-
-
-# -- JSON ------------------------------------------------------------------------------------------------------
-
-
-def _document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> dict[str, object]:
-    streams = [
-        {"stream": one.state.name, "mode": one.mode, "served": EXPLANATIONS[one.mode]} for one in listing.streams
-    ]
-    return {
-        "at": format_rfc3339(listing.at),
-        "streams": streams,
-        "schedules": [_schedule(stream, listed) for stream, listed in shown],
-        "total": len(listing.schedules),
-        "invalid": [_rejected(stream, listed) for stream, listed in listing.rejected],
-    }
-
-
-def _schedule(stream: ServedStream, listed: ListedSchedule) -> dict[str, object]:
-    terms = listed.terms
-    return {
-        "stream": stream.state.name,
-        "subject": listed.subject,
-        "pattern": listed.pattern.text,
-        "time_zone": _zone(listed),
-        "target": terms.target,
-        "source": terms.source,
-        "ttl": terms.ttl or None,
-        "rollup": _rollup(listed),
-        "next_fire": _next_fire(listed),
-        "standing": listed.standing,
-        "sequence": listed.sequence,
-        "stored": format_rfc3339(listed.stored_at),
-        "dialect": terms.dialect.name,
-        "mode": stream.mode,
-        "fired_by": listed.fired_by,
-    }
-
-
-def _next_fire(listed: ListedSchedule) -> dict[str, object] | None:
-    fire = listed.next_fire
-    if fire is None:
-        return None
-    return {"utc": format_rfc3339(fire), "local": listed.pattern.format(fire), "nanoseconds": fire}
-
-
-def _rejected(stream: ServedStream, listed: ListedRejection) -> dict[str, object]:
-    return {
-        "stream": stream.state.name,
-        "subject": listed.subject,
-        "pattern": listed.pattern or None,
-        "target": listed.target or None,
-        "sequence": listed.sequence,
-        "stored": format_rfc3339(listed.stored_at),
-        "dialect": listed.dialect.name,
-        "mode": stream.mode,
-        "error": rejection_document(listed.rejection),
-    }
-
-
-def _zone(listed: ListedSchedule) -> str | None:
-    """Return the name of a pattern's time zone, None where it has none of its own."""
-    pattern = listed.pattern
-    return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
-
-
-def _rollup(listed: ListedSchedule) -> str | None:
-    return "sub" if listed.terms.rollup else None
+        return f"overdue {span_text(-away)}"
+    return span_text(max(away, 0))

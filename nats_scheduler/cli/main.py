@@ -8,6 +8,7 @@ Cost: the start of Python and click. Limit: a command that is not in the table d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -48,6 +49,17 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name][0]} is not a click command")
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; where it fails with `--json`, its standard output has a document that says so."""
+        wants_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            if wants_json:
+                failure = {"message": error.format_message(), "exit_code": error.exit_code}
+                click.echo(json.dumps({"error": failure}, indent=2))
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

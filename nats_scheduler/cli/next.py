@@ -15,11 +15,10 @@ from typing import NoReturn
 import click
 
 from nats_scheduler.cli.check import no_schedule_error, read_pattern
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, print_table, rejection_document, rejection_error
+from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_document, rejection_error
+from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.schedule.durations import format_duration
-from nats_scheduler.schedule.instants import round_to_second
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
@@ -45,8 +44,9 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
     default=5,
     help="Fires to show, 5 unless given.",
 )
+@wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(pattern: str, tz: str | None, after: str, count: int, as_json: bool) -> None:
+def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as_json: bool) -> None:
     """Show when a pattern fires; needs no server.
 
     PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'.
@@ -57,8 +57,11 @@ def command(pattern: str, tz: str | None, after: str, count: int, as_json: bool)
     if definition is None or isinstance(definition, Rejection):
         _refuse(pattern, tz, definition, as_json)
     fires = list(islice(_fires(definition.pattern, stored_at), count + 1))
-    show = _show_json if as_json else _show_table
-    show(definition.pattern, tz, stored_at, fires[:count], len(fires) <= count)
+    shown, ends = fires[:count], len(fires) <= count
+    if as_json:
+        _show_json(definition.pattern, tz, stored_at, shown, ends)
+    else:
+        _show_table(definition.pattern, tz, stored_at, shown, ends, wide=wide)
 
 
 def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:
@@ -94,13 +97,17 @@ def _show_json(pattern: Pattern, zone: str | None, stored_at: int, fires: list[i
     print_json({"pattern": pattern.text, "time_zone": zone, "after": after, "fires": shown, "ends": ends})
 
 
-def _show_table(pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool) -> None:
+def _show_table(
+    pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool, *, wide: bool
+) -> None:
     local = [] if zone is None else [zone]
     rows = []
     for fire in fires:
-        times = [format_rfc3339(fire)] + ([pattern.format(fire)] if local else [])
+        shown = fire if wide else shortened(fire)
+        times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
         rows.append([_weekday(pattern.format(fire)), *times, _wait(fire - stored_at)])
-    print_table(["day", "UTC", *local, "in"], rows)
+    print_table(["day", "UTC", *local, "in"], rows, optional=["day"], wide=wide)
+    click.echo(f"{len(fires)} fires, counted from {moment_text(stored_at)}")
     if ends:
         why = "no further fire within five years" if pattern.repeats else "it fires once"
         click.echo(f"then it ends: {why}")
@@ -116,4 +123,4 @@ def _weekday(time: str) -> str:
 
 def _wait(nanoseconds: int) -> str:
     """Return how long it takes from the stored time to the fire."""
-    return "at once" if nanoseconds <= 0 else format_duration(round_to_second(nanoseconds))
+    return "at once" if nanoseconds <= 0 else span_text(nanoseconds)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.options import settings_options
-from nats_scheduler.cli.output import print_json, print_table
+from nats_scheduler.cli.output import print_json
+from nats_scheduler.cli.tables import print_table, wide_option
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.schema import settings_schema, shown_values
 
@@ -28,8 +29,9 @@ def schema() -> None:
 
 @command.command("show")
 @settings_options
+@wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def show(resolved: ResolvedSettings, as_json: bool) -> None:
+def show(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """Print every setting, masked where it is secret, and where it came from."""
     values = shown_values(resolved.settings)
     if as_json:
@@ -39,7 +41,10 @@ def show(resolved: ResolvedSettings, as_json: bool) -> None:
     print_table(
         ["setting", "value", "source"],
         [(key, _text(value), resolved.sources[key]) for key, value in values.items()],
+        wide=wide,
     )
+    given = sum(resolved.sources[key] != "default" for key in values)
+    click.echo(f"{len(values)} in all: {given} given, {len(values) - given} by default")
     for warning in resolved.warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
 
@@ -47,7 +52,7 @@ def show(resolved: ResolvedSettings, as_json: bool) -> None:
 def _text(value: object) -> str:
     """Return a value as a table shows it."""
     if isinstance(value, list):
-        return ",".join(map(str, value)) or "-"
+        return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):
         return "true" if value else "false"
     return "-" if value is None else str(value)

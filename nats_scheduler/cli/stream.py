@@ -8,7 +8,8 @@ whoever changes the stream at the same moment is counted in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,17 @@ from nats_scheduler.cli.output import (
     EXIT_WRONG_USE,
     CommandError,
     print_json,
-    print_table,
     printable,
     rejection_document,
 )
 from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
+from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA, StreamRefusedError, StreamState
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import StreamFileError, read_stream_file
 
@@ -99,24 +101,22 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
 
 @command.command("ls")
 @connection_options
+@wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def ls(resolved: ResolvedSettings, as_json: bool) -> None:
+def ls(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """List the streams that carry schedules, and who fires them.
 
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    found = in_session(resolved, lambda session: session.served_streams())
+    found, sidecars = in_session(resolved, lambda session: _list(session, resolved))
     if as_json:
-        print_json({"streams": [_listed(stream) for stream in found]})
+        print_json({"streams": [_listed(stream, sidecars) for stream in found], **sidecars.document()})
         return
+    sidecars.print_warnings()
     if not found:
         click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
         return
-    rows = [
-        (one.state.name, one.mode, _retention(one), one.state.created, _since(one) or "-", EXPLANATIONS[one.mode])
-        for one in found
-    ]
-    print_table(["stream", "mode", "retention", "created", "with schedules since", "served"], rows)
+    _print_streams(found, sidecars, wide=wide)
 
 
 def _read(file: str) -> Config | NotAdded:
@@ -178,14 +178,44 @@ def _document(added: list[Added], failed: list[NotAdded]) -> dict[str, object]:
     return {"streams": streams, "errors": [{"file": one.file, "stream": one.stream, **one.error} for one in failed]}
 
 
-def _listed(one: ServedStream) -> dict[str, object]:
+async def _list(session: Session, resolved: ResolvedSettings) -> tuple[list[ServedStream], Sidecars]:
+    session, sidecars = await with_sidecars(session, resolved)
+    return await session.served_streams(), sidecars
+
+
+def _print_streams(found: Sequence[ServedStream], sidecars: Sidecars, *, wide: bool) -> None:
+    columns: dict[str, list[str]] = {
+        "stream": [one.state.name for one in found],
+        "mode": [one.mode for one in found],
+    }
+    if wide:
+        columns["retention"] = [_retention(one) for one in found]
+        columns["created"] = [_created(one) for one in found]
+        columns["with schedules since"] = [
+            "-" if (since := _since(one)) is None else moment_text(since) for one in found
+        ]
+    columns["sidecars"] = [str(sidecars.serving(one)) for one in found]
+    columns["who fires"] = [sidecars.complaint(one) or EXPLANATIONS[one.mode] for one in found]
+    print_table(list(columns), list(zip(*columns.values(), strict=True)), wide=wide)
+    modes = Counter(str(one.mode) for one in found)
+    click.echo(f"{len(found)} in all: {', '.join(f'{n} {mode}' for mode, n in sorted(modes.items()))}")
+
+
+def _created(one: ServedStream) -> str:
+    created = parse_rfc3339(one.state.created)
+    return moment_text(created) if isinstance(created, int) else one.state.created
+
+
+def _listed(one: ServedStream, sidecars: Sidecars) -> dict[str, object]:
     return {
         "stream": one.state.name,
         "mode": one.mode,
         "served": EXPLANATIONS[one.mode],
         "retention": _retention(one),
         "created": one.state.created,
-        "since": _since(one),
+        "since": None if (since := _since(one)) is None else format_rfc3339(since),
+        "sidecars": sidecars.serving(one),
+        "complaint": sidecars.complaint(one) or None,
     }
 
 
@@ -193,6 +223,5 @@ def _retention(one: ServedStream) -> str:
     return str(one.state.config.get("retention", "limits"))
 
 
-def _since(one: ServedStream) -> str | None:
-    known = one.state.remembered
-    return None if known is None or known.since is None else format_rfc3339(known.since)
+def _since(one: ServedStream) -> int | None:
+    return None if one.state.remembered is None else one.state.remembered.since

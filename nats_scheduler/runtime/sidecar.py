@@ -7,6 +7,7 @@ What cannot be right from the start (a stream file, an address) is raised before
 import asyncio
 import random
 import secrets
+from functools import partial
 
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -28,6 +29,7 @@ from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.setbacks import kept_up
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.told_settings import forget_settings, keep_telling_settings
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -167,9 +169,10 @@ class Sidecar:
     async def _until_over(self, connection: Connection, account: Account) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
         serving = asyncio.create_task(account.serve(self._files))
-        stopping = asyncio.create_task(self._stopping.wait())
+        telling = partial(keep_telling_settings, account.registry, self._leases.me, self._settings)
         leftovers = self._leftovers(connection, account)
-        tidying = asyncio.create_task(kept_up(leftovers.keep_removing, self._reporter))
+        asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in (telling, leftovers.keep_removing)]
+        stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((serving, stopping, connection.lost), return_when=asyncio.FIRST_COMPLETED)
             if connection.is_lost:
@@ -183,13 +186,14 @@ class Sidecar:
             return True
         finally:
             stopping.cancel()
-            tidying.cancel()
-            await _ended(serving)
-            await _ended(tidying)
+            for task in (*asides, serving):
+                await _ended(task)
 
     async def _drain(self, account: Account) -> bool:
         services, within = list(self.services.values()), self._settings.drain_timeout / SECOND
-        return await leave(services, account.instances, account.registry, within)
+        clean = await leave(services, account.instances, account.registry, within)
+        await forget_settings(account.registry, self._leases.me)
+        return clean
 
     def _leftovers(self, connection: Connection, account: Account) -> Leftovers:
         asked = self._settings.connection

@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.events import Ending, HeadersMisnamed
+from nats_scheduler.engine.held import NO_EXPIRY, Held
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
+from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -61,7 +62,7 @@ class Standing(StrEnum):
     CANCELLED = "cancelled"
     """A message cancelled it; it is still to be removed."""
     EXPIRING = "expiring"
-    """Its TTL runs out before its next fire."""
+    """Its TTL runs out, or the `max_age` of its stream is over, before its next fire."""
     ENDED = "ended"
     """Its pattern has no further fire within the horizon of five years."""
 
@@ -79,6 +80,10 @@ class ListedSchedule:
     next_fire: int | None
     standing: Standing
     fired_by: FiredBy
+    ends: int | None
+    """When its stream removes it (ns), None where it keeps it."""
+    ended_by: Ending | None
+    """What does that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class Snapshot:
 
     schedules: Sequence[ListedSchedule]
     rejected: Sequence[ListedRejection]
+    misnamed: Sequence[HeadersMisnamed] = ()
+    """The last messages on their subjects with headers that look like those of a schedule and are none."""
 
 
 async def take_snapshot(
@@ -137,7 +144,8 @@ async def take_snapshot(
     schedules = [listed for reader in readers for listed in reader.listed(at)]
     schedules.sort(key=_soonest_first)
     rejected = [listed for reader in readers for listed in reader.rejected.values()]
-    return Snapshot(schedules, sorted(rejected, key=lambda listed: (listed.subject, listed.sequence)))
+    misnamed = sorted(ours.engine.misnaming.noted.values(), key=lambda noted: noted.subject)
+    return Snapshot(schedules, sorted(rejected, key=lambda listed: (listed.subject, listed.sequence)), misnamed)
 
 
 async def read_stored(
@@ -207,7 +215,10 @@ class _Reader:
         """Yield what the engine holds."""
         fires: dict[Pattern, int | None] = {}
         for held in self.engine.held:
-            next_fire, standing = _outlook(held, now, fires)
+            lifetimes = self.engine.lifetimes
+            next_fire, standing = _outlook(held, now, fires, lifetimes)
+            ends = lifetimes.ends(held)
+            ended_by = None if ends >= NO_EXPIRY else Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
             yield ListedSchedule(
                 held.subject,
                 held.sequence,
@@ -217,6 +228,8 @@ class _Reader:
                 next_fire,
                 standing,
                 self._fired_by,
+                None if ended_by is None else ends,
+                ended_by,
             )
 
     def _listed_rejection(self, message: StoredMessage, rejection: Rejection) -> ListedRejection:
@@ -244,19 +257,22 @@ def _is_fire_of_the_server(message: StoredMessage) -> bool:
     return header_value(block, ADR51.next) not in (None, b"", b"purge")
 
 
-def _outlook(held: Held, now: int, fires: dict[Pattern, int | None]) -> tuple[int | None, Standing]:
+def _outlook(
+    held: Held, now: int, fires: dict[Pattern, int | None], lifetimes: Lifetimes
+) -> tuple[int | None, Standing]:
     """Return when a schedule fires next, and how it stands; `fires` keeps what was searched for equal patterns."""
     if held.flight is not None:
         return None, Standing.CANCELLED if held.flight.ending is Ending.CANCELLED else Standing.FIRED
     pattern = held.pattern
-    if held.only_expires:
+    ends = lifetimes.ends(held)
+    if ends <= held.due:
         return None, Standing.EXPIRING
     if held.due > now:
         return held.due, Standing.WAITING
     if not pattern.repeats:
         return held.due, Standing.OVERDUE
     following = _following(held, now, fires)
-    if following is not None and held.expires <= following:
+    if following is not None and ends <= following:
         return None, Standing.EXPIRING
     return following, Standing.ENDED if following is None else Standing.WAITING
 

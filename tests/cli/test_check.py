@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nats_scheduler.schedule.instants import DAY
 from tests.cli.conftest import Cli
 
 PATTERN = "Nats-Schedule: @every 5m"
@@ -47,6 +48,7 @@ def test_a_valid_message_is_told_back(cli: Cli) -> None:
         "source": "orders.last",
         "ttl": "5m",
         "rollup": "sub",
+        "warnings": [],
     }
 
 
@@ -121,7 +123,11 @@ def test_an_ordinary_message_is_no_schedule_and_a_near_miss_is_pointed_at(cli: C
     shown = cli("check", *headers("nats-schedule: @daily", TARGET))
     assert shown.exit_code == 1
     assert "nats-schedule is not Nats-Schedule" in shown.stderr
-    assert json.loads(cli("check", *headers("A: b"), "--json").stdout) == {"valid": False, "kind": "ordinary"}
+    assert json.loads(cli("check", *headers("A: b"), "--json").stdout) == {
+        "valid": False,
+        "kind": "ordinary",
+        "warnings": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -146,3 +152,35 @@ def test_a_stream_file_that_is_not_an_object_is_wrong_use(cli: Cli, tmp_path: Pa
     for content in ("[]", "{", "\udcff"):
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
         assert cli("check", "-H", PATTERN, "--stream-config", str(path)).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "config", "expected"),
+    [
+        (["@at 2999-01-01T00:00:00Z"], {"max_age": 7 * DAY}, "max_age of the stream (7d0h) removes it before"),
+        (["@every 1h"], {"max_age": 7 * DAY}, "has to be published again"),
+        (["@at 2999-01-01T00:00:00Z", "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it after 1h0m0s, before"),
+        (["@every 1h"], {"max_msgs": 100}, "max_msgs or max_bytes"),
+        (["@every 1h"], {"max_bytes": 100}, "max_msgs or max_bytes"),
+        (["@every 1h", "Nats-Schedule-Timezone: UTC"], {}, "Nats-Schedule-Time-Zone may be meant"),
+    ],
+)
+def test_what_is_valid_and_may_not_be_meant_is_a_warning(
+    cli: Cli, tmp_path: Path, given: list[str], config: dict[str, int], expected: str
+) -> None:
+    file = stream(tmp_path, allow_msg_ttl=True, **config)
+    arguments = [*headers(f"Nats-Schedule: {given[0]}", TARGET, *given[1:]), "--stream-config", file]
+    said = cli("check", *arguments)
+    assert said.exit_code == 0
+    assert said.stderr.startswith("nats-scheduler: warning: ")
+    assert expected in said.stderr
+    document = json.loads(cli("check", *arguments, "--json").stdout)
+    assert document["valid"] is True
+    assert [expected in warning for warning in document["warnings"]] == [True]
+
+
+def test_what_fires_before_its_stream_ends_it_is_no_warning(cli: Cli, tmp_path: Path) -> None:
+    file = stream(tmp_path, max_age=7 * DAY, max_msgs=-1, max_bytes=-1, allow_msg_ttl=True)
+    for pattern, more in (("@at 2020-01-01T00:00:00Z", []), ("@at 2999-01-01T00:00:00Z", ["Nats-TTL: never"])):
+        arguments = headers(f"Nats-Schedule: {pattern}", TARGET, *more)
+        assert cli("check", *arguments, "--stream-config", file).stderr == ""

@@ -68,9 +68,13 @@ async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartSe
             assert isinstance(heard, int)
             assert began - MINUTE < since <= heard
         table = (await listed(cli, server)).stdout.splitlines()
-        assert table[0].split() == ["instance", "state", "since", "(UTC)", "heard", "stream", "mode", "shards"]
-        assert sorted(line.split()[0] for line in table[1:]) == sorted(found)
-        assert all("alive" in line and "ORDERS" in line and f"of {SHARDS}" in line for line in table[1:])
+        assert table[0].split() == ["instance", "state", "heard", "stream", "mode", "shards"]
+        assert sorted(line.split()[0] for line in table[1:-1]) == sorted(found)
+        assert all("alive" in line and "ORDERS" in line and f"of {SHARDS}" in line for line in table[1:-1])
+        assert table[-1] == "2 in all: 2 alive"
+        wide = (await listed(cli, server, "--wide")).stdout.splitlines()
+        assert "since (UTC)" in wide[0]
+        assert "." not in wide[1].split()[2], "seconds"
 
 
 async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(cli: Cli, start_server: StartServer) -> None:

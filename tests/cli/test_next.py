@@ -19,7 +19,8 @@ def test_fires_are_shown_in_utc_and_in_the_zone(cli: Cli) -> None:
     assert lines(shown.stdout) == [
         ["day", "UTC", "Europe/Berlin", "in"],
         ["Sat", "2026-03-28T01:30:00Z", "2026-03-28T02:30:00+01:00", "13h30m0s"],
-        ["Mon", "2026-03-30T00:30:00Z", "2026-03-30T02:30:00+02:00", "60h30m0s"],
+        ["Mon", "2026-03-30T00:30:00Z", "2026-03-30T02:30:00+02:00", "2d12h"],
+        ["2", "fires,", "counted", "from", "2026-03-27T12:00:00Z"],
     ]
 
 
@@ -43,7 +44,18 @@ def test_a_time_in_the_past_fires_at_once(cli: Cli) -> None:
 
 def test_a_pattern_that_goes_on_does_not_say_that_it_ends(cli: Cli) -> None:
     shown = cli("next", "@yearly", "--count", "3")
-    assert len(shown.stdout.splitlines()) == 4
+    assert len(shown.stdout.splitlines()) == 5
+    assert "ends" not in shown.stdout
+
+
+def test_what_is_far_away_is_told_in_days_and_in_years(cli: Cli) -> None:
+    shown = cli("next", "@at 2063-04-05T00:00:00Z", "--after", "2026-01-01T00:00:00Z")
+    assert lines(shown.stdout)[1][-1] == "37y103d"
+    shown = cli("next", "@at 2026-03-05T00:00:00Z", "--after", "2026-01-01T00:00:00.25Z")
+    assert lines(shown.stdout)[1][-1] == "62d23h"
+
+
+def test_a_pattern_that_goes_on_says_so_in_json(cli: Cli) -> None:
     assert json.loads(cli("next", "@yearly", "--json").stdout)["ends"] is False
 
 

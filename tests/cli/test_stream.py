@@ -202,7 +202,11 @@ async def test_ls_lists_the_streams_that_carry_schedules(
     assert (orders["stream"], orders["mode"], orders["retention"]) == ("ORDERS", mode, "limits")
     assert (orders["since"] is None) == (mode is Mode.NATIVE)
     table = (await stream("ls", env=env)).stdout.splitlines()
-    assert [row.split()[:3] for row in table[1:]] == [["NAMED", "portable", "workqueue"], ["ORDERS", mode, "limits"]]
+    assert [row.split()[:3] for row in table[1:3]] == [["NAMED", "portable", "0"], ["ORDERS", mode, "0"]]
+    assert table[1].endswith("no sidecar is running: nothing fires these")
+    assert table[3].startswith("2 in all: ")
+    wide = (await stream("ls", "--wide", env=env)).stdout.splitlines()
+    assert [row.split()[2] for row in wide[1:3]] == ["workqueue", "limits"]
 
 
 @pytest.mark.clause("stream-sources")

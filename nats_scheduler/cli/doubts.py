@@ -1,0 +1,45 @@
+"""What is valid and yet may not be meant: schedules that their stream ends early, and headers that nobody reads.
+
+Rule: a warning changes neither the answer nor the exit code; it says what will happen, and by which setting.
+Cost: none worth a word. Limit: what a stream holds beside the schedule is not known, so where it removes its oldest
+messages for want of room nobody can say when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nats_scheduler.cli.tables import printable, span_text, time_text
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.expiry import TTL, lifetime_of
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.misnamed import misnamed_headers
+from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.patterns import Pattern
+
+
+def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
+    """Return what to say of a message with these headers, stored at `stored_at` (ns) in a stream with these rules."""
+    definition = None if reading is None else reading.definition
+    misnamed = misnamed_headers(block, DIALECTS, is_schedule=definition is not None)
+    told = [f"{printable(header)} {reason}" for header, reason in misnamed]
+    return told if definition is None else told + list(_of_lifetime(block, definition.pattern, rules, stored_at))
+
+
+def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: int) -> Iterator[str]:
+    due = pattern.first_fire(stored_at)
+    if due is None:
+        return
+    lifetime = lifetime_of(block)
+    if lifetime is not None and due >= stored_at + lifetime:
+        yield f"its own Nats-TTL ends it after {span_text(lifetime)}, before its first fire at {time_text(due)}"
+    if rules.evicts:
+        yield "the stream has max_msgs or max_bytes: where it is full it removes its oldest messages, schedules too"
+    if not rules.max_age or (rules.allow_msg_ttl and header_value(block, TTL) == b"never"):
+        return
+    age = span_text(rules.max_age)
+    if due >= stored_at + rules.max_age:
+        yield f"max_age of the stream ({age}) removes it before its first fire at {time_text(due)}"
+    elif pattern.repeats:
+        yield f"max_age of the stream ({age}) removes it that long after it was stored: it has to be published again"

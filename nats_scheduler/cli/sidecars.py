@@ -1,0 +1,102 @@
+"""Who fires here: the sidecars that live on the account, and the settings that they go by.
+
+Rule: what a command says about schedules is what the running sidecars would say, so their settings are used wherever
+the operator gives none; where there is no sidecar, or sidecars disagree, that is said.
+Cost: some requests for each instance. Limit: a sidecar of a version that does not tell its settings is taken to have
+those of this command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from nats_scheduler.cli.instances import Instance, read_fleet
+from nats_scheduler.cli.session import ServedStream, Session
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.told_settings import SETTINGS, TOLD, TOO_LARGE
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+NONE_RUNNING = "no sidecar is running: nothing fires these"
+NOT_SERVED_YET = "no sidecar that is running serves this stream"
+
+BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
+"""The modes in which nothing fires without a sidecar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecars:
+    """The sidecars that live, and what is wrong with what they say."""
+
+    alive: Sequence[Instance]
+    warnings: Sequence[str]
+
+    def serving(self, stream: ServedStream) -> int:
+        """Return how many of them serve a stream."""
+        key = f"{stream.mode}.{stream.state.name}"
+        return sum(one.serves is None or key in one.serves for one in self.alive)
+
+    def complaint(self, stream: ServedStream) -> str:
+        """Say why nothing fires on a stream that is left to sidecars, "" where something does."""
+        if stream.mode not in BY_SIDECAR or self.serving(stream):
+            return ""
+        return NOT_SERVED_YET if self.alive else NONE_RUNNING
+
+    def document(self) -> dict[str, object]:
+        """Return them as JSON holds them."""
+        return {"sidecars": [one.name for one in self.alive], "warnings": list(self.warnings)}
+
+    def print_warnings(self) -> None:
+        """Print what is wrong on standard error."""
+        for warning in self.warnings:
+            click.echo(f"nats-scheduler: warning: {warning}", err=True)
+
+
+async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Session, Sidecars]:
+    """Return the session with the settings that the running sidecars go by, and the sidecars."""
+    fleet = await read_fleet(session)
+    alive = [one for one in fleet.instances if one.state(fleet.at) == "alive"]
+    told: dict[str, SidecarSettings] = {}
+    warnings: list[str] = []
+    written = await session.registry.get(SETTINGS) or {}
+    for one in alive:
+        value = written.get(one.name)
+        known = None if value is None else _settings(value)
+        if known is not None:
+            told[one.name] = known
+        elif value is not None:
+            warnings.append(f"sidecar {one.name} does not tell its settings in a form that is known here")
+    chosen: dict[str, Any] = {}
+    for name in TOLD:
+        values = {instance: getattr(settings, name) for instance, settings in told.items()}
+        if len(set(values.values())) > 1:
+            warnings.append(f"the sidecars disagree about {name}: {_listed(values)}")
+        elif values and resolved.sources[name] != "default" and getattr(session.settings, name) not in values.values():
+            warnings.append(f"{name} is set for this command, and the running sidecars have another value")
+        if values and resolved.sources[name] == "default":
+            chosen[name] = values[_latest(alive, values)]
+    return replace(session, settings=session.settings.model_copy(update=chosen)), Sidecars(alive, warnings)
+
+
+def _settings(value: object) -> SidecarSettings | None:
+    """Read what a sidecar told; None where that is not of its making, or was too much."""
+    if not isinstance(value, dict) or TOO_LARGE in value:
+        return None
+    try:
+        return SidecarSettings.model_validate({name: value[name] for name in TOLD if name in value})
+    except ValidationError:
+        return None
+
+
+def _latest(alive: Sequence[Instance], values: Mapping[str, Any]) -> str:
+    """Return the instance among those with a value that was started last."""
+    return max((one for one in alive if one.name in values), key=lambda one: one.since or 0).name
+
+
+def _listed(values: Mapping[str, Sequence[object]]) -> str:
+    return "; ".join(f"{name} has {', '.join(map(str, value)) or 'none'}" for name, value in sorted(values.items()))

@@ -1,0 +1,160 @@
+"""Tables for people: as wide as the terminal, and never broken inside a word.
+
+Rule: a cell is broken at blanks only. Where a table is too wide all the same, columns that can be missed are left out
+and named; where even that is not enough, each row becomes a few lines of `column  cell`. In a pipe, and with `--wide`,
+each row is one line, however long.
+Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the terminal.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, round_to_second
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+MOST_FOLDED_ROWS = 2_000
+"""Rows that are laid out for a terminal; in a longer table, as in a pipe, each row is one line."""
+
+DAYS_FROM = 2 * DAY
+"""A span (ns) from here on is shown in days."""
+
+YEARS_FROM = 730 * DAY
+"""A span (ns) from here on is shown in years of 365 days."""
+
+GAP = "  "
+
+wide_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--wide", is_flag=True, help="Print all columns, one line a row."
+)
+
+
+def printable(text: str) -> str:
+    """Return text with everything that is not a visible character escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def shortened(instant: int) -> int:
+    """Return an instant (ns) to the second, or to the millisecond where it lies between two."""
+    return instant - instant % (MILLISECOND if instant % SECOND >= MILLISECOND else SECOND)
+
+
+def time_text(instant: int) -> str:
+    """Print an instant (ns) in UTC, as short as it is still worth reading."""
+    return format_rfc3339(shortened(instant))
+
+
+def moment_text(instant: int) -> str:
+    """Print an instant (ns) at which something happened, to the second."""
+    return format_rfc3339(instant - instant % SECOND)
+
+
+def span_text(nanoseconds: int) -> str:
+    """Print how long something takes, to the second; long spans in days and hours, or in years and days."""
+    if nanoseconds < DAYS_FROM:
+        return format_duration(round_to_second(nanoseconds))
+    if nanoseconds < YEARS_FROM:
+        return f"{nanoseconds // DAY}d{nanoseconds % DAY // HOUR}h"
+    days = nanoseconds // DAY
+    return f"{days // 365}y{days % 365}d"
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Sequence[str] = (), wide: bool = False
+) -> None:
+    """Print rows under column names; `optional` names columns that may be left out, the first one first."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if wide or not sys.stdout.isatty() or len(cells) > MOST_FOLDED_ROWS:
+        _print_rows([list(columns), *cells])
+        return
+    room = shutil.get_terminal_size().columns
+    kept, dropped = list(range(len(columns))), []
+    table = [list(columns), *cells]
+    for name in optional:
+        if _least_width(table, kept) <= room:
+            break
+        if name in columns:
+            kept.remove(columns.index(name))
+            dropped.append(name)
+    if _least_width(table, kept) > room:
+        _print_stacked(columns, cells, room)
+        return
+    chosen = [[row[n] for n in kept] for row in table]
+    _print_rows(chosen, _widths(chosen, room))
+    if dropped:
+        click.echo(f"(left out: {', '.join(dropped)}; --wide shows all)")
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _widths(table: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return the width of each column, so that all fit: the widest give way first, none below its longest word."""
+    columns = list(zip(*table, strict=True))
+    widths = [max(map(width_of, column)) for column in columns]
+    least = [max(map(_longest_word, column)) for column in columns]
+    too_much = sum(widths) + len(GAP) * (len(widths) - 1) - room
+    while too_much > 0:
+        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
+        widths[widest] -= 1
+        too_much -= 1
+    return widths
+
+
+def _least_width(table: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    """Return how wide the columns that are kept have to be at least."""
+    return sum(max(_longest_word(row[n]) for row in table) for n in kept) + len(GAP) * (len(kept) - 1)
+
+
+def _longest_word(cell: str) -> int:
+    return max(map(width_of, cell.split(" ")))
+
+
+def _print_rows(table: Sequence[Sequence[str]], widths: Sequence[int] | None = None) -> None:
+    """Print each row, its cells folded into their widths; without widths, as one line."""
+    fitting = widths or [max(map(width_of, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        folded = [fold(cell, width) for cell, width in zip(row, fitting, strict=True)] if widths else [[c] for c in row]
+        for number in range(max(map(len, folded))):
+            parts = [part[number] if number < len(part) else "" for part in folded]
+            padded = (part + " " * (width - width_of(part)) for part, width in zip(parts, fitting, strict=True))
+            lines.append(GAP.join(padded).rstrip())
+    click.echo("\n".join(lines))
+
+
+def _print_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> None:
+    """Print each row as a few lines, one for each cell that holds something."""
+    label = max(map(width_of, columns))
+    lines = []
+    for row in rows:
+        for name, cell in zip(columns, row, strict=True):
+            parts = fold(cell, max(room - label - len(GAP), 1)) if cell else []
+            lines += [f"{name if not n else '':<{label}}{GAP}{part}" for n, part in enumerate(parts)]
+        lines.append("")
+    click.echo("\n".join(lines[:-1]))
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Break text at blanks into lines of at most `width`; a longer word has a line of its own."""
+    if width_of(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and width_of(lines[-1]) + 1 + width_of(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
