@@ -16,9 +16,12 @@ from nats_scheduler.message.rejection import MESSAGE_CODES
 
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
-REFUSAL_CODES = (403, 10002, 10023, 10028, 10047, 10054, 10071, 10077, 10097, 10109, 10165, 10166, 10190)
+EARLY_ENDINGS = (Ending.EXPIRED, Ending.MAX_AGE)
+"""What ends a schedule before its next fire, as far as that is known when it is stored."""
+
+REFUSAL_CODES = (403, 10002, 10023, 10028, 10047, 10054, 10071, 10077, 10097, 10109, 10111, 10165, 10166, 10190)
 """With which codes a fire is refused, as far as that is known beforehand: no permission (403), no resources, too large,
-a limit of the stream, a schedule that changed, a sealed stream, a TTL or a target that cannot be.
+a limit of the stream, a schedule that changed, a sealed stream, a TTL, a roll-up or a target that cannot be.
 Any other code gets its series when it is first seen.
 """
 
@@ -128,8 +131,10 @@ class Metrics:
         """Have every series of a stream that is served from now on, at 0 where nothing was counted yet."""
         self.of(stream)
         counters = self.unsettled, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
-        for counter in counters:
+        for counter in (*counters, self.misnamed):
             counter.labels(stream)
+        for ending in EARLY_ENDINGS:
+            self.ends_early.labels(stream, ending.name.lower())
         for code in REFUSAL_CODES:
             self.refused.labels(stream, str(code))
             self.dropped.labels(stream, str(code))
