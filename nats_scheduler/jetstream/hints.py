@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.task_group import TaskGroup
 
 MOST_WAITING = 4_096
 """Subjects that wait to be looked up at most, beside those that are looked up; a tenth of a second of work."""
@@ -76,7 +77,7 @@ class Hints:
 
     async def look_up(self) -> None:
         """Look up what is waiting and what comes; ends by cancellation, or with the error of one that failed."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             while True:
                 while self._waiting and len(self._under_way) < LOOKUPS_AT_ONCE:
                     hint = self._waiting.pop(next(iter(self._waiting)))

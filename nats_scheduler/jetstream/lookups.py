@@ -15,6 +15,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError, NoJetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
 
@@ -145,7 +146,7 @@ async def _side_by_side(work: Iterable[Awaitable[None]], most: int) -> None:
         for one in left:
             await one
 
-    async with asyncio.TaskGroup() as tasks:
+    async with TaskGroup() as tasks:
         for _ in range(most):
             tasks.create_task(worker())
 

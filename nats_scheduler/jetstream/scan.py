@@ -36,6 +36,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.hints import Hint, Hints, fingerprint_of, first_of
 from nats_scheduler.jetstream.lookups import Lookups, StreamNumbers, is_temporary
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
 
@@ -172,7 +173,7 @@ class ScanFollower:
         if self._transforms:
             await self._walk()
             return
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._hints.look_up())
             tasks.create_task(self._keep_track())
 

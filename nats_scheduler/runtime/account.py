@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
     MessageRemovalRequested,
@@ -126,7 +127,7 @@ class Account:
 
     async def serve(self, files: FileStreams) -> None:
         """Serve until cancelled, or until the connection is lost; streams of `files` are made meanwhile."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             self._background = Background(tasks, self._reporter)
             dividing = self._begin(kept_up(self.instances.take_part, self._reporter))
             for request in self._seen_early:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import FlaggedStreams, NotGraduatedError, StreamRefusedError
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.reporter import Reporter
 
 RETRY_SECONDS = (0.25, 15.0)
@@ -44,7 +45,7 @@ class FileStreams:
 
         Returns when all are, and may be cancelled at any time: what is left is for the next connection.
         """
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for config in list(self._waiting):
                 tasks.create_task(self._apply_one(config, flagged, applied))
 

@@ -23,6 +23,7 @@ from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
@@ -118,7 +119,7 @@ class Instances:
     async def take_part(self) -> None:
         """Listen and act until cancelled, or until the connection is lost."""
         self._leases.fitness.reconnected(self._clock.monotonic())
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._keep_listening())
             tasks.create_task(self._keep_telling())
             tasks.create_task(self._keep_dividing())

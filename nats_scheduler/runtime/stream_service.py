@@ -18,6 +18,7 @@ from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.contact import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import LOOK_SECONDS, StreamWentBackError, step_back
@@ -165,7 +166,7 @@ class StreamService:
         """
         driver = self.driver
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 contact = self._contact(contacts, tasks)
                 driver.attach(contact)
                 driver.caught_up.clear()

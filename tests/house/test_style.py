@@ -48,6 +48,18 @@ def test_the_rule_about_clocks_sees_each_way_to_read_one(tmp_path: Path, monkeyp
     assert reads_of_the_clock(module) == [f"sample.py:{line}" for line in range(1, 6)]
 
 
+def test_no_cancellation_is_lost_in_a_group_of_tasks() -> None:
+    own = PACKAGE / "jetstream" / "task_group.py"
+    used = [
+        place(module, node)
+        for module in modules(PACKAGE)
+        if module != own
+        for name, node in called_names(syntax_tree(module))
+        if name == "asyncio.TaskGroup"
+    ]
+    assert used == [], "use jetstream/task_group.py: asyncio's own drops a cancellation for the error of a child"
+
+
 @pytest.mark.parametrize("module", modules(PACKAGE), ids=place)
 def test_a_module_can_be_held_in_mind(module: Path) -> None:
     assert len(module.read_text("utf-8").splitlines()) <= LONGEST_MODULE_LINES

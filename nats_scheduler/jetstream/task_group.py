@@ -1,0 +1,65 @@
+"""A task group that never loses the cancellation of the task that waits for it.
+
+If a child fails while the parent is cancelled, `asyncio.TaskGroup` raises the child's error and drops the cancellation.
+A parent that retries after such an error then goes on for ever, and so does each task that waits for its end. Both
+happen together whenever a connection is lost: all requests fail, and all work is cancelled.
+
+The rule: the package uses this group everywhere (`tests/house` holds it). Cost: a wait and a comparison for each group.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import Context
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class TaskGroup(asyncio.TaskGroup):
+    """An `asyncio.TaskGroup` in which a cancellation from outside has priority over the errors of children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._children: set[asyncio.Task[Any]] = set()
+        self._cancelled_before = 0
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Begin a child, as the base class does."""
+        child = super().create_task(coro, name=name, context=context)
+        self._children.add(child)
+        child.add_done_callback(self._children.discard)
+        return child
+
+    async def __aenter__(self) -> Self:
+        self._cancelled_before = _cancellations()
+        return await super().__aenter__()
+
+    async def __aexit__(
+        self, et: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        # The base class cancels the parent for a child that failed, and takes that back only if it was done before its
+        # exit began: so the parent waits here, and what is counted behind the exit came from outside.
+        try:
+            while exc is None and self._children:
+                await asyncio.wait(self._children)
+        except asyncio.CancelledError as cancelled:
+            et, exc, tb = type(cancelled), cancelled, cancelled.__traceback__
+        try:
+            await super().__aexit__(et, exc, tb)
+        except BaseExceptionGroup as errors:
+            if _cancellations() > self._cancelled_before:
+                raise asyncio.CancelledError from errors
+            raise
+
+
+def _cancellations() -> int:
+    """Return how often the current task was cancelled from outside."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -1,0 +1,113 @@
+"""A cancellation is never lost to the error of a child that fails at the same time."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.jetstream.task_group import TaskGroup
+
+LOST = NoAnswerError("the connection is lost")
+
+
+async def fails() -> None:
+    raise LOST
+
+
+async def fails_when_cancelled() -> None:
+    """Fail as a request does whose connection is lost while its task is cancelled."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise LOST
+
+
+class Worker:
+    """Retries for ever, whatever its children fail with; `waits_inside` of its group, or only for its end."""
+
+    def __init__(self, *, waits_inside: bool) -> None:
+        self.waits_inside = waits_inside
+        self.attempts = 0
+        self.began = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            with suppress(ExceptionGroup):
+                async with TaskGroup() as tasks:
+                    self.attempts += 1
+                    tasks.create_task(fails_when_cancelled())
+                    asyncio.get_running_loop().call_soon(self.began.set)
+                    if self.waits_inside:
+                        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("waits_inside", [True, False])
+async def test_a_worker_that_retries_ends_when_it_is_cancelled_although_its_children_fail(waits_inside: bool) -> None:
+    worker = Worker(waits_inside=waits_inside)
+    running = asyncio.create_task(worker.run())
+    await worker.began.wait()
+    running.cancel()
+    done, _pending = await asyncio.wait((running,), timeout=5)
+    assert done == {running}
+    assert running.cancelled()
+    assert worker.attempts == 1
+
+
+async def errors_of_a_group(*, waits_inside: bool) -> list[BaseException]:
+    try:
+        async with TaskGroup() as tasks:
+            tasks.create_task(asyncio.Event().wait())
+            tasks.create_task(fails())
+            if waits_inside:
+                await asyncio.Event().wait()
+    except ExceptionGroup as errors:
+        return list(errors.exceptions)
+    return []
+
+
+@pytest.mark.parametrize("waits_inside", [True, False])
+async def test_the_error_of_a_child_is_raised_if_nobody_cancelled(waits_inside: bool) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for _ in range(2):  # what a first failure leaves behind must not count as a cancellation at the second one
+        assert await errors_of_a_group(waits_inside=waits_inside) == [LOST]
+        assert task.cancelling() == 0
+
+
+async def test_a_cancellation_before_the_group_does_not_count() -> None:
+    began = asyncio.Event()
+
+    async def swallows_one() -> list[BaseException]:
+        with suppress(asyncio.CancelledError):
+            began.set()
+            await asyncio.Event().wait()
+        return await errors_of_a_group(waits_inside=True)
+
+    task = asyncio.create_task(swallows_one())
+    await began.wait()
+    task.cancel()
+    assert await task == [LOST]
+
+
+async def test_a_group_that_is_cancelled_cancels_its_children_and_ends_cancelled() -> None:
+    ended: list[str] = []
+    began = asyncio.Event()
+
+    async def child() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("child")
+
+    async def parent() -> None:
+        async with TaskGroup() as tasks:
+            tasks.create_task(child())
+
+    task = asyncio.create_task(parent())
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["child"]
