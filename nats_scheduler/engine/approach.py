@@ -20,7 +20,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_RETRY_LIMIT, Failing, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.inputs import NOT_PERMITTED, ContentRead, ContentUnread, Refused, RemovalRequested
-from nats_scheduler.engine.removing import OTHERS_MAY_TAKE, Removing
+from nats_scheduler.engine.removing import NEGLECTED_AFTER, OTHERS_MAY_TAKE, Removing
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
@@ -100,8 +100,8 @@ class Approach(Removing):
                 self._read(held, Flight(Stage.READING))
             elif since < held.due:
                 self.leave_to_others(held, since)
-            else:
-                self.await_other(held, now)
+            elif not self.rests(held, now):
+                self._read(held, Flight(Stage.READING))
         elif flight.stage is Stage.READY:
             self._ready(held, flight, now)
         elif flight.stage is Stage.RETRYING:
@@ -201,6 +201,7 @@ class Approach(Removing):
             return None
         if not self.is_ours(held):
             self._leave_alone(held, now)
+            self.neglect(held, now)
             return None
         flight = held.flight
         flight.content, flight.source = read.message, read.source
@@ -223,6 +224,8 @@ class Approach(Removing):
             self._back_off(held, held.flight, now, UNKNOWN_RETRY_LIMIT)
         else:
             self._leave_alone(held, now)
+            if now < held.due + OTHERS_MAY_TAKE:
+                self._rest_until(held, now + NEGLECTED_AFTER)  # its holder may neglect it
 
     # -- steps ---------------------------------------------------------------------------------------------------
 

@@ -53,7 +53,10 @@ OLD_VERSIONS_RETRY_AFTER = 5 * SECOND
 
 
 NEGLECTED_AFTER = 3 * SECOND
-"""So long (ns) after its due time it is noted that nobody was seen to fire a schedule of another holder."""
+"""So long (ns) after its due time a schedule of another holder that nobody was seen to fire is looked at.
+
+Where it is still stored its holder neglects it; a removal leaves nothing in the stream that would tell the two apart.
+"""
 
 
 class Denied(NamedTuple):
@@ -101,10 +104,12 @@ class Removing:
         self.sees_all = True
         """Whether the fires of others can be seen."""
         self.neglected: dict[int, int] = {}
-        """Of shards of other holders, the fire time (ns) of a schedule that came due and was not seen to fire."""
+        """Of shards of other holders, the fire time (ns) of a schedule that is stored, came due and was not fired."""
         self.last_fired = [0] * SHARDS
         """The last fire time (ns) of each shard that was seen in the stream."""
         self._live_since = 0
+        self._looked_at: dict[int, Held] = {}
+        """Of each shard of another holder, the schedule that was looked at last since nobody fired it."""
         self.under_way = 0
         """Fires and purges whose conclusion is awaited."""
 
@@ -240,24 +245,48 @@ class Removing:
 
     def leave_to_others(self, held: Held, since: int) -> None:
         """Let a schedule of another holder rest whose time came at `since` (ns), and look at it after a while."""
-        self._aside[held.sequence] = held
-        self._roster.wake(held, since + OTHERS_MAY_TAKE)
+        self._rest_until(held, since + OTHERS_MAY_TAKE)
 
     def deny(self, held: Held, reason: str, now: int) -> None:
         """Note that our user may not do what the holder of a schedule has to."""
         if self.is_ours(held):
             self.denied = Denied(now, held.shard, reason)
 
-    def await_other(self, held: Held, now: int) -> None:
-        """Let a schedule whose time has come rest, and note where its holder is not seen to fire it."""
-        since = max(held.due, self._live_since)
-        if not self.sees_all or now >= since + NEGLECTED_AFTER:
-            if self.sees_all:
-                self.neglected[held.shard] = held.due
+    def rests(self, held: Held, now: int) -> bool:
+        """Let a schedule of another holder rest whose time has come; returns False where it is to be looked at.
+
+        One of each shard is looked at, a while after its time, since its holder may neglect it.
+        """
+        since = max(held.due, self._live_since) + NEGLECTED_AFTER
+        is_told = held.shard in self.neglected or self.last_fired[held.shard] >= held.due
+        if is_told or not self.sees_all:
             self.leave_to_others(held, held.due)
-            return
+        elif now < since:
+            self._rest_until(held, since)
+        elif self._is_looked_at(held.shard):
+            self._rest_until(held, now + NEGLECTED_AFTER)
+        else:
+            self._looked_at[held.shard] = held
+            return False
+        return True
+
+    def neglect(self, held: Held, now: int) -> None:
+        """Note that a schedule of another holder is stored although its time has come and gone.
+
+        Not where that was long ago: then its fires may be gone, and whoever holds it knows better.
+        """
+        since = max(held.due, self._live_since) + NEGLECTED_AFTER
+        if self.sees_all and since <= now < held.due + OTHERS_MAY_TAKE:
+            self.neglected[held.shard] = held.due
+
+    def _is_looked_at(self, shard: int) -> bool:
+        """Tell whether the answer about one of a shard is awaited."""
+        held = self._looked_at.get(shard)
+        return held is not None and self.in_stage(held.subject, held.sequence, Stage.READING) is held
+
+    def _rest_until(self, held: Held, instant: int) -> None:
         self._aside[held.sequence] = held
-        self._roster.wake(held, since + NEGLECTED_AFTER)
+        self._roster.wake(held, instant)
 
     def settle(self, held: Held) -> None:
         """Note that no fire of the schedule is begun any more."""

@@ -19,7 +19,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.leases import Leases, Record, wanted_holders
-from nats_scheduler.engine.removing import NEGLECTED_AFTER
+from nats_scheduler.engine.removing import NEGLECTED_AFTER, OTHERS_MAY_TAKE
 from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -243,10 +243,49 @@ def test_a_refusal_that_meets_everybody_is_not_our_own(code: int) -> None:
 def test_a_schedule_that_its_holder_does_not_fire_is_noticed_after_a_while() -> None:
     desk = desk_of(holder=False)
     for seconds in (5.0, 5 + NEGLECTED_AFTER / SECOND - 0.1):
-        desk.at(seconds)
-        assert desk.engine.firing.neglected == {}
-    desk.at(5 + NEGLECTED_AFTER / SECOND)
+        assert (desk.at(seconds).reads, desk.engine.firing.neglected) == ([], {})
+    assert desk.at(5 + NEGLECTED_AFTER / SECOND).reads == [(SCHEDULE, 1)]
+    desk.found(schedule("@every 5s"))
     assert desk.engine.firing.neglected == {shard_of(SCHEDULE): START + 5 * SECOND}
+
+
+def test_a_schedule_that_was_deleted_in_silence_is_not_held_against_its_holder() -> None:
+    desk = desk_of(holder=False)
+    desk.at(5)
+    desk.at(5 + NEGLECTED_AFTER / SECOND)
+    desk.found(None, of=schedule("@every 5s"))
+    assert (desk.engine.firing.neglected, desk.is_held()) == ({}, False)
+
+
+def test_where_a_look_has_no_answer_nobody_is_judged_and_it_is_looked_at_again() -> None:
+    desk = desk_of(holder=False)
+    desk.at(5)
+    desk.at(5 + NEGLECTED_AFTER / SECOND)
+    desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
+    assert desk.engine.firing.neglected == {}
+    assert desk.at(5 + 2 * NEGLECTED_AFTER / SECOND).reads == [(SCHEDULE, 1)]
+
+
+def test_one_schedule_of_each_shard_of_others_is_looked_at_at_a_time() -> None:
+    subjects = [subject for subject in map("s.{}".format, range(1_000)) if shard_of(subject) == SHARD]
+    desk = Desk(*(schedule("@every 5s", sequence, subject) for sequence, subject in enumerate(subjects, 1)))
+    desk.step(ShardsHeld(frozenset()))
+    desk.at(5)
+    assert len(subjects) > 1
+    assert desk.at(5 + NEGLECTED_AFTER / SECOND).reads == [(subjects[0], 1)]
+    desk.found(None, of=schedule("@every 5s", 1, subjects[0]))
+    assert desk.at(5 + 2 * NEGLECTED_AFTER / SECOND).reads == [(subjects[1], 2)]
+    desk.found(schedule("@every 5s", 2, subjects[1]))
+    assert desk.engine.firing.neglected == {SHARD: START + 5 * SECOND}
+    assert desk.at(5 + 3 * NEGLECTED_AFTER / SECOND).reads == []
+
+
+def test_what_was_due_long_ago_and_is_stored_is_not_held_against_its_holder() -> None:
+    desk = desk_of(holder=False)
+    for seconds in (5 + OTHERS_MAY_TAKE / SECOND, 5 + 2 * OTHERS_MAY_TAKE / SECOND):
+        assert desk.at(seconds).reads == [(SCHEDULE, 1)]
+        desk.found(schedule("@every 5s"))
+    assert desk.engine.firing.neglected == {}
 
 
 def test_a_schedule_that_its_holder_fires_is_not_noticed() -> None:
@@ -266,6 +305,7 @@ def test_a_schedule_that_is_removed_is_not_held_against_its_holder() -> None:
     desk = desk_of(holder=False)
     for seconds in (5, 9):
         desk.at(seconds)
+    desk.found(schedule("@every 5s"))
     assert desk.engine.firing.neglected
     desk.read(message_on(SCHEDULE, 2))
     assert desk.engine.firing.neglected == {}
@@ -275,5 +315,5 @@ def test_where_fires_of_others_cannot_be_seen_nobody_is_judged_by_them() -> None
     desk = Desk(schedule("@every 5s"), reads_all=False)
     desk.step(ShardsHeld(frozenset()))
     for seconds in (5, 9, 20):
-        desk.at(seconds)
+        assert desk.at(seconds).reads == []
     assert desk.engine.firing.neglected == {}

@@ -60,11 +60,13 @@ class TestWhatOthersHold:
     """It is known and kept up to date, and nothing is done about it."""
 
     @pytest.mark.parametrize("pattern", [AT, EVERY])
-    def test_it_is_neither_looked_at_nor_fired(self, pattern: str) -> None:
+    def test_it_is_not_fired_and_looked_at_only_when_its_fire_is_late(self, pattern: str) -> None:
         desk = watching(pattern)
-        for second in (4.5, 5, 20):
+        for second in (4.5, 5, 7.9):
             desk.at(second)
             assert (desk.reads, desk.fires, desk.purges) == ([], [], [])
+        desk.at(8)
+        assert (desk.reads, desk.fires, desk.purges) == ([(SCHEDULE, 1)], [], [])
 
     def test_its_next_fire_moves_on_with_what_is_seen(self) -> None:
         message = schedule(EVERY)
@@ -200,9 +202,9 @@ class TestAShardIsGained:
         assert (desk.reads, desk.wake) == ([], 14)
 
     def test_the_checkpoint_of_other_shards_says_nothing(self) -> None:
-        desk = watching(EVERY).at(12)
+        desk = watching(EVERY).at(7)
         others = ALL_SHARDS - {shard_of(SCHEDULE)}
-        desk.step(CheckpointLoaded(START + 10 * SECOND, 1, shards=others), ShardsHeld(OURS))
+        desk.step(CheckpointLoaded(START + 6 * SECOND, 1, shards=others), ShardsHeld(OURS))
         assert desk.reads == [(SCHEDULE, 1)]
 
     def test_what_has_fired_once_is_removed_if_its_holder_did_not(self) -> None:
