@@ -8,6 +8,8 @@ The rules:
   stores nothing twice. Where nothing is denied for `TRIAL`, it can; where something is, it waits twice as long.
 - A holder whose schedules come due, and none of whose fires is seen, is idle, whatever it says of itself: it is given
   nothing for a while, and longer each time. Where our own fires are refused as well, it is forgiven: the stream is ill.
+- That a holder is idle is the opinion of one, and two may have it of each other. So a shard is claimed from an idle
+  holder once; where that takes it back, both fire for it until the opinion ends, and the record comes to rest.
 
 Cost: nothing for a stream where all are well.
 """
@@ -54,6 +56,8 @@ class _Idle:
     until: int = 0
     not_before: int = 0
     """It is not relieved again before this instant (ns)."""
+    claimed: set[int] = field(default_factory=set)
+    """The shards that we took from it since it was relieved."""
 
 
 @dataclass(slots=True)
@@ -135,6 +139,7 @@ class Fitness:
             if is_sure and now >= max(known.until, known.not_before):
                 known.relief = min(2 * known.relief, LONGEST_RELIEF) or FIRST_RELIEF
                 known.until = now + known.relief
+                known.claimed.clear()
                 relieved.append(name)
         return relieved
 
@@ -148,6 +153,17 @@ class Fitness:
         """Tell whether an instance is given nothing of a stream since it was idle."""
         idle = self._idle.get((key, instance))
         return idle is not None and now < idle.until
+
+    def claims(self, key: str, instance: str, shard: int, now: int) -> None:
+        """Note that a shard of an instance is ours now."""
+        if self.is_relieved(key, instance, now):
+            self._idle[key, instance].claimed.add(shard)
+
+    def has_claimed(self, key: str, instance: str, shard: int, now: int) -> bool:
+        """Tell whether a shard was ours since an instance was relieved, which says that it can serve it."""
+        if not self.is_relieved(key, instance, now) or key in self._others.get(instance, ()):
+            return False
+        return shard in self._idle[key, instance].claimed
 
     def has_relieved(self, key: str, now: int) -> bool:
         """Tell whether anybody is given nothing of a stream since it was idle."""

@@ -153,12 +153,14 @@ class Leases:
 
     def recorded(self, key: str, record: Record) -> None:
         """Note what the record of a stream says; what is older than what is known changes nothing."""
-        if record.revision > self._records.get(key, Record()).revision:
-            self._records[key] = record
+        if record.revision > self.record(key).revision:
+            self.looked_up(key, record)
 
     def looked_up(self, key: str, record: Record) -> None:
         """Note what was found to be the record of a stream just now, whatever was told before."""
-        self._records[key] = record
+        before, self._records[key] = self.record(key).holders, record
+        if not self.fitness.is_flawless:
+            self._note_claims(key, before, record.holders)
 
     # -- what follows --------------------------------------------------------------------------------------------
 
@@ -267,9 +269,12 @@ class Leases:
         record, holders = self.record(key), self.record(key).holders
         living = self.living(key)
         if living or self.is_leaving:
+            wanted = self._wanted_holders(key, tuple(living))
             changed = tuple(
-                wanted if wanted != holder and self._may_change(key, holder, wanted, living) else holder
-                for holder, wanted in zip(holders, self._wanted_holders(key, tuple(living)), strict=True)
+                wanted[shard]
+                if wanted[shard] != holder and self._may_change(key, shard, wanted[shard], living)
+                else holder
+                for shard, holder in enumerate(holders)
             )
         else:  # nobody can fire yet, or for the moment: everybody keeps what he has, and what is nobody's is ours
             changed = tuple(holder if holder in self._others else self.me for holder in holders)
@@ -283,12 +288,25 @@ class Leases:
             known = self._wanted[key] = living, wanted_holders(key, living)
         return known[1]
 
-    def _may_change(self, key: str, holder: str, wanted: str, living: list[str]) -> bool:
+    def _may_change(self, key: str, shard: int, wanted: str, living: list[str]) -> bool:
+        holder = self.record(key).holders[shard]
         if self._is_expected(wanted, key) and wanted != self.me and not self._serves(wanted, key):
             return False  # he goes on with what he has, and is given nothing
         if holder == self.me:
             return self.is_leaving or key in self.serves or not self._is_expected(self.me, key)
-        return wanted == self.me and holder not in living
+        return wanted == self.me and holder not in living and not self._has_had_it_back(key, shard, holder)
+
+    def _has_had_it_back(self, key: str, shard: int, holder: str) -> bool:
+        """Tell whether a holder took a shard back that we had claimed since it was idle, and could serve it."""
+        if self.fitness.is_flawless or not self.fitness.has_claimed(key, holder, shard, self._now):
+            return False
+        return holder in self._others and self._serves(holder, key)
+
+    def _note_claims(self, key: str, before: Holders, after: Holders) -> None:
+        """Note which shards are ours now, so that none is claimed from an idle holder again and again."""
+        for shard, holder in enumerate(before):
+            if holder != self.me == after[shard]:
+                self.fitness.claims(key, holder, shard, self._now)
 
     def _serves(self, other: str, key: str) -> bool:
         serves = self._others[other].serves

@@ -191,6 +191,60 @@ def test_it_is_forgiven_where_our_own_fires_are_refused_too_and_not_blamed_again
     assert judged(a, 10, 9, 2 * IDLE_CONFIRMED_AFTER) == []
 
 
+def fight(*instances: Leases, now: int) -> int:
+    """Let instances change the record in turn for as long as one of them wants to; return how often it was changed."""
+    for revision in range(2, 100):
+        writer = next((one for one in instances if one.change(KEY, now) is not None), None)
+        if writer is None:
+            return revision - 2
+        holders = write(writer, revision, now)
+        for one in instances:
+            one.recorded(KEY, Record(holders, revision))
+        instances = (*(one for one in instances if one is not writer), writer)
+    return 98
+
+
+def test_two_that_relieve_each_other_come_to_rest_and_both_fire_until_that_ends() -> None:
+    a, b = instance("a", "b"), instance("b", "a")
+    for one, other in ((a, "b"), (b, "a")):
+        one.recorded(KEY, Record(wanted_holders(KEY, ["a", "b"]), 1))
+        for now in (0, IDLE_CONFIRMED_AFTER):
+            hears(one, other, now)
+            relieved = one.relieve_idle(KEY, dict.fromkeys(range(SHARDS), 10), [9] * SHARDS, now)
+        assert relieved == [other]
+        one.serves = frozenset({KEY})
+    assert fight(a, b, now=IDLE_CONFIRMED_AFTER) <= 3
+    assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER) | b.to_fire(KEY, IDLE_CONFIRMED_AFTER) == frozenset(range(SHARDS))
+    over = IDLE_CONFIRMED_AFTER + FIRST_RELIEF
+    for one, other in ((a, "b"), (b, "a")):
+        hears(one, other, over)
+    fight(a, b, now=over)
+    assert a.to_fire(KEY, over) == frozenset(range(SHARDS)) - b.to_fire(KEY, over) != frozenset()
+
+
+def test_what_an_idle_holder_took_back_is_claimed_again_when_it_does_not_live_or_serve_any_more() -> None:
+    a = idle_holder()
+    for now in (0, IDLE_CONFIRMED_AFTER):
+        judged(a, 10, 9, now)
+    assert write(a, 2, IDLE_CONFIRMED_AFTER) == OURS
+    a.recorded(KEY, Record(THEIRS, 3))
+    assert a.change(KEY, IDLE_CONFIRMED_AFTER) is None
+    a.heard("b", frozenset(), IDLE_CONFIRMED_AFTER, IDLE_CONFIRMED_AFTER)
+    assert a.change(KEY, IDLE_CONFIRMED_AFTER) == OURS
+    a.left("b")
+    assert a.change(KEY, IDLE_CONFIRMED_AFTER) == OURS
+
+
+def test_an_idle_holder_is_claimed_from_again_when_it_is_relieved_again() -> None:
+    a, now = idle_holder(), 0
+    for revision in (2, 4):
+        for now in (now, now + IDLE_CONFIRMED_AFTER):
+            judged(a, 10, 9, now)
+        assert write(a, revision, now) == OURS
+        a.recorded(KEY, Record(THEIRS, revision + 1))
+        now += FIRST_RELIEF
+
+
 def test_where_everybody_else_is_idle_and_we_do_not_serve_they_keep_what_they_have() -> None:
     a = idle_holder()
     judged(a, 10, 9, 0)
