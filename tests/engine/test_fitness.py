@@ -238,7 +238,8 @@ def test_what_an_idle_holder_took_back_is_claimed_again_when_it_does_not_live_or
 def test_an_idle_holder_is_claimed_from_again_when_it_is_relieved_again() -> None:
     a, now = idle_holder(), 0
     for revision in (2, 4):
-        for now in (now, now + IDLE_CONFIRMED_AFTER):
+        for _ in range(2):
+            now += IDLE_CONFIRMED_AFTER
             judged(a, 10, 9, now)
         assert write(a, revision, now) == OURS
         a.recorded(KEY, Record(THEIRS, revision + 1))
