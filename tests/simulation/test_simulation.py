@@ -4,6 +4,8 @@
 """
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -29,6 +31,17 @@ def test_a_seed_repeats_exactly(seed: int) -> None:
         World(drawn(seed), trace.append).run()
     assert traces[0] == traces[1]
     assert len(traces[0]) > 100
+
+
+@pytest.mark.parametrize("seed", [29, 60])
+def test_a_seed_is_the_same_in_every_process(seed: int) -> None:
+    """Neither the hashes of texts nor addresses decide about the order of anything."""
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--trace"]
+    traces = {
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": salt}, capture_output=True, check=True).stdout
+        for salt in ("1", "2", "3", "4")
+    }
+    assert len(traces) == 1
 
 
 def test_processes_die_at_every_point_where_they_may() -> None:

@@ -1,6 +1,8 @@
 """Virtual time: a timeline of what is going to happen, and event loops that take their time from it.
 
 Its rule: one heap orders everything in a simulated world, by instant and then by the order of asking; nothing waits.
+asyncio goes through its sets (the tasks of a group, what is waited for) in the order of hashes, which are addresses
+usually: here they follow from the order of making, so that a seed is the same in every process.
 A loop runs whatever the runtime needs: callbacks, timers, futures and tasks.
 """
 
@@ -33,10 +35,14 @@ class Timeline:
         """The time of the server (ns)."""
         return self.clock.now()
 
+    def number(self) -> int:
+        """Return another number at each call."""
+        self._number += 1
+        return self._number
+
     def after(self, duration: int, event: Event) -> None:
         """Have something happen in `duration` ns."""
-        self._number += 1
-        heapq.heappush(self._events, (self.clock.monotonic() + duration, self._number, event))
+        heapq.heappush(self._events, (self.clock.monotonic() + duration, self.number(), event))
 
     def run(self, duration: int) -> None:
         """Let so many nanoseconds pass, and everything happen meanwhile."""
@@ -47,6 +53,30 @@ class Timeline:
             clock.advance(instant - clock.monotonic())
             event()
         clock.advance(end - clock.monotonic())
+
+
+class NumberedFuture(asyncio.Future[Any]):
+    """A future that has its place in a set by when it was made."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._place = hash((number,))  # of integers: the same in every process, and in no obvious order
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        """Return the place."""
+        return self._place
+
+
+class NumberedTask(asyncio.Task[Any]):
+    """A task that has its place in a set by when it was made."""
+
+    def __init__(self, number: int, coro: Any, **how: Any) -> None:
+        self._place = hash((number,))
+        super().__init__(coro, **how)
+
+    def __hash__(self) -> int:
+        """Return the place."""
+        return self._place
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -96,7 +126,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a future of this loop."""
-        return asyncio.Future(loop=self)
+        return NumberedFuture(self._timeline.number(), self)
 
     def create_task(
         self,
@@ -106,7 +136,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Task[Result]:
         """Begin a task."""
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        return NumberedTask(self._timeline.number(), coro, loop=self, name=name, context=context)
 
     def get_debug(self) -> bool:
         """Say that nothing is debugged."""
@@ -120,7 +150,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def unwind(self) -> None:
         """End every task, since nobody else will; no time passes for that."""
         self.is_over = True
-        for task in asyncio.all_tasks(self):
+        for task in sorted(asyncio.all_tasks(self), key=hash):
             task.cancel()
         self._turn()
 
