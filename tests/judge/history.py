@@ -161,3 +161,5 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None
     """Who holds each shard in the end, where that was recorded."""
+    hand_overs: int = 0
+    """How often shards changed hands in the last seconds, in which nothing was broken."""

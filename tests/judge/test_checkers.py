@@ -221,9 +221,15 @@ def has_no_holder(made: History) -> None:
     made.holders = {shard: ["i0"] for shard in ALL_SHARDS if shard != 7}
 
 
+def has_restless_holders(made: History) -> None:
+    has_no_holder(made)
+    made.hand_overs = 11
+
+
 @pytest.mark.parametrize(
     ("change", "promise"),
     [
+        (has_restless_holders, "Divided"),
         (was_taken_over_late, "Live"),
         (was_taken_over_late_from_one_that_is_silent, "Live"),
         (was_late_although_nothing_was_to_be_written, "Live"),
@@ -253,7 +259,7 @@ def test_a_broken_promise_is_called_by_its_name(change: Callable[[History], None
     change(made)
     found = verdict(made)
     assert {violation.promise for violation in found} == {promise}
-    assert all(violation.schedule in ("s.1", "shard 7") and violation.evidence for violation in found)
+    assert all(violation.schedule in ("s.1", "shard 7", "record") and violation.evidence for violation in found)
 
 
 def test_silence_after_the_last_fault_is_neither_complete_nor_live() -> None:

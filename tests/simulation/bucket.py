@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.registry import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.instances import LEASE
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND
 from tests.simulation.link import Link, UnheardError
@@ -41,11 +42,17 @@ class BucketServer:
         self.timeline = timeline
         self.stream: MemoryStream | None = None
         self.created = ""
-        self.watchers: set[Watcher] = set()
+        self.watchers: dict[Watcher, None] = {}
+        """In the order of their coming."""
         self.versions: dict[str, list[bytes]] = {}
         """Everything that was ever written, by key."""
         self.leaderless_until = 0
         """Nobody answers before this instant (ns)."""
+
+    @property
+    def hand_overs(self) -> int:
+        """How often records of holders were written."""
+        return sum(len(written) for key, written in self.versions.items() if key.startswith(LEASE))
 
     def look(self) -> str | None:
         """Return when it was created, None where it does not exist."""
@@ -64,7 +71,7 @@ class BucketServer:
     def delete(self) -> None:
         """Remove it, with all that is in it."""
         self.stream = None
-        watchers, self.watchers = self.watchers, set()
+        watchers, self.watchers = self.watchers, {}
         for watcher in watchers:
             watcher.is_gone()
 
@@ -109,7 +116,7 @@ class BucketServer:
         if self.stream is None:
             raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
         if watcher not in self.watchers:
-            self.watchers.add(watcher)
+            self.watchers[watcher] = None
             for message in self.stream.messages():
                 watcher.stored(message)
 
@@ -222,12 +229,12 @@ class SimulatedBucket:
             if not link.lost.done():
                 raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
         finally:
-            self._server.watchers.discard(watcher)
+            self._server.watchers.pop(watcher, None)
         raise ConnectionLostError(link.lost.result())
 
 
 def _asking(key: str) -> tuple[Point, Point]:
-    if key.startswith("lease."):
+    if key.startswith(LEASE):
         return Point.CLAIM, Point.CLAIMED
     return Point.WRITE_CHECKPOINT, Point.CHECKPOINT_WRITTEN
 

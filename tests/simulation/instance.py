@@ -64,6 +64,11 @@ class Instance:
         """The shards that it fires for."""
         return self._sidecar.service.shards if self._sidecar is not None and self.is_alive else frozenset()
 
+    @property
+    def beside(self) -> frozenset[int]:
+        """Those of them that another one holds, which it takes for idle."""
+        return self._sidecar.beside if self._sidecar is not None and self.is_alive else frozenset()
+
     def boot(self, memory: str) -> None:
         """Start a new process; of checkpoints it finds the `latest`, an `older` one, or `none`."""
         assert not self.is_alive, "it lives already"

@@ -38,6 +38,7 @@ from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.network import Fate
@@ -92,6 +93,18 @@ class SilentReporter(Reporter):
     def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
         """Tell which part of a stream we fire for from now on."""
         self._note(f"holds {held} shards, gained {gained}, lost {lost}")
+
+    def holder_relieved(self, stream: str, instance: str, since: int) -> None:
+        """Tell that an instance holds a part of a stream and fires nothing of it."""
+        self._note(f"takes {instance} for idle since {format_rfc3339(since)}")
+
+    def cannot_serve(self, stream: str, reason: str) -> None:
+        """Tell that something is denied to us that a holder of the stream has to do."""
+        self._note(f"cannot serve: {reason}")
+
+    def can_serve_again(self, stream: str) -> None:
+        """Tell that nothing of that is denied any more."""
+        self._note("can serve again")
 
 
 class SimulatedContact(MemoryContact):
@@ -187,6 +200,14 @@ class Sidecar:
         self._bucket: SimulatedBucket
         self.link: Link | None = None
         """The connection of the moment."""
+
+    @property
+    def beside(self) -> frozenset[int]:
+        """The shards that it fires for beside a holder that it takes for idle."""
+        leases, key, now = self._leases, self.service.key, self._clock.monotonic()
+        holders = leases.record(key).holders
+        others = self.service.shards - leases.held(key)
+        return frozenset(shard for shard in others if leases.fitness.is_relieved(key, holders[shard], now))
 
     async def run(self) -> None:
         """Connect and serve, again and again."""

@@ -8,8 +8,10 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.engine.leases import Leases
+from nats_scheduler.engine.removing import NEGLECTED_AFTER
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.runtime.instances import HEARTBEAT
@@ -18,7 +20,8 @@ from tests.judge.history import SECOND, History
 from tests.simulation.bucket import BucketServer
 from tests.simulation.instance import Instance
 from tests.simulation.link import UnheardError
-from tests.simulation.planted import (
+from tests.simulation.planted import old_knowledge_trusted, planted
+from tests.simulation.planted_division import (
     Changes,
     checkpoint_for_the_shards_of_others,
     dead_brought_back_to_life,
@@ -26,8 +29,7 @@ from tests.simulation.planted import (
     drained_before_handing_over,
     last_word_awaited,
     life_not_told_while_waiting,
-    old_knowledge_trusted,
-    planted,
+    removal_held_against_the_holder,
     shards_given_to_one_who_reads,
 )
 from tests.simulation.scenario import LIVE, drawn
@@ -86,7 +88,7 @@ class Fleet:
 
     def records(self) -> int:
         """Return how often a record of holders was written."""
-        return sum(len(written) for key, written in self.bucket.versions.items() if key.startswith("lease."))
+        return self.bucket.hand_overs
 
     def store(self, subject: str, pattern: str) -> None:
         """Store a schedule."""
@@ -250,6 +252,27 @@ def fires_when_one_wakes_up_late() -> int:
         one.wake(acts_first=True)
         fleet.timeline.run(SECOND)
         return len(fleet.server.history.fires)
+
+
+def relieved_by_a_removal() -> bool:
+    """Remove the only schedule that one of two has, in silence; tell whether the other one takes what it holds."""
+    with Fleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        held = second.held
+        subject = next(subject for subject in map("s.{}".format, range(1_000)) if shard_of(subject) in held)
+        fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
+        fleet.timeline.run(SECOND // 10)
+        fleet.server.stream.purge(subject)
+        fleet.timeline.run(2 * IDLE_CONFIRMED_AFTER + NEGLECTED_AFTER)
+        assert first.held == ALL_SHARDS - second.held
+        return second.held != held
+
+
+def test_a_removal_in_silence_takes_nothing_from_the_holder() -> None:
+    assert not relieved_by_a_removal()
+    with planted(removal_held_against_the_holder):
+        assert relieved_by_a_removal()
 
 
 def test_one_who_wakes_up_late_does_not_repeat_what_another_one_stored() -> None:

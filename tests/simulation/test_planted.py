@@ -5,7 +5,8 @@ from itertools import takewhile
 
 import pytest
 
-from tests.simulation.planted import BUGS, MENDED, Changes, planted
+from tests.simulation.planted import BUGS, MENDED, planted
+from tests.simulation.planted_division import Changes
 from tests.simulation.world import judged
 
 

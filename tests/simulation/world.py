@@ -22,6 +22,9 @@ SHARED = ("lossy", "slow", "refusing", "cut")
 BUCKET_MADE_ANEW = 3 * SECOND
 """So long (ns) after it was deleted the bucket is there again, and everybody is heard in it."""
 
+AT_REST = 10 * SECOND
+"""In the last so many nanoseconds shards should change hands no more."""
+
 Trace = Callable[[str], None]
 
 
@@ -84,7 +87,10 @@ class World:
         self.timeline.after(self.scenario.breaks_every, self._break)
         self.timeline.run(self.scenario.breaks_for)
         self._heal()
-        self.timeline.run(self.scenario.heals_for)
+        self.timeline.run(self.scenario.heals_for - AT_REST)
+        before = self.server.bucket.hand_overs
+        self.timeline.run(AT_REST)
+        self.history.hand_overs = self.server.bucket.hand_overs - before
         return self._closed()
 
     # -- phases --------------------------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ class World:
     def _holders(self) -> dict[int, list[str]]:
         holders: dict[int, list[str]] = defaultdict(list)
         for instance in self.instances:
-            for shard in instance.held:
+            for shard in instance.held - instance.beside:
                 holders[shard].append(instance.name)
         return holders
 

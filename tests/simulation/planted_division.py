@@ -1,0 +1,139 @@
+"""Bugs of the division that are planted on purpose, among them those that were mended.
+
+Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from nats_scheduler.engine import leases as leasing
+from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import CheckpointLoaded, DrainRequested
+from nats_scheduler.engine.leases import Holders, Leases, Record
+from nats_scheduler.engine.removing import NEGLECTED_AFTER, Removing
+from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.runtime import instances, leaving
+from nats_scheduler.runtime.checkpoints import CheckpointKeeper
+from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.instants import MILLISECOND
+
+Changes = Iterable[tuple[Any, str, Any]]
+
+
+def record_taken_for_written() -> Changes:
+    """Hold what one wanted to write in a lease record, although another one wrote there."""
+    original = Instances._record
+
+    async def record(self: Instances, key: str, holders: Holders) -> bool:
+        if not await original(self, key, holders):
+            self._leases.recorded(key, Record(holders, self._leases.record(key).revision + 1))
+        return True
+
+    yield Instances, "_record", record
+
+
+def shards_never_let_go() -> Changes:
+    """Go on firing for shards that a record gives to another one."""
+    original = StreamService.hold
+
+    async def hold(self: StreamService, shards: frozenset[int], *rest: Any) -> bool:
+        return await original(self, shards | self.shards, *rest)
+
+    yield StreamService, "hold", hold
+
+
+def dead_holders_never_buried() -> Changes:
+    """Leave shards to one who is not heard of any more."""
+    yield Leases, "bury", lambda _self, _now: []
+    yield Leases, "relieve_idle", lambda *_: []  # it would mend the damage after some seconds
+
+
+def dead_holders_buried_late() -> Changes:
+    """Wait longer for one who is not heard of than the promise allows."""
+    yield leasing, "LEASE_DURATION", 3_500 * MILLISECOND
+
+
+def checkpoint_for_the_shards_of_others() -> Changes:
+    """Call settled what others have yet to fire."""
+    original = CheckpointKeeper.write
+
+    async def write(self: CheckpointKeeper, settled: CheckpointLoaded) -> bool:
+        return await original(self, replace(settled, shards=ALL_SHARDS))
+
+    yield CheckpointKeeper, "write", write
+
+
+def drained_before_handing_over() -> Changes:
+    """Begin nothing any more while the others have yet to take over."""
+    original = Instances.leave
+
+    async def leave(self: Instances) -> None:
+        for service in self._services.values():
+            service.driver.tell(DrainRequested())
+        await original(self)
+
+    yield Instances, "leave", leave
+
+
+def last_word_awaited() -> Changes:
+    """Wait at the end for a checkpoint that nobody takes."""
+    yield leaving, "LAST_WORD_SECONDS", 10.0
+
+
+def shards_given_to_one_who_reads() -> Changes:
+    """Tell that one serves a stream that is yet to be read."""
+    original = Leases.able
+
+    def able(self: Leases, caught_up: Iterable[str], now: int) -> frozenset[str]:
+        return original(self, {*caught_up, *self._records}, now)
+
+    yield Leases, "able", able
+
+
+def life_not_told_while_waiting() -> Changes:
+    """Tell that one lives between two divisions only, and wait there for answers that got lost."""
+
+    async def keep_telling(_self: Instances) -> None:
+        return
+
+    yield Instances, "_keep_telling", keep_telling
+    yield instances, "PATIENCE_SECONDS", 10.0
+
+
+def dead_brought_back_to_life() -> Changes:
+    """Take for alive whoever is heard in what was stored before we listened again."""
+
+    def listening_anew(self: Leases) -> None:
+        self._heard_myself_at = None
+        self._records = {key: Record(record.holders) for key, record in self._records.items()}
+
+    def heard_myself(self: Leases, now: int, _stored_at: int) -> bool:
+        is_news, self._heard_myself_at = self._heard_myself_at is None, now
+        return is_news
+
+    yield Leases, "listening_anew", listening_anew
+    yield Leases, "_heard_myself", heard_myself
+
+
+def removal_held_against_the_holder() -> Changes:
+    """Take a schedule that was removed in silence for one that its holder does not fire."""
+
+    def rests(self: Removing, held: Held, now: int) -> bool:
+        since = max(held.due, self._live_since) + NEGLECTED_AFTER
+        if now >= since:
+            self.neglected[held.shard] = held.due
+            self.leave_to_others(held, held.due)
+        else:
+            self._rest_until(held, since)
+        return True
+
+    yield Removing, "rests", rests
+
+
+def idle_holders_fought() -> Changes:
+    """Claim from one that is taken for idle whatever it claims back."""
+    yield from removal_held_against_the_holder()
+    yield Fitness, "has_claimed", lambda *_: False
