@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import approach, assembly
+from nats_scheduler.engine import approach, assembly, firing
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
@@ -223,6 +223,16 @@ def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> 
     return reading
 
 
+def forgery_believed() -> Changes:
+    """Believe whatever claims to be a fire."""
+    yield firing, "fault_of_generated", lambda *_args, **_more: ""
+
+
+def duplicate_believed() -> Changes:
+    """Take whatever has the identity of a fire for it."""
+    yield firing, "fault_of_duplicate", lambda *_args, **_more: ""
+
+
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
@@ -251,6 +261,8 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     fired_after_expiry: ("Gone", 20),
     nothing_expires: ("Gone", 60),
     absence_believed_of_anybody: ("Complete", 60),
+    forgery_believed: ("Complete", 60),
+    duplicate_believed: ("Complete", 80),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

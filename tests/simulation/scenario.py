@@ -87,6 +87,8 @@ class Scenario:
     """Whether publishers purge the whole stream now and again."""
     lags: bool
     """Whether the leader of the stream is behind what is followed, now and again."""
+    forges: bool
+    """Whether somebody stores what looks like fires, now and again."""
 
     @property
     def heals_for(self) -> int:
@@ -137,4 +139,5 @@ def drawn(seed: int) -> Scenario:
         samples=later.random() < 0.3,
         purges=later.random() < 0.15,
         lags=Random(f"leader {seed}").random() < 0.3,
+        forges=Random(f"forger {seed}").random() < 0.2,
     )

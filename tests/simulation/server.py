@@ -28,6 +28,10 @@ SOURCES = "src."
 """How the subjects begin that schedules sample."""
 
 
+FORGED = "X-Forged"
+"""The header by which the record tells what is no fire, whatever else it says."""
+
+
 class Listener(Protocol):
     """Whoever hears what others ask the server."""
 
@@ -89,6 +93,8 @@ class Server:
         self.history.sources.append(SourceSeen(source, self.timeline.now, body, own))
 
     def _stored(self, message: StoredMessage) -> None:
+        if _header(message, FORGED):
+            return
         scheduler = _header(message, "Nats-Scheduler")
         if message.subject.startswith("t.") or (scheduler and message.subject.startswith("s.")):
             self.history.fires.append(fire_seen(message))

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
+from tests.simulation.forger import Forger
 from tests.simulation.instance import Instance
 from tests.simulation.process import Point
 from tests.simulation.publishers import Publishers
@@ -52,6 +53,7 @@ class World:
         """How often a process died at each point."""
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, scenario, written)
+        self.forger = Forger(self.server, scenario.seed, written)
         self.instances = [
             Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written)
             for n in range(scenario.instances)
@@ -80,6 +82,8 @@ class World:
         self.publishers.act_now_and_again(self.scenario.publishes_every)
         self.publishers.feed_now_and_again()
         self.publishers.purge_now_and_again()
+        if self.scenario.forges:
+            self.forger.forge_now_and_again()
         if self.scenario.consumes:
             self._consume()
         if self.scenario.lags:
@@ -116,7 +120,7 @@ class World:
 
     def _heal(self) -> None:
         self._trace("world: heals")
-        self.publishers.is_over = True
+        self.publishers.is_over = self.forger.is_over = True
         self.server.bucket.leaderless_until = min(self.server.bucket.leaderless_until, self.timeline.now)
         for instance in self.instances:
             instance.spare()

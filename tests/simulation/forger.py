@@ -1,0 +1,66 @@
+"""A forger: it may publish anywhere but on a target at its time, and writes what looks like a fire.
+
+Its rule: what it stores keeps no schedule from firing and stands for no fire, so the judge is told nothing of it.
+Limit: it does not cancel, which it could, nor does it write a fire that could be genuine (`message.genuine` says why).
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stored import StoredMessage
+from tests.judge.history import SECOND
+from tests.simulation.server import FORGED, Server
+
+FORGES_EVERY = SECOND
+"""Mean time (ns) between two forgeries."""
+
+YEAR_9000 = 221_845_392_000 * SECOND
+
+ELSEWHERE = "x.forged"
+
+
+class Forger:
+    """Whoever forges fires in a world."""
+
+    def __init__(self, server: Server, seed: int, trace: Callable[[str], None]) -> None:
+        self._server = server
+        self._random = Random(f"forgeries {seed}")
+        self._trace = trace
+        self.is_over = False
+
+    def forge_now_and_again(self) -> None:
+        """Forge a fire of some schedule after a while, and again, until it is over."""
+        self._server.timeline.after(int(self._random.expovariate(1 / FORGES_EVERY)), self._forge_again)
+
+    def _forge_again(self) -> None:
+        if self.is_over:
+            return
+        schedules = list(self._server.stream.messages("s.*"))
+        if schedules:
+            self._forge(self._random.choice(schedules))
+        self.forge_now_and_again()
+
+    def _forge(self, schedule: StoredMessage) -> None:
+        rules, now = self._server.stream.rules, self._server.timeline.now
+        reading = read_message(schedule.block, schedule.subject, schedule.stored_at, rules, DIALECTS)
+        if reading is None or reading.definition is None:
+            return
+        pattern, terms = reading.definition.pattern, reading.definition.terms
+        next_fire = pattern.next_fire(now, schedule.stored_at)
+        if next_fire is None or self._random.random() < 0.5:
+            self._store(self._random.choice([terms.target, ELSEWHERE]), schedule, YEAR_9000, claims=True)
+        else:
+            self._store(ELSEWHERE, schedule, next_fire, claims=self._random.random() < 0.5)
+
+    def _store(self, subject: str, schedule: StoredMessage, fire_time: int, *, claims: bool) -> None:
+        """Store something under the identity of a fire, which `claims` to be that fire or says nothing of it."""
+        headers = {FORGED: "yes", "Nats-Msg-Id": fire_identity(schedule.subject, schedule.sequence, fire_time)}
+        if claims:
+            headers |= {"Nats-Scheduler": schedule.subject, "Nats-Schedule-Next": "9999-01-01T00:00:00Z"}
+        block = with_headers(b"", [(name.encode(), value.encode()) for name, value in headers.items()])
+        outcome = self._server.stream.publish(subject, block, b"forged")
+        self._trace(f"forger: on {subject} {headers['Nats-Msg-Id']} claims={claims} {outcome}")
