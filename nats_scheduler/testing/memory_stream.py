@@ -13,7 +13,7 @@ delete markers; `take` stands for a consumer of a work queue.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored, Unknown
@@ -79,7 +79,7 @@ class MemoryStream:
             return Stored(known, duplicate=True)
         refusal = self._guard_fault(subject, block)
         if refusal is not None and self.behind:
-            self._note_identity(block, IN_PROCESS)
+            self._note_identity(block, IN_PROCESS, self._now())
         refusal = refusal or self._rollup_fault(block) or self._ttl_fault(block)
         return refusal or Stored(self._store(subject, block, body))
 
@@ -168,6 +168,22 @@ class MemoryStream:
         while self._expiries and self._expiries[0][0] <= now:
             self.delete(heapq.heappop(self._expiries)[1])
 
+    def copied(self) -> tuple[int, list[StoredMessage]]:
+        """Return a copy: the last sequence, and what is stored."""
+        return self.last_sequence, list(self.messages())
+
+    def go_back(self, through: int, messages: Iterable[StoredMessage]) -> None:
+        """Have a copy restored, which may be empty: the stream is made anew then; who listens is not told.
+
+        As the server does: identities are known of what is stored, and the leader has applied it.
+        """
+        for known in (self._messages, self._subjects, self._expiries, self._identities, self._to_apply):
+            known.clear()
+        self.last_sequence = self._applied = through
+        for message in messages:
+            self._keep(message)
+            self._note_identity(message.block, message.sequence, message.stored_at)
+
     # -- the server's checks, in its order -----------------------------------------------------------------------
 
     def _ttl_disabled(self, block: bytes) -> Refused | None:
@@ -212,26 +228,29 @@ class MemoryStream:
     def _store(self, subject: str, block: bytes, body: bytes) -> int:
         self.last_sequence += 1
         message = StoredMessage(subject, self.last_sequence, self._now(), block, body)
-        self._messages[message.sequence] = message
-        self._subjects.setdefault(subject, {})[message.sequence] = None
+        self._keep(message)
         self._to_apply.append((message.stored_at, message.sequence))
         self._apply()
-        self._note_identity(block, message.sequence)
-        self._limit_age(message)
+        self._note_identity(block, message.sequence, message.stored_at)
         self._limit_versions(message)
         for listener in list(self._listeners):
             listener(message)
         return message.sequence
 
-    def _note_identity(self, block: bytes, sequence: int) -> None:
+    def _keep(self, message: StoredMessage) -> None:
+        self._messages[message.sequence] = message
+        self._subjects.setdefault(message.subject, {})[message.sequence] = None
+        self._limit_age(message)
+
+    def _note_identity(self, block: bytes, sequence: int, stored_at: int) -> None:
         """Remember an identity as the youngest, and forget those that fell out of the window."""
         identity = header_value(block, b"Nats-Msg-Id")
         if not identity:
             return
         self._identities.pop(identity, None)
-        self._identities[identity] = (sequence, self._now())
+        self._identities[identity] = (sequence, stored_at)
         forgotten = self._now() - self._window
-        while self._identities[oldest := next(iter(self._identities))][1] <= forgotten:
+        while self._identities and self._identities[oldest := next(iter(self._identities))][1] <= forgotten:
             del self._identities[oldest]
 
     def _limit_age(self, message: StoredMessage) -> None:

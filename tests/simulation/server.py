@@ -3,7 +3,7 @@
 Its rule: what is stored is recorded for the judge the moment it is stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import Fault, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen
@@ -53,6 +54,11 @@ class Server:
         self.reads_for = scenario.reads_for
         self.divides = scenario.divides
         """Whether the instances divide the work; if not, each of them serves everything."""
+        self.created = "2026-01-01T00:00:00Z"
+        """When the stream was made."""
+        self.followers: list[Callable[[], None]] = []
+        """What ends the consumers of the stream."""
+        self.has_gone_back = False
         self._trace = trace
         config = {
             "name": "SIM",
@@ -67,7 +73,21 @@ class Server:
     def information(self) -> Any:
         """Return what the leader says of the stream."""
         state = {"first_seq": 1, "last_seq": self.stream.applied}
-        return {"config": self.stream.config, "created": "2026-01-01T00:00:00Z", "state": state}
+        return {"config": self.stream.config, "created": self.created, "state": state}
+
+    def go_back(self, through: int, messages: Iterable[StoredMessage]) -> None:
+        """Have the stream restored from a copy, or made anew where that ends with sequence 0.
+
+        Its consumers go with it.
+        """
+        self._trace(f"server: its stream goes back to {through}")
+        self.has_gone_back = True
+        self.stream.go_back(through, messages)
+        if not through:
+            self.created = format_rfc3339(self.timeline.now)
+        followers, self.followers = self.followers, []
+        for lose in followers:
+            lose()
 
     def is_read_by(self, instance: str) -> None:
         """Record that an instance reads the stream from its beginning, which takes its time."""

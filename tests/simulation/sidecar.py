@@ -25,14 +25,15 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.port import Tell
 from nats_scheduler.engine.shards import ALL_SHARDS
-from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import LOOK_SECONDS, Instances
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
@@ -149,12 +150,17 @@ class SimulatedContact(MemoryContact):
         if not after:
             self._server.is_read_by(self._link.process.name)
             await self._link.process.rest(self._server.reads_for / SECOND)
-        stop = self.begin_following(after)
+        stop, process = self.begin_following(after), self._link.process
+        gone: asyncio.Future[None] = process.loop.create_future()
+        news = partial(process.hear, lambda: None if gone.done() else gone.set_result(None))
+        self._server.followers.append(lambda: self._after(self._link.weather.way(), news))
         try:
-            reason = await self._link.lost
+            await asyncio.wait((self._link.lost, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop()
-        raise ConnectionLostError(reason)
+        if not self._link.lost.done():
+            raise ApiError(404, CONSUMER_NOT_FOUND, "consumer not found", "follow")
+        raise ConnectionLostError(self._link.lost.result())
 
     def end(self, reason: str) -> None:
         """End the contact; the dead hear nothing of it."""
@@ -188,15 +194,15 @@ class Sidecar:
         self._weather = weather
         self._random = random
         self._memory = memory
-        state = StreamState.from_info(server.information())
-        able = V2_11 if server.stream.guard else V2_10
-        self.service = StreamService(state, Mode.EMULATED, able, SETTINGS, clock, self._report)
-        self._services = {"SIM": self.service}
+        self._able = V2_11 if server.stream.guard else V2_10
         self._leases = Leases(name)
         self._clock = clock
+        self.service = self._new_service(StreamState.from_info(server.information()))
+        self._services = {"SIM": self.service}
         self._reporter = SilentReporter(process.note)
         self._instances: Instances | None = None
         self._has_opened = False
+        self._has_gone_back = False
         self._bucket: SimulatedBucket
         self.link: Link | None = None
         """The connection of the moment."""
@@ -249,6 +255,7 @@ class Sidecar:
 
     async def _serve(self, link: Link) -> None:
         self._bucket = bucket = SimulatedBucket(self._server.bucket, link, self._memory, self._random)
+        bucket.broken = self._broken
         api = Information(self._server, link)
         if not await self._is_prepared(bucket):
             await self._process.rest(RECONNECT_AFTER / SECOND)
@@ -261,7 +268,7 @@ class Sidecar:
                 tasks.create_task(self._instances.take_part())
             else:
                 tasks.create_task(self._hold_everything(bucket, api))
-            tasks.create_task(self._keep_serving(link, bucket))
+            tasks.create_task(self._keep_serving(link, bucket, tasks))
 
     async def _is_prepared(self, bucket: SimulatedBucket) -> bool:
         """Open the registry, for which only the first connection of a process waits."""
@@ -280,16 +287,40 @@ class Sidecar:
             except JetStreamError:
                 await self._process.rest(LOOK_SECONDS)
 
-    async def _keep_serving(self, link: Link, bucket: SimulatedBucket) -> None:
+    async def _keep_serving(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
         """Serve the stream; where contact with it fails but the connection lives, try again."""
+        api = Information(self._server, link)
         while not link.lost.done():
             try:
-                await self.service.serve(partial(self._contact, link), bucket, Information(self._server, link))
+                await self._look_at_stream(bucket, api, tasks)
+                await self.service.serve(partial(self._contact, link), bucket, api)
+            except StreamWentBackError as error:
+                self._process.note(f"the stream went back: {error}")
+                self._has_gone_back = True
+                continue
             except JetStreamError as error:
                 if self.service.driver.failed.done():
                     raise self.service.driver.failed.result() from error
                 self._process.note(f"lost contact: {error}")
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
+
+    async def _look_at_stream(self, bucket: SimulatedBucket, api: "Information", tasks: asyncio.TaskGroup) -> None:
+        """Serve the stream with a new engine where it is another one, or went back."""
+        if not self._has_gone_back and not self._server.has_gone_back:
+            return
+        state = StreamState.from_info(await api.stream("SIM"))
+        if not self._has_gone_back and self.service.serves_the_same(state, Mode.EMULATED, self._able):
+            return
+        self._has_gone_back = False
+        self.service.driver.stop()
+        self.service = self._services["SIM"] = self._new_service(state)
+        if self._instances is not None:
+            self._instances.stir(self.service.key)
+        else:
+            tasks.create_task(self._hold_everything(bucket, api))
+
+    def _new_service(self, state: StreamState) -> StreamService:
+        return StreamService(state, Mode.EMULATED, self._able, SETTINGS, self._clock, self._report)
 
     def _contact(
         self,
@@ -303,6 +334,11 @@ class Sidecar:
 
     async def _restore(self) -> None:
         self.service.forget_progress()
+
+    def _broken(self, key: str, reason: str) -> None:
+        """Take note of a value that is not believed: only what was said of a stream that went back is not."""
+        assert self._server.has_gone_back, f"{key}: {reason}"
+        self._process.note(f"does not believe {key}: {reason}")
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))

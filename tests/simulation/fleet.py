@@ -1,0 +1,90 @@
+"""Instances in worlds made by hand, where nothing breaks by itself.
+
+Its rule: what happens is what a test does; time passes only where it says so.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from nats_scheduler.engine.inputs import Stored
+from nats_scheduler.message.headers import with_headers
+from tests.judge.history import History
+from tests.simulation.bucket import BucketServer
+from tests.simulation.instance import Instance
+from tests.simulation.link import UnheardError
+from tests.simulation.scenario import drawn
+from tests.simulation.server import Server
+from tests.simulation.timeline import Timeline
+from tests.simulation.world import silent
+
+
+class LeaderlessBucket(BucketServer):
+    """The bucket, which may take heartbeats and answer no write, or forget nothing."""
+
+    answers = True
+    forgets = True
+    unanswered_until = 0
+    """No write is answered before this instant (ns)."""
+
+    def swap(self, key: str, value: Any, revision: int) -> int | None:
+        """Write in place of a revision, where it answers."""
+        if not self.answers or self.timeline.now < self.unanswered_until:
+            raise UnheardError
+        return super().swap(key, value, revision)
+
+    def forget(self, key: str) -> None:
+        """Remove what is stored under a key, where it does that."""
+        if not self.forgets:
+            raise UnheardError
+        super().forget(key)
+
+
+class Fleet:
+    """Instances on one server, where nothing breaks by itself."""
+
+    def __init__(self, **changes: Any) -> None:
+        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, expires=False, samples=False, purges=False)
+        scenario = replace(plain, **changes)
+        self.timeline = Timeline()
+        self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
+        self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
+        self._instances: list[Instance] = []
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for instance in self._instances:
+            instance.process.end()
+
+    def boot(self, name: str) -> Instance:
+        """Start an instance."""
+        instance = Instance(name, self.server, Random(name), silent)
+        self._instances.append(instance)
+        instance.boot("latest")
+        return instance
+
+    def records(self) -> int:
+        """Return how often a record of holders was written."""
+        return self.bucket.hand_overs
+
+    def holders(self) -> dict[int, int]:
+        """Return how many instances fire for each shard."""
+        return Counter(shard for instance in self._instances for shard in instance.held)
+
+    def store(self, subject: str, pattern: str) -> None:
+        """Store a schedule."""
+        headers = [(b"Nats-Schedule", pattern.encode()), (b"Nats-Schedule-Target", b"t." + subject[2:].encode())]
+        assert isinstance(self.server.stream.publish(subject, with_headers(b"", headers)), Stored)
+
+    def silences(self, key: str, duration: int) -> list[int]:
+        """Let time pass, and return how long (ns) it was each time until a key was written again."""
+        times = [self.timeline.now]
+        stream = self.bucket.stream
+        assert stream is not None
+        stream.listen(lambda message: times.append(self.timeline.now) if message.subject == key else None)
+        self.timeline.run(duration)
+        return [after - before for before, after in pairwise([*times, self.timeline.now])]
