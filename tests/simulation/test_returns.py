@@ -3,6 +3,9 @@
 The rule: each test fails with the bug planted that it stands for.
 """
 
+from collections import Counter
+from random import Random
+
 import pytest
 
 from nats_scheduler.engine.shards import ALL_SHARDS
@@ -13,7 +16,7 @@ from tests.judge.history import SECOND
 from tests.simulation.fleet import Fleet
 from tests.simulation.planted import planted
 from tests.simulation.planted_division import Changes
-from tests.simulation.scenario import LIVE
+from tests.simulation.scenario import ANSWER_DEADLINE, LIVE
 
 worlds = pytest.mark.parametrize("divides", [True, False], ids=["divided", "undivided"])
 servers = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
@@ -78,6 +81,54 @@ def test_a_stream_that_is_made_anew_is_served_from_its_beginning(*, divides: boo
     fired = fires_after_a_return(divides=divides, is_new=True)
     assert fired.keys() == {"s.new"}
     assert fired["s.new"][-3:] == [8, 9, 10]
+
+
+def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
+    """Have a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
+    random = Random(f"return {seed}")
+    divides, guard, is_new = (random.random() < 0.5 for _ in range(3))
+    with Fleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
+        instances = [fleet.boot(name) for name in ("i0", "i1")]
+        fleet.timeline.run(3 * SECOND)
+        if not is_new:
+            fleet.store("s.old", "@every 1s")
+        copy = fleet.server.stream.copied()
+        fleet.store("s.lost", "@every 1s")
+        fleet.timeline.run(int(random.random() * 5 * SECOND))
+        troubled, trouble = random.choice(instances), random.choice(["lossy", "slow", "cut", "stall", "kill"])
+        if trouble in ("lossy", "slow"):
+            troubled.weather.kinds.add(trouble)
+        elif trouble == "cut":
+            troubled.cut(2 * SECOND)
+        elif trouble == "stall":
+            troubled.process.stall()
+        else:
+            troubled.kill()
+        fleet.timeline.run(int(random.random() * 2 * SECOND))
+        fleet.server.go_back(*copy)
+        fleet.timeline.run(int(random.random() * 2 * SECOND))
+        fleet.store("s.new", "@every 1s")
+        troubled.weather.kinds.clear()
+        troubled.wake(acts_first=random.random() < 0.5)
+        if not troubled.is_alive:
+            troubled.boot("latest")
+        fleet.timeline.run(ANSWER_DEADLINE + 3 * LIVE)
+        begin, fires = fleet.timeline.now, fleet.server.history.fires
+        fires.clear()
+        fleet.timeline.run(3 * SECOND + SECOND // 2)
+        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if divides else 2), trouble
+        times = ((fire.schedule, ((fire.fire_time or 0) - begin) // SECOND) for fire in fires)
+        assert is_new or "s.old" in {fire.schedule for fire in fires}, trouble
+        return Counter((schedule, second) for schedule, second in times if 0 <= second < 3)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_whatever_breaks_beside_it_each_schedule_fires_once_for_each_time(part: int) -> None:
+    for seed in range(part, 60, 4):
+        fires = fires_in_the_end(seed)
+        fired = {schedule for schedule, _second in fires}
+        assert "s.new" in fired <= {"s.old", "s.new"}, seed
+        assert fires == {(schedule, second): 1 for schedule in fired for second in range(3)}, seed
 
 
 @worlds
