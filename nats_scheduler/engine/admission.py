@@ -9,43 +9,47 @@ What is taken late is looked at, since nobody notices what is removed while it w
 The places themselves are those of `engine.places`.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
+from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.places import Places
-from nats_scheduler.engine.roster import Roster
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
-
-Rejected = dict[str, tuple[int, Rejection]]
 
 
 class Staff(NamedTuple):
-    """Who has to do with a schedule that is taken."""
+    """What has to do with a schedule that is taken."""
 
-    roster: Roster
-    firing: Firing
+    lifecycle: Lifecycle
+    course: Course
+    outcomes: Outcomes
+    purges: Purges
     holdings: Holdings
     backlog: Backlog
+    rejections: Rejections
 
 
 class Admission:
     """Takes the schedules of one stream."""
 
-    def __init__(
-        self, staff: Staff, places: Places, rejected: Rejected, tell: Callable[[str, int, Rejection], None]
-    ) -> None:
-        """Take schedules into the roster; `rejected` is the engine's own, and `tell` tells of one more."""
-        self._roster, self._firing, self._holdings, self._backlog = staff
+    def __init__(self, staff: Staff, places: Places) -> None:
+        self._lifecycle = staff.lifecycle
+        self._roster = staff.lifecycle.roster
+        self._course = staff.course
+        self._outcomes = staff.outcomes
+        self._purges = staff.purges
+        self._holdings = staff.holdings
+        self._backlog = staff.backlog
+        self._rejections = staff.rejections
         self._places = places
-        self._rejected = rejected
-        self._tell = tell
         self.is_live = False
         """Whether the engine is; it says so."""
 
@@ -54,7 +58,7 @@ class Admission:
         if self._places.is_limited and (before is None or len(self._places)):
             self._line_up(held, before, now)
         else:
-            self._rejected.pop(held.subject, None)
+            self._rejections.discard(held.subject)
             self._hold(held, before)
             self._begin(held)
 
@@ -67,7 +71,7 @@ class Admission:
 
     def forget(self, subject: str) -> None:
         """Reject nothing on a subject any more: something else is the last message there."""
-        self._rejected.pop(subject, None)
+        self._rejections.discard(subject)
         self._places.forget(subject)
 
     def cancelled(self, subject: str, sequence: int) -> None:
@@ -88,14 +92,14 @@ class Admission:
                 self._displace(misplaced)
             if (held := self._places.take_next()) is None:
                 return
-            has_waited = self._rejected.pop(held.subject, (0, None))[0] == held.sequence
+            has_waited = self._rejections.discard(held.subject) == held.sequence
             self._hold(held, None)
             if not (has_waited and self.is_live):
                 self._begin(held)
-            elif self._firing.join_late(held, now):
+            elif self._outcomes.join_late(held, now):
                 self._backlog.taken(held)
 
-    def doubt(self, request: RemovalRequested) -> None:
+    def removal_requested(self, request: RemovalRequested) -> None:
         """Look at what the request may have removed, where it had one of so many places."""
         if not self._places.is_limited:
             return
@@ -108,13 +112,13 @@ class Admission:
         else:
             doubted = [held for held in self._roster if wanted is None or subject_matches(held.subject, wanted)]
         for held in doubted:
-            self._firing.look_whether_there(held)
+            self._course.recheck_waiting(held)
 
     def _line_up(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:
-            self._firing.end(before, Ending.REPLACED)
+            self._lifecycle.end(before, Ending.REPLACED)
             self.supersede(held)
-        self._rejected.pop(held.subject, None)
+        self._rejections.discard(held.subject)
         self._places.wait(held)
         self.fill_places(now)
         if self._places.waiting_on(held.subject) is held:
@@ -122,21 +126,20 @@ class Admission:
 
     def _displace(self, held: Held) -> None:
         """Have the youngest wait again: an older one was read after it."""
-        self._firing.end(held, Ending.REPLACED)
+        self._lifecycle.end(held, Ending.REPLACED)
         held.flight = None
         self._places.wait(held)
         self._reject(held)
 
     def _reject(self, held: Held) -> None:
-        rejection = self._places.rejection_of(held).shortened()
-        self._rejected[held.subject] = held.sequence, rejection
-        self._tell(held.subject, held.sequence, rejection)
+        rejection = self._places.rejection_of(held)
+        self._rejections.add(held.subject, held.sequence, rejection, is_live=self.is_live)
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
         self._places.took(held)
         if before is not None:
-            self._firing.forget(before)
+            self._lifecycle.discard(before)
             self.supersede(held)
 
     def _begin(self, held: Held) -> None:
@@ -145,7 +148,7 @@ class Admission:
         self._holdings.begin(held)
 
     def _remove(self, held: Held, through: int) -> None:
-        if self.is_live and self._firing.is_ours(held):
-            self._firing.remove_versions(held.subject, through)
+        if self.is_live and self._lifecycle.ownership.is_ours(held):
+            self._purges.purge_versions(held.subject, through)
         else:
             self._backlog.superseded(held.subject, through, MAX_SUPERSEDED if self.is_live else None)

@@ -12,9 +12,11 @@ from itertools import chain, islice
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly, ScheduleRejected
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.removing import Removing
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.shards import shard_of
-from nats_scheduler.message.rejection import Rejection
 
 MAX_SUPERSEDED = 10_000
 """Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
@@ -34,29 +36,34 @@ class Backlog:
 
     def __init__(
         self,
-        rejected: dict[str, tuple[int, Rejection]],
-        removing: Removing,
+        rejections: Rejections,
+        lifecycle: Lifecycle,
+        purges: Purges,
+        lifetimes: Lifetimes,
         emit: Callable[[Action], None],
-        untold: Callable[[str, int], Held | None],
+        unreported: Callable[[str, int], Held | None],
     ) -> None:
-        """Begin with nothing; `rejected` is the engine's own, by subject.
+        """Begin with nothing.
 
-        `untold` returns a schedule, by subject and sequence, that is held and that no earlier holder has told of.
+        `unreported` returns a schedule, by subject and sequence, that is held and that no earlier holder has reported.
         """
-        self._rejected = rejected
-        self._removing = removing
+        self._rejections = rejections
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._purges = purges
+        self._lifetimes = lifetimes
         self._emit = emit
-        self._untold = untold
+        self._unreported = unreported
         self._taken: dict[str, int] = {}
         self._superseded: dict[str, int] = {}
         self._left: Iterator[None] = iter(())
 
     def taken(self, held: Held) -> None:
         """Tell of a schedule that is held, at once or when we hold its shard."""
-        if self._removing.is_ours(held):
+        if self._ownership.is_ours(held):
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
-            if ending := self._removing.lifetimes.early(held):
-                ends = self._removing.lifetimes.ends(held)
+            if ending := self._lifetimes.early(held):
+                ends = self._lifetimes.ends(held)
                 self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.due, ends, ending)))
             return
         if len(self._taken) >= MAX_UNTOLD:
@@ -69,54 +76,57 @@ class Backlog:
             del self._superseded[next(iter(self._superseded))]
         self._superseded[subject] = through
 
-    def removed(self, subject: str) -> None:
+    def purge_requested(self, subject: str) -> None:
         """Forget older versions, since their holder asked for their removal."""
         self._superseded.pop(subject, None)
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Tell what was taken and rejected in these shards, and have older versions removed, from the next step on."""
-        if self._taken or self._rejected or self._superseded or self._removing.asked_for:
+        if self._taken or self._rejections.by_subject or self._superseded or self._purges.requested_by_others:
             removals = self._remove(shards), self._remove_again(shards)
             self._left = chain(self._left, self._tell_taken(shards), self._tell(shards), *removals)
 
-    def work(self) -> bool:
-        """Do some of what is left to do; returns whether to go on at once."""
-        if self._removing.under_way > MOST_UNDER_WAY:
+    def work(self, outstanding: int) -> bool:
+        """Do some of what is left to do; returns whether to go on at once.
+
+        Nothing is done while too many fires and purges are `outstanding`.
+        """
+        if outstanding > MOST_UNDER_WAY:
             return False  # a conclusion is the next thing to come
         return sum(1 for _ in islice(self._left, LOOKED_AT_ONCE)) == LOOKED_AT_ONCE
 
     def _tell_taken(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._taken):
             if subject in self._taken and self._is_ours(subject, shards):
-                held = self._untold(subject, self._taken.pop(subject))
+                held = self._unreported(subject, self._taken.pop(subject))
                 if held is not None:
                     self.taken(held)
             yield
 
     def _tell(self, shards: frozenset[int]) -> Iterator[None]:
-        for subject, known in list(self._rejected.items()):
-            if self._rejected.get(subject) is known and self._is_ours(subject, shards):
+        for subject, known in list(self._rejections.by_subject.items()):
+            if self._rejections.by_subject.get(subject) is known and self._is_ours(subject, shards):
                 self._emit(Report(ScheduleRejected(subject, *known)))
             yield
 
     def _remove(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._superseded):
             if subject in self._superseded and self._is_ours(subject, shards):
-                self._removing.remove_versions(subject, self._superseded.pop(subject))
+                self._purges.purge_versions(subject, self._superseded.pop(subject))
             yield
 
     def _remove_again(self, shards: frozenset[int]) -> Iterator[None]:
         """Remove what the holder before us asked to remove lately: nobody heard the answer."""
-        asked_for = self._removing.asked_for
+        asked_for = self._purges.requested_by_others
         for _ in range(len(asked_for)):
             if asked_for:
                 subject, through = asked_for.popleft()
                 if self._is_ours(subject, shards):
-                    self._removing.remove_versions(subject, through)
+                    self._purges.purge_versions(subject, through)
                 else:
                     asked_for.append((subject, through))
             yield
 
     def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:
         shard = shard_of(subject)
-        return shard in gained and shard in self._removing.shards
+        return shard in gained and shard in self._ownership.shards

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nats_scheduler.engine.actions import Action, RemoveExpired, Report
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import FIRST_RETRY_AFTER, REFUSED_RETRY_LIMIT
+from nats_scheduler.engine.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS
 from nats_scheduler.engine.inputs import ExpiryConcluded
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.message.dialect import Dialect
@@ -172,7 +172,7 @@ class Expiry:
     def _pause(self, conclusion: ExpiryConcluded, reason: str, shard: int, now: int) -> None:
         """Try nothing for a while, the longer the more pauses there were; what was under way meanwhile adds none."""
         if now >= self._paused_until:
-            self._paused_until = now + min(FIRST_RETRY_AFTER << min(self._attempts, 20), REFUSED_RETRY_LIMIT)
+            self._paused_until = now + min(FIRST_BACK_OFF_NS << min(self._attempts, 20), REFUSED_BACK_OFF_LIMIT_NS)
             self._attempts += 1
             self._emit(Report(ExpiryFailed(conclusion.sequence, reason, refused=False)))
         self._add(self._paused_until, conclusion.sequence, shard)

@@ -1,14 +1,20 @@
-"""The course of one fire, from the look at its content to the removal of a schedule that is done.
+"""The course of one fire: its stages, and which stage may follow which.
 
-    stage      entered when                              left when
-    READING    the fire comes within the look-ahead      the content was read
-    READY      the content was read before the due time  the due time comes
-    FLYING     the fire was handed out to be published   its outcome is known, or known to be unknown
-    RETRYING   the outcome was no, or unknown            the back-off is over
-    PURGING    the schedule is done and to be removed    the server removed it
-    SPENT      it is done and the server will not remove it; it stays held so that it never fires again
+    stage           what happens in it
+    WAITING         nothing: the agenda says when to look at the schedule
+    READING         the content was asked for
+    KEPT            the content of the fire before is kept, and the next fire is not built yet
+    READY           the fire is built and waits for its due time
+    IN_FLIGHT       the fire was handed out to be published, and its outcome is not known
+    BACKING_OFF     an attempt to read or to publish failed, and the next one waits
+    DONE_ELSEWHERE  the schedule is done, and its holder, another instance, is to purge it
+    PURGING         the schedule is done, and its purge was ordered
+    UNPURGEABLE     the schedule is done, and the server refuses the purge: it stays held so that it never fires again
 
-A schedule that only waits has no flight: of a million, few have one at any time.
+`TRANSITIONS` is the whole table. `engine.lifecycle.Lifecycle.move` is the only function that changes a stage, and it
+asserts the table; a schedule that ends is held no longer and has no stage.
+
+A schedule that waits has no `Flight`: of a million, few have one at any time.
 """
 
 from dataclasses import dataclass
@@ -21,25 +27,57 @@ from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
-FIRST_RETRY_AFTER = 50 * MILLISECOND
-"""Back-off (ns) after the first failure; it doubles with each."""
+FIRST_BACK_OFF_NS = 50 * MILLISECOND
+"""Back-off after the first failure; it doubles with each."""
 
-UNKNOWN_RETRY_LIMIT = 1 * SECOND
-"""Longest back-off (ns) after an unknown outcome: *Live* promises that fires resume within 3 s."""
+UNKNOWN_BACK_OFF_LIMIT_NS = 1 * SECOND
+"""Longest back-off after an unknown outcome: *Live* promises that fires resume within 3 s."""
 
-REFUSED_RETRY_LIMIT = 30 * SECOND
-"""Longest back-off (ns) after a refusal of what nobody waits for, and of fires that rest (`engine.refusals`)."""
+REFUSED_BACK_OFF_LIMIT_NS = 30 * SECOND
+"""Longest back-off after a refused purge or removal, and of a refused fire that is no probe (`engine.refusals`)."""
 
 
 class Stage(Enum):
     """Where a flight is; see the table above."""
 
+    following: tuple["Stage", ...]
+    """The row of `TRANSITIONS`: kept here because a look-up by an enum member costs a call for each fire."""
+
+    WAITING = "waiting"
     READING = "reading"
+    KEPT = "kept"
     READY = "ready"
-    FLYING = "flying"
-    RETRYING = "retrying"
+    IN_FLIGHT = "in flight"
+    BACKING_OFF = "backing off"
+    DONE_ELSEWHERE = "done elsewhere"
     PURGING = "purging"
-    SPENT = "spent"
+    UNPURGEABLE = "unpurgeable"
+
+
+_DONE_NEXT = (Stage.PURGING, Stage.DONE_ELSEWHERE)
+"""After any stage: a fire that is read back, or a checkpoint, may say that the schedule is done."""
+
+TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
+    Stage.WAITING: (Stage.WAITING, Stage.READING, Stage.KEPT, *_DONE_NEXT),
+    Stage.READING: (Stage.READY, Stage.IN_FLIGHT, Stage.BACKING_OFF, Stage.READING, Stage.WAITING, *_DONE_NEXT),
+    Stage.KEPT: (Stage.READY, Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.READY: (Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.IN_FLIGHT: (Stage.IN_FLIGHT, Stage.WAITING, Stage.BACKING_OFF, Stage.READING, *_DONE_NEXT),
+    Stage.BACKING_OFF: (Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.DONE_ELSEWHERE: _DONE_NEXT,
+    Stage.PURGING: (Stage.UNPURGEABLE, *_DONE_NEXT),
+    Stage.UNPURGEABLE: _DONE_NEXT,
+}
+"""Which stages may follow each stage."""
+
+DONE = (Stage.PURGING, Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE)
+"""The stages in which a schedule fires no more."""
+
+IN_PROGRESS = (Stage.READING, Stage.KEPT, Stage.READY, Stage.IN_FLIGHT, Stage.BACKING_OFF)
+"""The stages in which the next fire is in progress."""
+
+for _stage, _following in TRANSITIONS.items():
+    _stage.following = _following
 
 
 class Failing(NamedTuple):
@@ -52,27 +90,30 @@ class Failing(NamedTuple):
 
 @dataclass(slots=True)
 class Flight:
-    """What is under way for one held schedule."""
+    """What is in progress for one held schedule."""
 
-    stage: Stage
+    stage: Stage = Stage.WAITING
+    """Changed by `Lifecycle.move` only."""
     content: StoredMessage | None = None
     source: StoredMessage | None = None
+    read_at: int = 0
+    """When (ns) the content was read."""
     fire: Fire | None = None
     refusal: Refused | None = None
-    """Why `fire` is not sent at all, None where it may be."""
+    """Why `fire` is not sent at all, None if it may be."""
     ending: Ending = Ending.FIRED
-    """What to say of the schedule once it is removed."""
+    """What is reported of the schedule once it is purged."""
     reads: int = 0
-    """Reads whose answers are awaited; only the last one counts, since it was asked for after the doubt arose."""
-    looked_again: bool = False
-    """Whether a refusal by the guard has led to a look already."""
+    """Reads whose answers are outstanding; only the last one counts, because it was asked for after the re-check."""
+    was_rechecked: bool = False
+    """Whether the content was read again because the guard refused the fire."""
     attempts: int = 0
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     missed_since: int | None = None
-    """The earliest fire (ns) that `fire` stands for as well, None where it stands for itself alone."""
+    """The earliest fire (ns) that `fire` stands for as well, None if it stands for itself alone."""
 
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""
         self.attempts += 1
-        return min(FIRST_RETRY_AFTER << min(self.attempts - 1, 20), limit)
+        return min(FIRST_BACK_OFF_NS << min(self.attempts - 1, 20), limit)

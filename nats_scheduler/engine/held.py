@@ -42,3 +42,11 @@ class Held:
     def only_expires(self) -> bool:
         """Whether its TTL runs out before its next fire."""
         return self.expires <= self.due
+
+    def next_fire(self, fire_time: int) -> int | None:
+        """Return when (ns) it fires next after `fire_time`, None if that was its last fire."""
+        return self.pattern.next_fire(fire_time, self.stored_at)
+
+    def latest_fire(self, until: int) -> int | None:
+        """Return the latest of its fires (ns) from `due` to `until`, both included, None if there is none."""
+        return self.pattern.latest_fire(self.due, until, self.stored_at)

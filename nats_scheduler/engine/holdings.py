@@ -22,11 +22,13 @@ from collections.abc import Iterable
 from heapq import nsmallest
 from itertools import chain, islice
 
-from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.flight import Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.roster import Roster
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.shards import SHARDS
 
 MAX_UNSETTLED_PER_SHARD = 32
@@ -45,9 +47,13 @@ NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 class Holdings:
     """The shards held on one stream, and the checkpoints by which their schedules begin."""
 
-    def __init__(self, roster: Roster, firing: Firing) -> None:
-        self._roster = roster
-        self._firing = firing
+    def __init__(self, lifecycle: Lifecycle, course: Course, outcomes: Outcomes, purges: Purges) -> None:
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._ownership = lifecycle.ownership
+        self._course = course
+        self._outcomes = outcomes
+        self._purges = purges
         self._settled = [NOTHING_SETTLED] * SHARDS
         self._settled_through = NOTHING_SETTLED.through
         """No fire (ns) behind it is settled."""
@@ -65,7 +71,7 @@ class Holdings:
     def begin(self, held: Held) -> None:
         """Pass over the fires that an earlier holder has settled, then wait for the next."""
         if held.due > self._settled_through or not self.pass_over(held):
-            self._firing.await_due(held)
+            self._course.await_due(held)
 
     def pass_over(self, held: Held) -> bool:
         """Move on behind the fires that an earlier holder has settled; returns whether there were any."""
@@ -73,22 +79,22 @@ class Holdings:
         if held.due > settled.through or held.sequence > settled.sequence or held.sequence in settled.unsettled:
             return False
         if not held.pattern.repeats:
-            self._firing.purge(held)
+            self._purges.purge(held)
         else:
-            self._firing.advance(held, held.pattern.next_fire(settled.through, held.stored_at))
+            self._outcomes.advance(held, held.next_fire(settled.through))
         return True
 
-    def untold(self, subject: str, sequence: int) -> Held | None:
+    def unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held, and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
         return None if held is None or held.sequence <= self._settled[held.shard].sequence else held
 
     def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
         """Fire for these shards from now on and for no others; returns those that are new."""
-        before, self._firing.shards = self._firing.shards, shards
-        self._firing.overdue.gained(shards - before, now)
+        before, self._ownership.shards = self._ownership.shards, shards
+        self._outcomes.overdue.gained(shards - before, now)
         changed = before ^ shards
-        self._changing.extend(held for held in self._firing.in_hand() if held.shard in changed)
+        self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
         self._earliest_changing = min((held.due for held in self._changing), default=None)
         return shards - before
 
@@ -98,30 +104,30 @@ class Holdings:
             held = self._changing.popleft()
             if self._roster.on(held.subject) is not held:
                 continue
-            if self._firing.is_ours(held):
+            if self._ownership.is_ours(held):
                 self._take_over(held)
             else:
-                self._firing.let_go(held)
+                self._course.hand_over(held)
         if not self._changing:
             self._earliest_changing = None
         return bool(self._changing)
 
     def checkpoint(self, now: int, last_read: int, rejected: Iterable[int]) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions."""
-        shards = self._firing.shards
+        shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
-        stuck = nsmallest(room + 1, self._firing.stuck(), key=lambda held: held.due)
+        stuck = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.due)
         unnamed = stuck[room].due if len(stuck) > room else None
-        bounds = (self._firing.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
+        bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         unsettled = islice(chain((held.sequence for held in stuck), rejected), room)
         return CheckpointLoaded(through, last_read, frozenset(unsettled), shards)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
-        if flight is not None and flight.stage is Stage.SPENT:
-            self._firing.purge(held, flight.ending)
+        if flight is not None and flight.stage in (Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE):
+            self._purges.purge(held, flight.ending)
             return
-        self._firing.let_go(held)  # what was built before another held it
+        self._course.hand_over(held)  # what was built before another held it
         if held.flight is None or held.flight.stage is Stage.READING:
             self.pass_over(held)

@@ -15,7 +15,7 @@ Cost: two dictionary entries for each refused schedule, one attempt a second for
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nats_scheduler.engine.flight import FIRST_RETRY_AFTER, REFUSED_RETRY_LIMIT
+from nats_scheduler.engine.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.schedule.instants import SECOND
@@ -68,10 +68,10 @@ class Refusals:
         self.held[sequence], self._codes[sequence] = held, code
         reason.members.pop(sequence, None)
         reason.members[sequence] = held
-        rest = max(REFUSED_RETRY_LIMIT, len(reason.members) * SECOND // RESTING_PER_SECOND)
+        rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // RESTING_PER_SECOND)
         self._roster.wake(held, now + rest)
         if reason.probe in (0, sequence):
-            wait = min(FIRST_RETRY_AFTER << min(reason.attempts, 20), PROBE_RETRY_LIMIT)
+            wait = min(FIRST_BACK_OFF_NS << min(reason.attempts, 20), PROBE_RETRY_LIMIT)
             reason.attempts += 1
             self._probe(reason, now + wait)
         return reason.tries_at - now if reason.probe == sequence else rest
@@ -87,7 +87,7 @@ class Refusals:
 
     def look_again(self, now: int) -> None:
         """Let one of each reason try soon: what it was refused for may have ended."""
-        at = now + FIRST_RETRY_AFTER  # who asks for a change is seen before it is made, and may ask often
+        at = now + FIRST_BACK_OFF_NS  # who asks for a change is seen before it is made, and may ask often
         for reason in self._reasons.values():
             reason.attempts = 0
             if reason.tries_at > at:

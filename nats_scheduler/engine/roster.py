@@ -75,22 +75,22 @@ class Roster:
     def hold(self, held: Held) -> None:
         """Hold a schedule in place of whatever was held on its subject."""
         if held.subject in self._held:
-            self.drop(held.subject)
+            self.remove(held.subject)
         self._held[held.subject] = held
         if held.terms.rollup:
             self.rolls_up = True
 
-    def drop(self, subject: str) -> Held | None:
+    def remove(self, subject: str) -> Held | None:
         """Hold nothing on a subject; returns what was held."""
         held = self._held.pop(subject, None)
         if held is not None:
-            self.rest(held)
+            self.cancel_wake(held)
         return held
 
     def wake(self, held: Held, instant: int) -> None:
         """Have the schedule looked at when `instant` (ns) comes, instead of any time set before."""
         if held.wake != NO_WAKE:
-            self.rest(held)
+            self.cancel_wake(held)
         held.wake = instant
         span = self._spans.get(instant >> SPAN_BITS)
         if span is None or instant < span.first:
@@ -99,7 +99,7 @@ class Roster:
             span.held.append(held)
             self._far += 1
 
-    def rest(self, held: Held) -> None:
+    def cancel_wake(self, held: Held) -> None:
         """Look at the schedule no more, until it is woken for another reason."""
         instant, held.wake = held.wake, NO_WAKE
         if instant == NO_WAKE:

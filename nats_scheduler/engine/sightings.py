@@ -1,15 +1,15 @@
 """Fires that were acknowledged and not read back yet, by their sequences in the stream.
 
-What lies under an acknowledged sequence is known, and need not be read out of its headers again; and what follows from
-it, that it was seen, can wait until no herd is in the way.
-Of a herd nothing comes back at all: what is stored up to some sequence is told to be ours.
+What is stored under an acknowledged sequence is known, so its headers need not be read again; and what follows from it
+can wait until a burst is over.
+Of a large burst nothing is read back at all: the follower says that what is stored up to some sequence is ours.
 The rules:
 
-- Only within one contact, and only where the subject is the target; anything else is read as if by a stranger.
-- What was acknowledged is stored. Once something behind it was read, it is not waited for any more: it was rolled up,
-  consumed or deleted before the follower came by.
+- Only within one contact, and only if the subject is the target; any other message is read as a stranger's.
+- What was acknowledged is stored. Once a message after it was read, it is not expected any more: it was rolled up,
+  consumed or deleted before the follower read it.
 
-Cost: an entry a fire, without its body and headers, until the follower comes by. Limit: the first `MOST` of them.
+Cost: an entry a fire, without its body and headers, until it is read back. Limit: `MAX_EXPECTED` fires.
 """
 
 from collections import deque
@@ -20,51 +20,51 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.reading import Generated, Reading
 from nats_scheduler.message.stored import StoredMessage
 
-MOST = 10_000
-"""Entries that are kept at most: a follower that is further behind reads."""
+MAX_EXPECTED = 10_000
+"""Fires that are expected at most: a follower that is further behind reads them."""
 
 
 class Sightings:
-    """The fires of one stream that are to be seen."""
+    """The fires of one stream that are to be read back."""
 
     def __init__(self) -> None:
         self.expected: dict[int, Fire] = {}
-        """What is to be seen, by sequence."""
-        self.seen: deque[Fire] = deque()
-        """What was seen, in the order of the stream."""
+        """What is to be read back, by sequence."""
+        self.matched: deque[Fire] = deque()
+        """What was read back, in the order of the stream."""
 
     def expect(self, fires: Iterable[Fire], last_read: int) -> None:
-        """Note which of these fires were stored behind what was read last."""
+        """Expect those of these fires that were stored after what was read last."""
         expected = self.expected
-        for fire in islice(fires, MOST - len(expected)):
+        for fire in islice(fires, MAX_EXPECTED - len(expected)):
             if fire.stored_as > last_read:
                 expected[fire.stored_as] = fire
 
-    def take(self, message: StoredMessage) -> bool:
-        """Take a message for `seen` if it is what was expected, and expect it no more."""
+    def match(self, message: StoredMessage) -> bool:
+        """Match a message to an acknowledged fire; return whether it matched."""
         known = self.expected.pop(message.sequence, None)
         if known is None or known.target != message.subject:
             return False
         known.stored_at = message.stored_at
-        self.seen.append(known)
+        self.matched.append(known)
         return True
 
     def pass_by(self, through: int) -> None:
-        """Take what is expected up to a sequence for seen, though nobody reads it, and as stored when acknowledged.
+        """Match what is expected up to a sequence without its message, as stored when it was acknowledged.
 
-        What was acknowledged out of the order of the stream is passed by with what stands in front of it.
+        A fire that was acknowledged out of the order of the stream waits for those before it.
         """
         expected = self.expected
         while expected and (first := next(iter(expected))) <= through:
-            self.seen.append(expected.pop(first))
+            self.matched.append(expected.pop(first))
 
-    def next_seen(self) -> tuple[Reading, StoredMessage]:
-        """Return what the first of `seen` means, and the message."""
-        fire = self.seen.popleft()
+    def next_matched(self) -> tuple[Reading, StoredMessage]:
+        """Return what the first of `matched` says, and the message."""
+        fire = self.matched.popleft()
         message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
         generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at)
         return Reading(generated=generated), message
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """Expect nothing: the next contact may be with another stream of the same name."""
         self.expected.clear()

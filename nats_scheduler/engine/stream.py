@@ -1,32 +1,31 @@
-"""The engine of one stream: facts in, actions out, in one synchronous step.
+"""The engine of one stream: inputs in, actions out, in one synchronous step.
 
-It opens no socket, reads no clock and never waits: the shell tells it the time and what happened, and carries out
-what it answers.
-The same inputs at the same times always give the same actions, which is what lets a seed be replayed.
+It opens no socket, reads no clock and never waits: the shell passes the time and what happened, and carries out the
+actions. The same inputs at the same times always give the same actions, so a seed can be replayed.
 
-What it holds to be true:
+What it relies on:
 
-- the last message on a subject is its schedule, and there is none when that message is something else;
+- the last message on a subject is its schedule, and there is none if that message is something else;
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
-The intake of messages is here, the course of a fire in `engine.approach` and `engine.firing`, the agenda in
-`engine.roster`, and what the instance holds of the stream in `engine.holdings`.
+Its parts, in the order in which a schedule meets them: `engine.intake` reads it, `engine.roster` holds it,
+`engine.course` brings it to its fire, `engine.outcomes` takes what became of that, `engine.purges` purges it.
+`engine.lifecycle` knows its stage, `engine.ownership` whose it is, `engine.in_flight` whether there is room.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.admission import Admission, Staff
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import Backlog
-from nats_scheduler.engine.events import Ending, ScheduleRejected, StreamReady
+from nats_scheduler.engine.course import Course
+from nats_scheduler.engine.events import Ending, StreamReady
 from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import Firing, has_ended
-from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.holdings import Holdings
+from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -47,27 +46,29 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     StreamChanged,
 )
+from nats_scheduler.engine.intake import Intake, Readers
+from nats_scheduler.engine.lifecycle import Lifecycle, has_ended
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
+from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.places import Places
-from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
+from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.roster import Roster
-from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.sightings import Sightings
-from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.known import MessageReader
-from nats_scheduler.message.reading import Reading, wants_to_be_a_schedule
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_WAKES_PER_STEP = 128
-"""How many schedules one step looks at: answers are heard between two, and the server need not wait for a herd."""
+"""How many schedules one step looks at: answers are received between two, and the server does not wait for a burst."""
 
-LEAST_CLOCK_STEP = 1 * SECOND
-"""A wall clock that went back by less (ns) is not worth a look: no back-off grows by more than that."""
+MIN_CLOCK_STEP_NS = 1 * SECOND
+"""If a wall clock goes back by less, nothing is done about it: no back-off grows by more than that."""
 
 
 class StreamEngine:
@@ -76,288 +77,224 @@ class StreamEngine:
     def __init__(
         self,
         rules: StreamRules,
-        dialects: Sequence[Dialect],
+        dialects: Iterable[Dialect],
         limits: ServerLimits,
         *,
         removes_expired: bool = False,
         reads_all: bool = True,
     ) -> None:
-        """Begin with nothing; `removes_expired` where the server does not act on TTLs, and the stream asks for them.
+        """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
 
-        `reads_all` is False where messages may be gone, or under others, before they are read.
+        `reads_all` is False if messages may be gone, or under others, before they are read.
         """
-        self._dialects = tuple(dialects)
-        self._reader = MessageReader(rules, dialects)
+        reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
+        emit = self._emit
         self._roster = Roster()
-        moved = rules.moves_subjects
-        self.firing = self._firing = Firing(self._roster, limits, self._emit, self._await_sight, moved=moved)
+        self.ownership = Ownership(reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
-        self._firing.lifetimes = self.lifetimes
-        self._expiry = Expiry(self._dialects, self._emit) if removes_expired else None
-        self.rejected: dict[str, tuple[int, Rejection]] = {}
-        """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
-        self.misnaming = Misnaming(self._emit)
-        self._reads_all = self._firing.sees_all = reads_all
-        self._sightings = Sightings()
-        self._holdings = Holdings(self._roster, self._firing)
-        self._backlog = Backlog(self.rejected, self._firing, self._emit, self._holdings.untold)
+        self._in_flight = InFlight()
+        self._lifecycle = Lifecycle(self._roster, self.ownership, emit)
+        self._purges = Purges(self._lifecycle, self._in_flight, emit, may_return=not limits.guard)
+        self._course = Course(self._lifecycle, self._in_flight, self._purges, self.lifetimes, limits, emit)
+        self._outcomes = Outcomes(
+            self._course,
+            self._lifecycle,
+            self._in_flight,
+            self._purges,
+            limits,
+            emit,
+            lambda fires: self._intake.expect(fires),
+            moved=rules.moves_subjects,
+        )
+        self._holdings = Holdings(self._lifecycle, self._course, self._outcomes, self._purges)
+        self._rejections = Rejections(self.ownership, emit)
+        self._backlog = Backlog(
+            self._rejections, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
+        )
         places = Places(self._roster, rules.restrictions)
-        staff = Staff(self._roster, self._firing, self._holdings, self._backlog)
-        self._admission = Admission(staff, places, self.rejected, self._tell_rejected)
-        self._looked_through = 0
-        self.last_read = 0
-        """The highest stream sequence read so far."""
-        self.history_through = 0
-        """The sequence up to which buried messages were looked at, where they are not told with the others."""
-        self.last_message: StoredMessage | None = None
-        """The message with the highest sequence that was told."""
+        staff = Staff(
+            self._lifecycle, self._course, self._outcomes, self._purges, self._holdings, self._backlog, self._rejections
+        )
+        self._admission = Admission(staff, places)
+        self.misnaming = Misnaming(emit)
+        self._sightings = Sightings()
+        self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
+        readers = Readers(
+            self._lifecycle,
+            self.lifetimes,
+            self._outcomes,
+            self._purges,
+            self._admission,
+            self._rejections,
+            self.misnaming,
+            self._sightings,
+            self._expiry,
+        )
+        self._intake = Intake(reader, readers, reads_all=reads_all)
+        self._reads_all = reads_all
+        self._read_through = 0
         self._now = 0
-        self._live = self._draining = False
-        self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
-            MessagesRead: self._messages_read,
-            HistoryRead: self._history_read,
-            CaughtUp: self._caught_up,
-            ContactLost: self._contact_lost,
-            CheckpointLoaded: lambda given, _now: self._holdings.load(given),
-            ShardsHeld: self._shards_held,
-            ContentRead: self._content_read,
-            ContentUnread: self._firing.content_unread,
-            DuplicateRead: self._firing.duplicate_read,
-            DuplicateUnread: self._firing.duplicate_unread,
-            PublishConcluded: self._firing.concluded,
-            FiresStored: self._firing.were_stored,
-            PurgeConcluded: self._firing.purge_concluded,
-            ExpiryConcluded: self._expiry_concluded,
-            RemovalRequested: self._removal_requested,
-            StreamChanged: lambda _given, now: self._firing.conditions_changed(now),
-            DrainRequested: self._drain_requested,
-        }
+        self._draining = False
 
     # -- for the shell -------------------------------------------------------------------------------------------
 
     def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
         """Take what happened up to `now` (ns since the Unix epoch) and return what to do, in order."""
-        if now < self._now - LEAST_CLOCK_STEP:
-            self._firing.clock_stepped_back(self._now - now)
-            if self._expiry is not None:
-                self._expiry.clock_stepped_back(self._now - now)
+        if now < self._now - MIN_CLOCK_STEP_NS:
+            self._clock_stepped_back(self._now - now)
         self._now = now
         for given in inputs:
-            self._handlers[type(given)](given, now)
+            self._take(given, now)
         self._admission.fill_places(now)
-        if self._firing.is_open:
+        if self._course.is_open:
             self._wake(now)
-        if self._see_what_waited(now) | self._firing.release(now):
+        if self._do_what_waited(now):
             self._emit(WakeAt(now))
         if self._expiry is not None:
             self._expiry.report()
         actions, self._actions = self._actions, []
-        return [*self._firing.hand_out(), *actions]
+        return [*self._course.hand_out(), *actions]
 
     @property
     def is_idle(self) -> bool:
         """Whether no fire, no purge and no removal awaits its conclusion."""
-        return self._firing.is_idle and (self._expiry is None or self._expiry.under_way == 0)
+        is_concluded = self._outstanding == 0 and self._outcomes.is_idle
+        return is_concluded and (self._expiry is None or self._expiry.under_way == 0)
 
     @property
     def is_live(self) -> bool:
         """Whether everything stored has been read, so that what is due fires."""
-        return self._live
+        return self._intake.is_live
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the server refuses a fire at the moment."""
+        return bool(self._lifecycle.refusals.held)
 
     @property
     def fires_stored(self) -> int:
         """How many fires were acknowledged as stored."""
-        return self._firing.stored
+        return self._outcomes.stored
+
+    @property
+    def last_read(self) -> int:
+        """The highest stream sequence read so far."""
+        return self._intake.last_read
+
+    @property
+    def last_message(self) -> StoredMessage | None:
+        """The message with the highest sequence that was read."""
+        return self._intake.last_message
+
+    @property
+    def history_through(self) -> int:
+        """The sequence up to which buried messages were read, if they are not read with the others."""
+        return self._intake.history_through
 
     @property
     def followed_through(self) -> int:
-        """The sequence behind which another contact is to go on, 0 for the beginning."""
-        return self.last_read if self._reads_all else self._looked_through
+        """The sequence after which another contact is to go on, 0 for the beginning."""
+        return self._intake.last_read if self._reads_all else self._read_through
 
     @property
     def held(self) -> Roster:
         """The schedules held."""
         return self._roster
 
-    def checkpoint(self, now: int) -> CheckpointLoaded:
-        """Return how far everything is settled, for a later holder to be told.
+    @property
+    def rejected(self) -> dict[str, tuple[int, Rejection]]:
+        """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
+        return self._rejections.by_subject
 
-        What cannot be settled for the time being is named, so that it does not hold back the rest.
+    def checkpoint(self, now: int) -> CheckpointLoaded:
+        """Return how far everything is settled, for a later holder.
+
+        What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
         rejected = (
             sequence
             for subject, (sequence, _rejection) in self.rejected.items()
-            if self._is_ours(subject) and not self._admission.is_waiting(subject)
+            if self.ownership.is_ours_on(subject) and not self._admission.is_waiting(subject)
         )
-        return self._holdings.checkpoint(now, self.last_read, rejected)
+        return self._holdings.checkpoint(now, self._intake.last_read, rejected)
 
-    # -- intake --------------------------------------------------------------------------------------------------
+    # -- inputs --------------------------------------------------------------------------------------------------
 
-    def _messages_read(self, given: MessagesRead, _now: int) -> None:
-        for message in given.messages:
-            if not self._sightings.expected or not self._sightings.take(message):
-                self._take(message)
-        if given.messages and given.messages[-1].sequence > self.last_read:
-            self.last_message = given.messages[-1]
-            self.last_read = self.last_message.sequence
-        self.last_read = max(self.last_read, given.through)
-        self._sightings.pass_by(self.last_read)
-
-    def _see_what_waited(self, now: int) -> bool:
-        """Take what is known to be fires of ours, once no herd is in the way; returns whether there is more."""
-        seen = self._sightings.seen
-        if self._firing.is_herd_in_the_way(len(seen), now):
-            return False
-        for _ in range(min(RELEASED_AT_ONCE, len(seen))):
-            reading, message = self._sightings.next_seen()
-            self._mean(reading, message, is_acknowledged=True)
-        return bool(seen)
-
-    def _history_read(self, given: HistoryRead, _now: int) -> None:
-        self.history_through = max(self.history_through, given.through)
-        for message in given.messages:
-            if self._expiry is not None:
-                self._expiry.take(message)
-
-    def _take(self, message: StoredMessage) -> None:
-        if self.misnaming.noted:
-            self.misnaming.covered(message)
-        if (definition := self._reader.known(message)) is not None:
-            self._accept(definition, message, None if self._expiry is None else self._expiry.take(message))
-            return
-        if (reading := self._reader.read_anew(message)) is not None:
-            self._mean(reading, message)
-        else:
-            self._overwritten(message)
-        if self._reader.misnamed:
-            is_told = self._live and self._is_ours(message.subject)
-            self.misnaming.found(message, self._reader.misnamed, is_told=is_told)
-
-    def _mean(self, reading: Reading, message: StoredMessage, *, is_acknowledged: bool = False) -> None:
-        """Do what a message means; that a fire `is_acknowledged` says that it is one of ours."""
-        expires = None if self._expiry is None else self._expiry.take(message)
-        generated = reading.generated
-        if generated is not None and not self._firing.read_back(generated, message, self._live, is_acknowledged):
-            reading = self._reader.read_as_published(message)
-        if reading.cancels is not None:
-            self._cancelled(reading.cancels, message)
-        if reading.definition is not None:
-            self._accept(reading.definition, message, expires)
-        elif reading.rejection is not None:
-            self._reject(reading.rejection, message)
-        else:
-            self._overwritten(message)
-
-    def _overwritten(self, message: StoredMessage) -> None:
-        held = self._roster.on(message.subject)
-        if held is not None and held.sequence < message.sequence:
-            self._firing.end(held, self.lifetimes.why_covered(held, message))
-        if self.rejected and self._rejected_at(message.subject) < message.sequence:
-            self._admission.forget(message.subject)
-
-    def _accept(self, definition: Definition, message: StoredMessage, expires: int | None) -> None:
-        before = self._roster.on(message.subject)
-        known = self._rejected_at(message.subject) if before is None else before.sequence
-        if known >= message.sequence:
-            if before is not None and before.sequence > message.sequence:
-                self._admission.supersede(before)  # a version that was replaced before anybody saw it
-            return
-        due = definition.pattern.first_fire(message.stored_at)
-        assert due is not None, "a pattern that never fires is rejected before"
-        held = Held(message.subject, message.sequence, message.stored_at, definition.pattern, definition.terms, due)
-        held.expires = self.lifetimes.expiry(message, expires)
-        self._admission.accept(held, before, self._now)
-
-    def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
-        if not self._live and not wants_to_be_a_schedule(message.block, self._dialects):
-            # A wrong cancel of long ago, or what a native server generated before a downgrade: nobody is waiting.
-            self._overwritten(message)
-            return
-        held = self._roster.on(message.subject)
-        if held is not None:
-            if held.sequence >= message.sequence:
-                return
-            self._firing.end(held, Ending.REPLACED)
-        if self._rejected_at(message.subject) >= message.sequence:
-            return
-        self._admission.forget(message.subject)
-        self.rejected[message.subject] = message.sequence, (rejection := rejection.shortened())
-        self._tell_rejected(message.subject, message.sequence, rejection)
-
-    def _tell_rejected(self, subject: str, sequence: int, rejection: Rejection) -> None:
-        if self._live and self._is_ours(subject):
-            self._emit(Report(ScheduleRejected(subject, sequence, rejection)))
-
-    def _is_ours(self, subject: str) -> bool:
-        """Tell whether what lies on a subject is ours to tell of."""
-        return shard_of(subject) in self._firing.shards
-
-    def _rejected_at(self, subject: str) -> int:
-        """Return the sequence of the rejected message on a subject, 0 where there is none."""
-        return self.rejected[subject][0] if subject in self.rejected else 0
-
-    def _cancelled(self, schedule: str, message: StoredMessage) -> None:
-        held = self._roster.on(schedule)
-        if held is not None and held.sequence < message.sequence:
-            self._firing.purge(held, Ending.CANCELLED)
-        self._admission.cancelled(schedule, message.sequence)
-
-    # -- contact -------------------------------------------------------------------------------------------------
+    def _take(self, given: Input, now: int) -> None:  # noqa: C901 - one branch for each input
+        match given:
+            case FiresStored():
+                self._outcomes.were_stored(given, now)
+            case MessagesRead():
+                self._intake.read(given, now)
+            case ContentRead():
+                if (newer := self._course.content_read(given, now)) is not None:
+                    self._intake.take(newer, now)
+            case PurgeConcluded():
+                self._purges.concluded(given, now)
+            case PublishConcluded():
+                self._outcomes.concluded(given, now)
+            case ContentUnread():
+                self._course.content_unread(given, now)
+            case DuplicateRead():
+                self._outcomes.duplicate_read(given, now)
+            case DuplicateUnread():
+                self._outcomes.duplicate_unread(given, now)
+            case RemovalRequested():
+                self._removal_requested(given, now)
+            case HistoryRead():
+                self._intake.read_history(given)
+            case CaughtUp():
+                self._caught_up(given, now)
+            case ContactLost():
+                self._contact_lost()
+            case CheckpointLoaded():
+                self._holdings.load(given)
+            case ShardsHeld():
+                self._shards_held(given, now)
+            case ExpiryConcluded():
+                self._expiry_concluded(given, now)
+            case StreamChanged():
+                self._course.conditions_changed(now)
+            case DrainRequested():
+                self._draining = True
+                self._course.is_open = False
+            case _:
+                assert_never(given)
 
     def _caught_up(self, given: CaughtUp, now: int) -> None:
-        self._looked_through = given.through
+        self._read_through = given.through
         self._sightings.pass_by(given.through)
-        if self._live:
+        if self._intake.is_live:
             return
-        self._live = self._admission.is_live = True
-        self._firing.overdue.caught_up(now)
-        self._firing.is_open = not self._draining
+        self._intake.is_live = self._admission.is_live = True
+        self._outcomes.overdue.caught_up(now)
+        self._course.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self.rejected))))
-        self._backlog.begin_with(self._firing.shards)
-        self.misnaming.tell(self._firing.shards)
-        self._firing.contact_regained(now)
+        self._backlog.begin_with(self.ownership.shards)
+        self.misnaming.tell(self.ownership.shards)
+        self._outcomes.contact_regained(now)
+        self._course.contact_regained(now)
 
-    def _contact_lost(self, _given: ContactLost, _now: int) -> None:
-        self._live = self._admission.is_live = self._firing.is_open = False
-        self.lifetimes.requests_missed(self.last_read)
-        self._sightings.forget()
+    def _contact_lost(self) -> None:
+        self._intake.is_live = self._admission.is_live = self._course.is_open = False
+        self.lifetimes.requests_missed(self._intake.last_read)
+        self._sightings.discard()
 
     def _shards_held(self, given: ShardsHeld, now: int) -> None:
         gained = self._holdings.hold(given.shards, now)
         if self._expiry is not None:
             self._expiry.shards = given.shards
-        if self._live:
+        if self._intake.is_live:
             self._backlog.begin_with(gained)
             self.misnaming.tell(gained)
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
-        if given.filter is not None and not self._is_ours(given.filter):
-            self._backlog.removed(given.filter)
-        self.lifetimes.removal_requested(given, self._roster, self.last_read)
-        self._firing.doubt(given, now)
-        self._admission.doubt(given)
-
-    def _drain_requested(self, _given: DrainRequested, _now: int) -> None:
-        self._draining = True
-        self._firing.is_open = False
-
-    # -- time ----------------------------------------------------------------------------------------------------
-
-    def _content_read(self, given: ContentRead, now: int) -> None:
-        newer = self._firing.content_read(given, now)
-        if newer is not None:
-            self._take(newer)
-
-    def _await_sight(self, fires: Sequence[Fire]) -> None:
-        """Know what was stored when it is read, and that it expires where its headers are not looked at again."""
-        if self._reads_all:
-            self._sightings.expect(fires, self.last_read)
-        else:
-            self._sightings.seen.extend(fires)
-        if self._expiry is not None:
-            expected = self._sightings.expected
-            self._expiry.fires_stored(fire for fire in fires if not self._reads_all or fire.stored_as in expected)
+        if given.filter is not None and not self.ownership.is_ours_on(given.filter):
+            self._backlog.purge_requested(given.filter)
+        self.lifetimes.removal_requested(given, self._roster, self._intake.last_read)
+        self._course.removal_requested(given, now)
+        self._admission.removal_requested(given)
 
     def _expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         assert self._expiry is not None, "nothing was to be removed"
@@ -365,36 +302,57 @@ class StreamEngine:
         if given.subject is None:
             return
         if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
-            self._firing.end(held, Ending.EXPIRED)
-        if self._rejected_at(given.subject) == given.sequence:
+            self._lifecycle.end(held, Ending.EXPIRED)
+        if self._rejections.at(given.subject) == given.sequence:
             self._admission.forget(given.subject)
 
+    # -- time ----------------------------------------------------------------------------------------------------
+
     def _wake(self, now: int) -> None:
-        is_left = [self._holdings.change_hands(), self._backlog.work()]
-        most = max(min(MAX_WAKES_PER_STEP, self._firing.room), 0)
+        is_left = [self._holdings.change_hands(), self._backlog.work(self._outstanding)]
+        most = max(min(MAX_WAKES_PER_STEP, self._in_flight.room), 0)
         woken = self._roster.pop_woken(now, most)
         for held in woken:
             if has_ended(held, now):
-                self._firing.end(held, self.lifetimes.why_expired(held))
+                self._lifecycle.end(held, self.lifetimes.why_expired(held))
             elif held.flight is not None or not self._holdings.pass_over(held):
-                self._firing.woken(held, now)
+                self._course.woken(held, now)
         if len(woken) < most:
             self._remove_expired(now)
-        if self._firing.room <= 0:
+        if self._in_flight.room <= 0:
             return  # an outcome is the next thing to come
         at_once = now if any(is_left) else None
-        wakes = [self._roster.next_wake(), self._next_removal(), self._firing.left_over_until(), at_once]
+        wakes = [self._roster.next_wake(), self._next_removal(), self._purges.next_retry(), at_once]
         instant = min((wake for wake in wakes if wake is not None), default=None)
         if instant is not None:
             self._emit(WakeAt(instant))
 
+    def _do_what_waited(self, now: int) -> bool:
+        """Take, report and purge what waited for the end of a burst; returns whether there is more."""
+        is_matched_left = False
+        if not self._in_flight.is_burst(len(self._sightings.matched), now):
+            is_matched_left = self._intake.take_matched(now)
+        is_report_left = self._outcomes.report(now)
+        return self._purges.release(now, is_open=self._course.is_open) or is_matched_left or is_report_left
+
+    @property
+    def _outstanding(self) -> int:
+        """Fires and purges that are not concluded."""
+        return self._in_flight.count + self._purges.outstanding
+
     def _remove_expired(self, now: int) -> None:
-        """Ask for removals, but not while a herd is in the way, nor of a schedule whose last fire is not settled."""
-        if self._expiry is not None and self._firing.under_way <= HERD:
-            self._expiry.remove_due(now, self._firing.has_begun)
+        """Ask for removals, but not during a burst, nor of a schedule whose last fire is not settled."""
+        if self._expiry is not None and self._outstanding <= BURST_IN_FLIGHT:
+            self._expiry.remove_due(now, lambda sequence: self._lifecycle.active(sequence) is not None)
 
     def _next_removal(self) -> int | None:
-        return None if self._expiry is None or self._firing.under_way > HERD else self._expiry.next_wake()
+        return None if self._expiry is None or self._outstanding > BURST_IN_FLIGHT else self._expiry.next_wake()
+
+    def _clock_stepped_back(self, by: int) -> None:
+        """Keep all waits as long as they were although the wall clock shows `by` ns less than before."""
+        for part in (self._lifecycle, self._purges, self._in_flight, self._expiry):
+            if part is not None:
+                part.clock_stepped_back(by)
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)

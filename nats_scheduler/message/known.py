@@ -48,8 +48,8 @@ class MessageReader:
 
     def __init__(self, rules: StreamRules, dialects: Sequence[Dialect]) -> None:
         self._rules = rules
-        self._dialects = tuple(dialects)
-        self._names = tuple((dialect, CRLF + dialect.schedule + b":") for dialect in self._dialects)
+        self.dialects = tuple(dialects)
+        self._names = tuple((dialect, CRLF + dialect.schedule + b":") for dialect in self.dialects)
         self._whole: dict[bytes, Definition] = {}
         self._around: dict[bytes, _Surroundings] = {}
         self._terms: dict[Terms, Terms] = {}
@@ -83,10 +83,10 @@ class MessageReader:
         self.misnamed = ()
         if block.find(LETTERS) < 0 and block.find(CAPITALS) < 0:
             return None  # what means something holds these letters too
-        reading = read_message(block, subject, stored_at, self._rules, self._dialects)
+        reading = read_message(block, subject, stored_at, self._rules, self.dialects)
         if reading is None or reading.generated is None:
             is_schedule = reading is not None and reading.definition is not None
-            self.misnamed = misnamed_headers(block, self._dialects, is_schedule=is_schedule)
+            self.misnamed = misnamed_headers(block, self.dialects, is_schedule=is_schedule)
         if reading is None or reading.definition is None or len(block) > LONGEST_KEPT:
             return reading
         pattern, terms = reading.definition
@@ -97,7 +97,7 @@ class MessageReader:
 
     def read_as_published(self, message: StoredMessage) -> Reading:
         """Read a message that is not the fire which it claims to be, as any publisher's."""
-        reading = read_published(message.block, message.subject, message.stored_at, self._rules, self._dialects)
+        reading = read_published(message.block, message.subject, message.stored_at, self._rules, self.dialects)
         return reading or Reading()
 
     def _shared(self, terms: Terms) -> Terms:

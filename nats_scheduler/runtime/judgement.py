@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from nats_scheduler.engine.fitness import Fitness
-from nats_scheduler.engine.removing import Denied
+from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.rejection import LONGEST_KEPT
 from nats_scheduler.observe.reporter import Reporter
@@ -54,15 +54,15 @@ class Judgement:
         now = self._clock.monotonic()
         works: list[Callable[[], Awaitable[None]]] = []
         for key, service in services.items():
-            firing, name = service.driver.engine.firing, service.state.name
-            denied = firing.denied
+            ownership, name = service.driver.engine.ownership, service.state.name
+            denied = ownership.denied
             if denied is not None and denied is not self._denied.get(key):
                 self._denied[key] = denied
                 if self._fitness.denied(key, denied.shard, denied.reason[:LONGEST_KEPT], now):
                     self._reporter.cannot_serve(name, denied.reason)
             if self._is_ill(key, service, now):
                 self._fitness.forgive(key, now)
-            elif firing.neglected or key in self._to_read:
+            elif ownership.neglected or key in self._to_read:
                 works.append(partial(self._judge, key, service))
         for key in self._fitness.passed(now):
             self._reporter.can_serve_again(key.partition(".")[2])
@@ -70,22 +70,22 @@ class Judgement:
 
     def _is_ill(self, key: str, service: StreamService, now: int) -> bool:
         """Tell whether a stream takes none of our fires for the time being."""
-        firing = service.driver.engine.firing
-        if not firing.is_failing:
+        engine = service.driver.engine
+        if not engine.is_failing:
             self._stored.pop(key, None)
             return False
         stored, since = self._stored.get(key, (-1, now))
-        if stored != firing.stored:
-            self._stored[key] = firing.stored, now
+        if stored != engine.fires_stored:
+            self._stored[key] = engine.fires_stored, now
             return False
         return now - since >= ILL_AFTER
 
     async def _judge(self, key: str, service: StreamService) -> None:
         """Relieve who holds shards of a stream and fires nothing."""
         engine, now = service.driver.engine, self._clock.monotonic()
-        if not engine.is_live or not engine.firing.neglected:
+        if not engine.is_live or not engine.ownership.neglected:
             self._to_read.pop(key, None)
-            self._relieve(key, {}, engine.firing.last_fired, now)
+            self._relieve(key, {}, engine.ownership.last_fired, now)
             return
         if key not in self._to_read:
             try:
@@ -99,7 +99,7 @@ class Judgement:
             return  # what seemed neglected may have been seen meanwhile: judged at the next look
         if engine.last_read < self._to_read[key]:
             return
-        since = min(engine.firing.neglected.values())
-        for holder in self._relieve(key, engine.firing.neglected, engine.firing.last_fired, now):
+        since = min(engine.ownership.neglected.values())
+        for holder in self._relieve(key, engine.ownership.neglected, engine.ownership.last_fired, now):
             self._to_read.pop(key, None)
             self._reporter.holder_relieved(service.state.name, holder, since)

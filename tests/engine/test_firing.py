@@ -3,8 +3,8 @@
 import pytest
 
 from nats_scheduler.engine.actions import ReadContent, WakeAt
-from nats_scheduler.engine.approach import MAX_FLYING
 from nats_scheduler.engine.events import Ending, FireRefused, FireSeen, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
@@ -238,17 +238,17 @@ def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_th
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more(guard: bool) -> None:
-    herd = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * MAX_FLYING + 1)]
+    herd = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * MAX_IN_FLIGHT + 1)]
     desk = Desk(*herd, guard=guard)
     desk.at(4.99)
     while desk.reads:
         desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in herd))
     first = desk.at(5).fires
-    assert 0 < len(first) < MAX_FLYING
+    assert 0 < len(first) < MAX_IN_FLIGHT
     while desk.asked(WakeAt):
         desk.step()
         first += desk.fires
-    assert len(first) == MAX_FLYING
+    assert len(first) == MAX_IN_FLIGHT
     assert desk.asked(WakeAt) == []
     last = herd[-1]
     desk.read(message_on("x.cancel", 10_000, Nats_Scheduler=last.subject, Nats_Schedule_Next="purge"))

@@ -19,7 +19,8 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.leases import Leases, Record, wanted_holders
-from nats_scheduler.engine.removing import NEGLECTED_AFTER, OTHERS_MAY_TAKE
+from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
+from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS
 from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -268,7 +269,7 @@ def desk_of(holder: bool) -> Desk:
 def test_a_denied_fire_is_known_with_its_shard_and_target() -> None:
     desk = desk_of(holder=True)
     desk.concluded(desk.in_flight(schedule("@every 5s"), 5), DENIED)
-    denied = desk.engine.firing.denied
+    denied = desk.engine.ownership.denied
     assert denied is not None
     assert (denied.shard, denied.reason) == (shard_of(SCHEDULE), f"{DENIED.description}: t.out")
 
@@ -277,7 +278,7 @@ def test_a_denied_look_is_known() -> None:
     desk = desk_of(holder=True)
     desk.at(4)
     desk.step(ContentUnread(SCHEDULE, 1, WHY, denied=True))
-    assert desk.engine.firing.denied == (desk.now, shard_of(SCHEDULE), WHY)
+    assert desk.engine.ownership.denied == (desk.now, shard_of(SCHEDULE), WHY)
 
 
 def test_a_denied_removal_is_known_and_left_to_the_next_holder() -> None:
@@ -285,40 +286,40 @@ def test_a_denied_removal_is_known_and_left_to_the_next_holder() -> None:
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 5), Stored(2))
     desk.step(PurgeConcluded(SCHEDULE, 1, WHY, denied=True))
-    assert desk.engine.firing.denied == (desk.now, shard_of(SCHEDULE), WHY)
+    assert desk.engine.ownership.denied == (desk.now, shard_of(SCHEDULE), WHY)
 
 
 @pytest.mark.parametrize("code", [10077, 10071])
 def test_a_refusal_that_meets_everybody_is_not_our_own(code: int) -> None:
     desk = desk_of(holder=True)
     desk.concluded(desk.in_flight(schedule("@every 5s"), 5), Refused(400, code, "no"))
-    assert desk.engine.firing.denied is None
+    assert desk.engine.ownership.denied is None
 
 
 def test_a_schedule_that_its_holder_does_not_fire_is_noticed_after_a_while() -> None:
     desk = desk_of(holder=False)
-    for seconds in (5.0, 5 + NEGLECTED_AFTER / SECOND - 0.1):
-        assert (desk.at(seconds).reads, desk.engine.firing.neglected) == ([], {})
-    assert desk.at(5 + NEGLECTED_AFTER / SECOND).reads == [(SCHEDULE, 1)]
+    for seconds in (5.0, 5 + NEGLECT_LIMIT_NS / SECOND - 0.1):
+        assert (desk.at(seconds).reads, desk.engine.ownership.neglected) == ([], {})
+    assert desk.at(5 + NEGLECT_LIMIT_NS / SECOND).reads == [(SCHEDULE, 1)]
     desk.found(schedule("@every 5s"))
-    assert desk.engine.firing.neglected == {shard_of(SCHEDULE): START + 5 * SECOND}
+    assert desk.engine.ownership.neglected == {shard_of(SCHEDULE): START + 5 * SECOND}
 
 
 def test_a_schedule_that_was_deleted_in_silence_is_not_held_against_its_holder() -> None:
     desk = desk_of(holder=False)
     desk.at(5)
-    desk.at(5 + NEGLECTED_AFTER / SECOND)
+    desk.at(5 + NEGLECT_LIMIT_NS / SECOND)
     desk.found(None, of=schedule("@every 5s"))
-    assert (desk.engine.firing.neglected, desk.is_held()) == ({}, False)
+    assert (desk.engine.ownership.neglected, desk.is_held()) == ({}, False)
 
 
 def test_where_a_look_has_no_answer_nobody_is_judged_and_it_is_looked_at_again() -> None:
     desk = desk_of(holder=False)
     desk.at(5)
-    desk.at(5 + NEGLECTED_AFTER / SECOND)
+    desk.at(5 + NEGLECT_LIMIT_NS / SECOND)
     desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
-    assert desk.engine.firing.neglected == {}
-    assert desk.at(5 + 2 * NEGLECTED_AFTER / SECOND).reads == [(SCHEDULE, 1)]
+    assert desk.engine.ownership.neglected == {}
+    assert desk.at(5 + 2 * NEGLECT_LIMIT_NS / SECOND).reads == [(SCHEDULE, 1)]
 
 
 def test_one_schedule_of_each_shard_of_others_is_looked_at_at_a_time() -> None:
@@ -327,20 +328,20 @@ def test_one_schedule_of_each_shard_of_others_is_looked_at_at_a_time() -> None:
     desk.step(ShardsHeld(frozenset()))
     desk.at(5)
     assert len(subjects) > 1
-    assert desk.at(5 + NEGLECTED_AFTER / SECOND).reads == [(subjects[0], 1)]
+    assert desk.at(5 + NEGLECT_LIMIT_NS / SECOND).reads == [(subjects[0], 1)]
     desk.found(None, of=schedule("@every 5s", 1, subjects[0]))
-    assert desk.at(5 + 2 * NEGLECTED_AFTER / SECOND).reads == [(subjects[1], 2)]
+    assert desk.at(5 + 2 * NEGLECT_LIMIT_NS / SECOND).reads == [(subjects[1], 2)]
     desk.found(schedule("@every 5s", 2, subjects[1]))
-    assert desk.engine.firing.neglected == {SHARD: START + 5 * SECOND}
-    assert desk.at(5 + 3 * NEGLECTED_AFTER / SECOND).reads == []
+    assert desk.engine.ownership.neglected == {SHARD: START + 5 * SECOND}
+    assert desk.at(5 + 3 * NEGLECT_LIMIT_NS / SECOND).reads == []
 
 
 def test_what_was_due_long_ago_and_is_stored_is_not_held_against_its_holder() -> None:
     desk = desk_of(holder=False)
-    for seconds in (5 + OTHERS_MAY_TAKE / SECOND, 5 + 2 * OTHERS_MAY_TAKE / SECOND):
+    for seconds in (5 + OTHER_HOLDER_LIMIT_NS / SECOND, 5 + 2 * OTHER_HOLDER_LIMIT_NS / SECOND):
         assert desk.at(seconds).reads == [(SCHEDULE, 1)]
         desk.found(schedule("@every 5s"))
-    assert desk.engine.firing.neglected == {}
+    assert desk.engine.ownership.neglected == {}
 
 
 def test_a_schedule_that_its_holder_fires_is_not_noticed() -> None:
@@ -352,8 +353,8 @@ def test_a_schedule_that_its_holder_fires_is_not_noticed() -> None:
     )
     desk.read(fired)
     desk.at(9)
-    assert desk.engine.firing.neglected == {}
-    assert desk.engine.firing.last_fired[shard_of(SCHEDULE)] == START + 5 * SECOND
+    assert desk.engine.ownership.neglected == {}
+    assert desk.engine.ownership.last_fired[shard_of(SCHEDULE)] == START + 5 * SECOND
 
 
 def test_a_schedule_that_is_removed_is_not_held_against_its_holder() -> None:
@@ -361,9 +362,9 @@ def test_a_schedule_that_is_removed_is_not_held_against_its_holder() -> None:
     for seconds in (5, 9):
         desk.at(seconds)
     desk.found(schedule("@every 5s"))
-    assert desk.engine.firing.neglected
+    assert desk.engine.ownership.neglected
     desk.read(message_on(SCHEDULE, 2))
-    assert desk.engine.firing.neglected == {}
+    assert desk.engine.ownership.neglected == {}
 
 
 def test_where_fires_of_others_cannot_be_seen_nobody_is_judged_by_them() -> None:
@@ -371,4 +372,4 @@ def test_where_fires_of_others_cannot_be_seen_nobody_is_judged_by_them() -> None
     desk.step(ShardsHeld(frozenset()))
     for seconds in (5, 9, 20):
         assert desk.at(seconds).reads == []
-    assert desk.engine.firing.neglected == {}
+    assert desk.engine.ownership.neglected == {}

@@ -4,6 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, FireSeen, FireStored, ScheduleEnded
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.in_flight import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     ContentRead,
     DrainRequested,
@@ -13,7 +14,6 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     Unknown,
 )
-from nats_scheduler.engine.removing import LONGEST_HERD
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.contract.sides import each
@@ -66,9 +66,9 @@ def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> Non
 def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:
     desk, fires = herd(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    desk.at(5 + LONGEST_HERD / SECOND - 0.001)
+    desk.at(5 + BURST_LIMIT_NS / SECOND - 0.001)
     assert desk.purges == []
-    assert len(desk.at(5 + LONGEST_HERD / SECOND).purges) == 30
+    assert len(desk.at(5 + BURST_LIMIT_NS / SECOND).purges) == 30
 
 
 @pytest.mark.parametrize(("pattern", "waits"), [("@every 5s", False), (EACH_MINUTE, False), (EACH_HOUR, True)])

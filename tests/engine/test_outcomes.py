@@ -3,10 +3,10 @@
 import pytest
 
 from nats_scheduler.engine.actions import ReadDuplicate
-from nats_scheduler.engine.approach import LOOK_AGAIN_EVERY
+from nats_scheduler.engine.course import ATTEMPTS_PER_READ
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
-from nats_scheduler.engine.firing import SENT_IN_SILENCE
 from nats_scheduler.engine.inputs import ContentUnread, DuplicateRead, Refused, Stored, Unknown
+from nats_scheduler.engine.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
@@ -195,7 +195,7 @@ def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedul
     message = schedule("@at 2026-01-01T00:00:00Z")
     desk = Desk(message)
     fire = desk.in_flight(message, 1)
-    for _ in range(LOOK_AGAIN_EVERY):
+    for _ in range(ATTEMPTS_PER_READ):
         assert desk.reads == []
         desk.concluded(fire, Unknown("no answer"))
         desk.at((desk.now - START) / SECOND + 5)
@@ -208,7 +208,7 @@ def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_th
     message = schedule("@at 2026-01-01T00:00:00Z")
     desk = Desk(message, silent=True)
     fire = desk.in_flight(message, 1)
-    for attempt in range(SENT_IN_SILENCE):
+    for attempt in range(SILENT_ATTEMPTS):
         desk.concluded(fire, Unknown("no answer"))
         assert desk.at(10 * (attempt + 1)).fires == [fire]
     desk.concluded(fire, Unknown("no answer"))

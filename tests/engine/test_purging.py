@@ -3,7 +3,7 @@
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, PublishConcluded, PurgeConcluded, Stored
-from nats_scheduler.engine.removing import REMEMBERED_FOR
+from nats_scheduler.engine.purges import PURGED_KEPT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule
@@ -161,7 +161,7 @@ def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_serve
     desk.step(PurgeConcluded(SCHEDULE, 1, "cut"))
     assert desk.at(60).purges == [], "it is not removed without a look"
     assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
-    desk.at(5 + REMEMBERED_FOR / SECOND + 1)
+    desk.at(5 + PURGED_KEPT_NS / SECOND + 1)
     assert reconnected(desk) == []
 
 

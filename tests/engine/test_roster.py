@@ -50,8 +50,8 @@ def test_what_rests_or_was_dropped_or_replaced_is_not_woken() -> None:
     for one in (resting, dropped, replaced):
         roster.hold(one)
         roster.wake(one, 10)
-    roster.rest(resting)
-    assert roster.drop("s.2") is dropped
+    roster.cancel_wake(resting)
+    assert roster.remove("s.2") is dropped
     roster.hold(held(4, "s.same"))
     assert woken(roster, 100) == []
     assert replaced.wake == NO_WAKE
@@ -98,10 +98,10 @@ def test_far_and_near_give_the_order_of_one_list(seed: int) -> None:
             roster.wake(one, instant)
             waking[subject] = instant, one.sequence
         elif act < 0.8:
-            roster.rest(one)
+            roster.cancel_wake(one)
             waking.pop(subject, None)
         elif act < 0.9:
-            roster.drop(subject)
+            roster.remove(subject)
             waking.pop(subject, None)
         else:
             now += random.randrange(1 << random.choice((10, SPAN_BITS, SPAN_BITS + 4)))

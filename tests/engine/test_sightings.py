@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireSeen, FireStored, ScheduleAccepted
+from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
-from nats_scheduler.engine.removing import HERD, RELEASED_AT_ONCE
-from nats_scheduler.engine.sightings import MOST, Sightings
+from nats_scheduler.engine.purges import MAX_PURGES_PER_STEP
+from nats_scheduler.engine.sightings import MAX_EXPECTED, Sightings
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
 
 EVERY = schedule("@every 5s")
@@ -84,13 +85,13 @@ def test_a_follower_that_is_far_behind_reads() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     sightings = Sightings()
-    sightings.expect([replace(fire, stored_as=sequence) for sequence in range(MOST + 1)], -1)
-    assert not sightings.take(plain(TARGET, MOST))
-    assert sightings.take(plain(TARGET, MOST - 1))
+    sightings.expect([replace(fire, stored_as=sequence) for sequence in range(MAX_EXPECTED + 1)], -1)
+    assert not sightings.match(plain(TARGET, MAX_EXPECTED))
+    assert sightings.match(plain(TARGET, MAX_EXPECTED - 1))
 
 
 def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time() -> None:
-    number = RELEASED_AT_ONCE + HERD + 100
+    number = MAX_PURGES_PER_STEP + BURST_IN_FLIGHT + 100
     herd = [schedule("@at 2026-01-01T00:00:05Z", n, f"s.{n}") for n in range(1, number + 1)]
     desk = Desk(*herd)
     desk.at(4.5)
@@ -98,8 +99,8 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
         desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in herd))
     fires = desk.at(5).fires
     done = 0
-    while done < number - HERD - 1:
-        more = fires[done : min(done + 200, number - HERD - 1)]
+    while done < number - BURST_IN_FLIGHT - 1:
+        more = fires[done : min(done + 200, number - BURST_IN_FLIGHT - 1)]
         desk.step(*(PublishConcluded(fire, Stored(10_000 + fire.sequence)) for fire in more))
         fires += desk.fires
         done += len(more)
@@ -108,10 +109,10 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
     assert (desk.told(FireStored), desk.told(FireSeen), desk.purges) == ([], [], [])
     desk.concluded(one, Stored(10_000 + one.sequence))
     stored, purged = desk.told(FireStored), desk.purges
-    assert (len(stored), len(purged), desk.wake) == (RELEASED_AT_ONCE, RELEASED_AT_ONCE, 5)
+    assert (len(stored), len(purged), desk.wake) == (MAX_PURGES_PER_STEP, MAX_PURGES_PER_STEP, 5)
     desk.step()
     stored += desk.told(FireStored)
     purged += desk.purges
-    assert [told.fire for told in stored] == fires[:-HERD]
-    assert [subject for subject, _through in purged] == [fire.schedule for fire in fires[:-HERD]]
+    assert [told.fire for told in stored] == fires[:-BURST_IN_FLIGHT]
+    assert [subject for subject, _through in purged] == [fire.schedule for fire in fires[:-BURST_IN_FLIGHT]]
     assert desk.asked(WakeAt) == []

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import approach, assembly, firing
+from nats_scheduler.engine import assembly, course, outcomes
 from nats_scheduler.engine.actions import ReadContent
+from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, Input, PublishConcluded, Stored
+from nats_scheduler.engine.intake import Intake
+from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
@@ -42,24 +45,24 @@ def identity_without_fire_time() -> Changes:
 def retry_with_a_new_identity() -> Changes:
     """Give each attempt an identity of its own, and no guard that could tell."""
     numbers = count(1)
-    original = Firing._send
+    original = Course._send
 
-    def send(self: Firing, held: Held, flight: Any, fire: Any, now: int) -> None:
+    def send(self: Course, held: Held, flight: Any, fire: Any, now: int) -> None:
         block = with_identity(fire.block.replace(b"Nats-Msg-Id", b"Was-Msg-Id"), f"attempt {next(numbers)}")
         copy = type(fire)(fire.schedule, fire.sequence, fire.fire_time, fire.next_fire, fire.target, block, fire.body)
         original(self, held, flight, copy, now)
 
-    yield Firing, "_send", send
+    yield Course, "_send", send
 
 
 def advance_before_stored() -> Changes:
     """Take an unknown outcome for a stored fire."""
-    original = Firing.concluded
+    original = Outcomes.concluded
 
-    def concluded(self: Firing, conclusion: PublishConcluded, now: int) -> None:
+    def concluded(self: Outcomes, conclusion: PublishConcluded, now: int) -> None:
         original(self, PublishConcluded(conclusion.fire, Stored(0)), now)
 
-    yield Firing, "concluded", concluded
+    yield Outcomes, "concluded", concluded
 
 
 def purge_without_a_sequence() -> Changes:
@@ -79,19 +82,19 @@ def checkpoint_that_settles_too_much() -> Changes:
 
 def replacement_ignored() -> Changes:
     """Go on with the version that was there first, and believe every look at it."""
-    accept, content_read = StreamEngine._accept, Firing.content_read
+    accept, content_read = Intake._accept, Course.content_read
 
-    def first_only(self: StreamEngine, definition: Any, message: Any, expires: int | None) -> None:
-        if self.held.on(message.subject) is None:
-            accept(self, definition, message, expires)
+    def first_only(self: Intake, definition: Any, message: Any, expires: int | None, now: int) -> None:
+        if self._roster.on(message.subject) is None:
+            accept(self, definition, message, expires, now)
 
-    def believed(self: Firing, read: ContentRead, now: int) -> Any:
+    def believed(self: Course, read: ContentRead, now: int) -> Any:
         if read.message is not None and read.message.sequence > read.sequence:
             read = ContentRead(read.schedule, read.sequence, read.message._replace(sequence=read.sequence), read.source)
         return content_read(self, read, now)
 
-    yield StreamEngine, "_accept", first_only
-    yield Firing, "content_read", believed
+    yield Intake, "_accept", first_only
+    yield Course, "content_read", believed
     yield assembly, "guard_headers", lambda _schedule, _sequence: ()
 
 
@@ -102,30 +105,30 @@ def no_guard() -> Changes:
 
 def early() -> Changes:
     """Fire as soon as the content was read, within a tenth of a second of the due time."""
-    make, wake = Firing._make_ready, Firing.woken
+    make, wake = Course._make_ready, Course.woken
 
-    def make_ready(self: Firing, held: Held, flight: Any) -> None:
+    def make_ready(self: Course, held: Held, flight: Any) -> None:
         make(self, held, flight)
-        self._roster.wake(held, held.due - 100 * MILLISECOND)
+        self._lifecycle.roster.wake(held, held.due - 100 * MILLISECOND)
 
-    def woken(self: Firing, held: Held, now: int) -> None:
+    def woken(self: Course, held: Held, now: int) -> None:
         flight = held.flight
         if flight is not None and flight.stage is Stage.READY and flight.fire is not None:
             self._publish(held, flight, now)
         else:
             wake(self, held, now)
 
-    yield Firing, "_make_ready", make_ready
-    yield Firing, "woken", woken
+    yield Course, "_make_ready", make_ready
+    yield Course, "woken", woken
 
 
 def every_missed_fire_made_up() -> Changes:
     """Send all missed fires one after the other, instead of the latest."""
 
-    def make_up(_self: Firing, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
+    def make_up(_self: Course, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
         return held.due, second
 
-    yield Firing, "_make_up", make_up
+    yield Course, "_make_up", make_up
 
 
 def next_fire_of_the_wrong_grid() -> Changes:
@@ -141,14 +144,14 @@ def never_open_again() -> Changes:
     def caught_up(self: StreamEngine, given: Any, now: int) -> None:
         original(self, given, now)
         if self.last_read and self.fires_stored:
-            self._firing.is_open = False
+            self._course.is_open = False
 
     yield StreamEngine, "_caught_up", caught_up
 
 
 def old_versions_left_over() -> Changes:
     """Try only once to remove older versions."""
-    yield Firing, "_leave_over", lambda _self, _conclusion, _now: None
+    yield Purges, "_keep_old_versions", lambda _self, _schedule, _through, _now: None
 
 
 def old_knowledge_trusted() -> Changes:
@@ -172,21 +175,21 @@ def source_ignored() -> Changes:
     def without_source(held: Held, content: Any, _source: Any, *rest: Any, **more: Any) -> Any:
         return original(held, content, None, *rest, **more)
 
-    yield approach, "assembled", without_source
+    yield course, "assembled", without_source
 
 
 def sampled_early() -> Changes:
     """Sample a source as long before the due time as other content is read."""
-    yield Firing, "_ahead", lambda self, _held: self._look_ahead
+    yield Course, "_ahead", lambda self, _held: self._look_ahead
 
 
 def fired_after_expiry() -> Changes:
     """Forget, where the server does not see to it, that a schedule has a TTL."""
-    original = StreamEngine._accept
+    original = Intake._accept
     yield (
-        StreamEngine,
+        Intake,
         "_accept",
-        lambda self, definition, message, _expires: original(self, definition, message, None),
+        lambda self, definition, message, _expires, now: original(self, definition, message, None, now),
     )
 
 
@@ -225,12 +228,12 @@ def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> 
 
 def forgery_believed() -> Changes:
     """Believe whatever claims to be a fire."""
-    yield firing, "fault_of_generated", lambda *_args, **_more: ""
+    yield outcomes, "fault_of_generated", lambda *_args, **_more: ""
 
 
 def duplicate_believed() -> Changes:
     """Take whatever has the identity of a fire for it."""
-    yield firing, "fault_of_duplicate", lambda *_args, **_more: ""
+    yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
 
 
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {

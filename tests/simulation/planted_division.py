@@ -12,7 +12,8 @@ from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, DrainRequested
 from nats_scheduler.engine.leases import Holders, Leases, Record
-from nats_scheduler.engine.removing import NEGLECTED_AFTER, Removing
+from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS, Neglect
+from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.runtime import instances, leaving
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
@@ -121,16 +122,15 @@ def dead_brought_back_to_life() -> Changes:
 def removal_held_against_the_holder() -> Changes:
     """Take a schedule that was removed in silence for one that its holder does not fire."""
 
-    def rests(self: Removing, held: Held, now: int) -> bool:
-        since = max(held.due, self._live_since) + NEGLECTED_AFTER
+    def wait(self: Neglect, held: Held, now: int) -> bool:
+        since = max(held.due, self._live_since) + NEGLECT_LIMIT_NS
         if now >= since:
-            self.neglected[held.shard] = held.due
-            self.leave_to_others(held, held.due)
-        else:
-            self._rest_until(held, since)
+            self._ownership.neglect(held)
+            since = held.due + OTHER_HOLDER_LIMIT_NS
+        self._lifecycle.set_aside(held, since)
         return True
 
-    yield Removing, "rests", rests
+    yield Neglect, "wait", wait
 
 
 def idle_holders_fought() -> Changes:

@@ -5,7 +5,7 @@ The rule: each test fails with the bug planted that it stands for.
 
 from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER
 from nats_scheduler.engine.leases import Leases
-from nats_scheduler.engine.removing import NEGLECTED_AFTER
+from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
 from nats_scheduler.runtime.instances import HEARTBEAT
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -187,7 +187,7 @@ def relieved_by_a_removal() -> bool:
         fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
         fleet.timeline.run(SECOND // 10)
         fleet.server.stream.purge(subject)
-        fleet.timeline.run(2 * IDLE_CONFIRMED_AFTER + NEGLECTED_AFTER)
+        fleet.timeline.run(2 * IDLE_CONFIRMED_AFTER + NEGLECT_LIMIT_NS)
         assert first.held == ALL_SHARDS - second.held
         return second.held != held
 

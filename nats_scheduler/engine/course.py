@@ -1,0 +1,342 @@
+"""Bring one held schedule to its fire: read its content, build the fire, publish it, and retry.
+
+The rules:
+
+- An unknown outcome is repeated with the same fire, and so with the same identity, before anything else happens to the
+  schedule; a refusal stored nothing, so the next attempt may stand for later fires too (`engine.refusals` says when).
+- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
+- A schedule in a shard of another holder is left to that holder. It is read here only if its fire is not read back for
+  long, or purged if it is done, so that nothing stays held that the stream does not hold.
+
+What follows from the outcome of a fire is in `engine.outcomes`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Report
+from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
+from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.in_flight import InFlight
+from nats_scheduler.engine.inputs import NOT_PERMITTED, ContentRead, ContentUnread, Refused, RemovalRequested
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.neglect import Neglect
+from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.schedule.instants import MILLISECOND
+
+UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
+"""Longest look-ahead if the server does not refuse a stale fire (2.10).
+
+The shorter, the smaller the window in which a removal can be missed.
+"""
+
+UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
+"""Content that was read longer ago is read again before it is published where no guard checks it."""
+
+ATTEMPTS_PER_READ = 7
+"""After so many attempts without an answer the content is read again, guard or not."""
+
+WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+
+
+class Course:
+    """The way of one stream's schedules from waiting to their outcome."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        purges: Purges,
+        lifetimes: Lifetimes,
+        limits: ServerLimits,
+        emit: Callable[[Action], None],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._in_flight = in_flight
+        self._purges = purges
+        self._lifetimes = lifetimes
+        self._limits = limits
+        self._emit = emit
+        self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
+        self._neglect = Neglect(lifecycle)
+        self._handed_out: list[Fire] = []
+        self.is_open = False
+        """Whether a fire may begin; set by the engine."""
+
+    def hand_out(self) -> Sequence[Action]:
+        """Return the order to publish what was made since the last call; none if that is nothing."""
+        fires, self._handed_out = self._handed_out, []
+        return (PublishFires(fires),) if fires else ()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def await_due(self, held: Held, now: int = 0) -> None:
+        """Have the schedule read in time for its due fire, or ended when its TTL runs out if that comes first.
+
+        `now` (ns) if it was read already, and outlived the age that its stream allows.
+
+        The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
+        """
+        due, expires = held.due, held.expires
+        wake = expires if expires <= due else due - self._ahead(held)
+        if self._lifetimes.max_age:
+            wake = min(wake, self._lifetimes.look(held, now))
+        self._lifecycle.roster.wake(held, wake)
+
+    def woken(self, held: Held, now: int) -> None:
+        """Take the next step of a schedule whose time has come."""
+        flight = held.flight
+        if flight is None:
+            self._wake_waiting(held, now)
+        elif flight.stage is Stage.READY or flight.stage is Stage.KEPT:
+            self._wake_with_content(held, flight, now)
+        elif flight.stage is Stage.BACKING_OFF:
+            self._retry(held, flight, now)
+        elif flight.stage is Stage.PURGING:
+            self._purges.purge_versions(held.subject, held.sequence)
+        elif flight.stage is Stage.DONE_ELSEWHERE:
+            self._purges.purge_now(held, flight.ending)  # its holder did not, or its request was not received
+
+    def _wake_waiting(self, held: Held, now: int) -> None:
+        since = min(held.due, self._lifetimes.ends(held))
+        if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
+            self._read(held)
+        elif since < held.due:
+            self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
+        elif not self._neglect.wait(held, now):
+            self._read(held)
+
+    def _wake_with_content(self, held: Held, flight: Flight, now: int) -> None:
+        if not self._ownership.is_ours(held):
+            self.hand_over(held)
+        elif now < held.due:
+            self._make_ready(held, flight)
+        elif not self._limits.guard and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
+            self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
+        else:
+            self._publish(held, flight, now)
+
+    # -- what may have changed -----------------------------------------------------------------------------------
+
+    def hand_over(self, held: Held) -> None:
+        """Leave a schedule to another holder: what is in flight is concluded here, and not repeated."""
+        if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.BACKING_OFF):
+            self._lifecycle.move(held, Stage.WAITING)
+            self.await_due(held)
+
+    def recheck_waiting(self, held: Held) -> None:
+        """Read whether a schedule that waits is still stored."""
+        if held.flight is None:
+            self._read(held)
+
+    def removal_requested(self, request: RemovalRequested, now: int) -> None:
+        """Re-check what the request may have removed, before it fires, and retry what was refused.
+
+        Only schedules whose content was read already are concerned; the others will be read anyway.
+        """
+        self.conditions_changed(now)
+        if request.sequence is not None:
+            doubtful = [self._lifecycle.active(request.sequence)]
+        elif request.filter is None:
+            doubtful = [*self._lifecycle.all_active()]
+        elif is_literal_subject(request.filter):  # the purges of other instances are received too, in bursts
+            doubtful = [self._lifecycle.roster.on(request.filter)]
+            self._purges.requested_by_holder(doubtful[0], request.below)
+        else:
+            matching = request.filter
+            doubtful = [held for held in self._lifecycle.all_active() if subject_matches(held.subject, matching)]
+        self._recheck(held for held in doubtful if held is not None)
+
+    def contact_regained(self, now: int) -> None:
+        """Re-check samples, which have aged, and, without the guard, what may have been removed during the outage."""
+        self._neglect.contact_regained(now)
+        self.conditions_changed(now)
+        self._purges.purge_returned(now)
+        guarded = self._limits.guard
+        self._recheck([h for h in self._lifecycle.all_active() if not guarded or h.terms.source is not None])
+
+    def conditions_changed(self, now: int) -> None:
+        """Retry soon what was refused: the stream, or our permissions on it, may have changed."""
+        if self._lifecycle.refusals.held:
+            self._lifecycle.refusals.look_again(now)
+
+    # -- content -------------------------------------------------------------------------------------------------
+
+    def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
+        """Take what is stored on the subject; returns the message if it is another one than the schedule held."""
+        held = self._lifecycle.in_stage(read.schedule, read.sequence, Stage.READING)
+        if held is None or held.flight is None or self._is_outdated(held.flight):
+            return None
+        if read.message is None or read.message.sequence < held.sequence:
+            self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
+            return None
+        if read.message.sequence > held.sequence:
+            return read.message
+        if held.flight.fire is None and held.due - now > self._ahead(held):
+            self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
+            self.await_due(held, now)
+        elif not self._ownership.is_ours(held):
+            self.leave_to_holder(held, now)
+            self._neglect.is_stored(held, now)
+        else:
+            held.flight.content, held.flight.source = read.message, read.source
+            held.flight.read_at = now
+            self._go_on(held, held.flight, now)
+        return None
+
+    def content_unread(self, unread: ContentUnread, now: int) -> None:
+        """Retry later."""
+        held = self._lifecycle.in_stage(unread.schedule, unread.sequence, Stage.READING)
+        if held is None or held.flight is None or self._is_outdated(held.flight):
+            return
+        if self._ownership.is_ours(held):
+            if unread.denied:
+                self._ownership.deny(held, unread.reason, now)
+            self.back_off(held, held.flight, now)
+        else:
+            self.leave_to_holder(held, now)
+            self._neglect.unread(held, now)
+
+    def _go_on(self, held: Held, flight: Flight, now: int) -> None:
+        """Go on with a schedule whose content was read just now."""
+        may_publish = self.is_open and self._in_flight.room > 0
+        if flight.fire is not None:
+            self.repeat(held, flight, flight.fire, now)
+        elif held.due <= now and may_publish:
+            self._publish(held, flight, now)
+        else:
+            self._make_ready(held, flight)
+
+    def keep_content(self, held: Held, content: StoredMessage, pause: int) -> None:
+        """Keep the content for the next fire, which is built in the middle of the pause (ns): not during a burst."""
+        self._lifecycle.move(held, Stage.KEPT)
+        assert held.flight is not None, "what is in progress has a flight"
+        held.flight.content = content
+        self._lifecycle.roster.wake(held, held.due - pause // 2)
+
+    def _ahead(self, held: Held) -> int:
+        """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""
+        return 0 if held.terms.source is not None else self._look_ahead
+
+    def _read(self, held: Held) -> None:
+        self._lifecycle.move(held, Stage.READING)
+        flight = held.flight
+        assert flight is not None, "what is in progress has a flight"
+        is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
+        flight.content = None
+        flight.reads += 1
+        source = held.terms.source
+        by_sequence = is_first and source is None and self._limits.guard
+        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence))
+
+    def _recheck(self, doubtful: Iterable[Held]) -> None:
+        for held in doubtful:
+            flight = held.flight
+            if flight is not None and flight.stage in (Stage.READY, Stage.KEPT, Stage.READING):
+                if flight.stage is not Stage.READING:
+                    flight.fire = None
+                self._read(held)
+
+    def leave_to_holder(self, held: Held, now: int) -> None:
+        """Leave a schedule to its holder, and look at it after a while."""
+        self._lifecycle.move(held, Stage.WAITING)
+        self._lifecycle.set_aside(held, max(held.due, now) + OTHER_HOLDER_LIMIT_NS)
+
+    def _is_outdated(self, flight: Flight) -> bool:
+        """Count an answer to a read, and return whether the content was asked for again since."""
+        flight.reads -= 1
+        return flight.reads > 0
+
+    # -- the fire ------------------------------------------------------------------------------------------------
+
+    def _make_ready(self, held: Held, flight: Flight) -> None:
+        """Build the fire before it is due, so that at its time only bytes are sent."""
+        self._lifecycle.move(held, Stage.READY)
+        flight.fire = self._build(held, flight, held.due, held.next_fire(held.due))
+        self._lifecycle.roster.wake(held, held.due)
+
+    def _publish(self, held: Held, flight: Flight, now: int) -> None:
+        """Publish the fire that was built before its time, nearly always; or else a make-up fire."""
+        fire, fire_time = flight.fire, held.due
+        next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else held.next_fire(fire_time)
+        until = min(now, held.expires - 1)
+        if next_fire is not None and next_fire <= until:
+            fire_time, next_fire = self._make_up(held, flight, next_fire, until)
+        if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
+            fire = self._build(held, flight, fire_time, next_fire)
+        self._send(held, flight, fire, now)
+
+    def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
+        """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
+        latest = held.latest_fire(until) or second
+        if flight.missed_since is None:
+            flight.missed_since = held.due
+        held.due = latest
+        return latest, held.next_fire(latest)
+
+    def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
+        assert flight.content is not None, "a fire is built only after its content was read"
+        fire = assembled(held, flight.content, flight.source, fire_time, next_fire, guard=self._limits.guard)
+        flight.refusal = refusal_of(fire, self._limits)
+        return fire
+
+    def _send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
+        if flight.refusal is not None:
+            self.refused(held, flight, fire, flight.refusal, now)
+            return
+        self._lifecycle.move(held, Stage.IN_FLIGHT)
+        flight.fire = fire
+        if fire.next_fire is None or held.terms.source is not None:
+            flight.content = flight.source = None  # not what the next fire is built from
+        self._in_flight.begun()
+        self._handed_out.append(fire)
+
+    # -- retries -------------------------------------------------------------------------------------------------
+
+    def _retry(self, held: Held, flight: Flight, now: int) -> None:
+        if not self._ownership.is_ours(held):
+            self.hand_over(held)
+            return
+        # If nothing is acknowledged, the guard refuses in silence: without a read that would never end.
+        reads = flight.attempts % ATTEMPTS_PER_READ == 0
+        if flight.fire is not None and self._limits.guard and not reads:
+            self._send(held, flight, flight.fire, now)
+        else:
+            self._read(held)
+
+    def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
+        """Repeat a fire of unknown outcome whose schedule is still stored."""
+        if self.is_open and self._in_flight.room > 0:
+            self._send(held, flight, fire, now)
+        else:
+            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.roster.wake(held, now)
+
+    def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
+        """Re-check a schedule whose guard refused, or have it retried when its turn comes."""
+        flight.fire = flight.content = None
+        if outcome.code in WRONG_LAST_SEQUENCE and not flight.was_rechecked:
+            flight.was_rechecked = True
+            self._read(held)
+            return
+        if outcome.code == NOT_PERMITTED:
+            self._ownership.deny(held, f"{outcome.description}: {fire.target}", now)
+        self._lifecycle.move(held, Stage.BACKING_OFF)
+        flight.attempts += 1
+        wait = self._lifecycle.refusals.refused(held, outcome.code, now)
+        if flight.failing is None or flight.failing.code != outcome.code:
+            flight.failing = Failing(outcome.code, outcome.description, now)
+            self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
+
+    def back_off(self, held: Held, flight: Flight, now: int) -> int:
+        """Retry after an unknown outcome; returns the wait (ns)."""
+        wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
+        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.roster.wake(held, now + wait)
+        return wait

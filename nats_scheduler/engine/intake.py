@@ -1,0 +1,181 @@
+"""What a message that was read means for the schedules of its stream.
+
+The path of a message: `read` → `_take` → what its headers say (`message.reading`) → `_accept`, `_reject`, `_cancel`,
+`_overwritten`, or `Outcomes.read_back` for a generated message.
+
+The rule: the last message on a subject counts; reading a message again changes nothing.
+
+Cost: some microseconds for a message that concerns a schedule, a fraction of one for any other.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nats_scheduler.engine.admission import Admission
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import HistoryRead, MessagesRead
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.misnaming import Misnaming
+from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.rejections import Rejections
+from nats_scheduler.engine.sightings import Sightings
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.known import MessageReader
+from nats_scheduler.message.reading import Reading, wants_to_be_a_schedule
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stored import StoredMessage
+
+MAX_READ_BACK_PER_STEP = 1_024
+"""So many fires that were read back are taken in one step after a burst, so that what is due does not have to wait."""
+
+
+class Readers(NamedTuple):
+    """What a message is shown to."""
+
+    lifecycle: Lifecycle
+    lifetimes: Lifetimes
+    outcomes: Outcomes
+    purges: Purges
+    admission: Admission
+    rejections: Rejections
+    misnaming: Misnaming
+    sightings: Sightings
+    expiry: Expiry | None
+
+
+class Intake:
+    """The messages of one stream."""
+
+    def __init__(self, reader: MessageReader, readers: Readers, *, reads_all: bool) -> None:
+        """Read messages; `reads_all` is False if some may be gone, or under others, before they are read."""
+        self._reader = reader
+        self._lifecycle = readers.lifecycle
+        self._roster = readers.lifecycle.roster
+        self._lifetimes = readers.lifetimes
+        self._outcomes = readers.outcomes
+        self._purges = readers.purges
+        self._admission = readers.admission
+        self._rejections = readers.rejections
+        self._misnaming = readers.misnaming
+        self._sightings = readers.sightings
+        self._expiry = readers.expiry
+        self._reads_all = reads_all
+        self.is_live = False
+        """Whether everything stored has been read; set by the engine."""
+        self.last_read = 0
+        """The highest stream sequence read so far."""
+        self.history_through = 0
+        """The sequence up to which buried messages were read, if they are not read with the others."""
+        self.last_message: StoredMessage | None = None
+        """The message with the highest sequence that was read."""
+
+    def read(self, given: MessagesRead, now: int) -> None:
+        """Take messages in the order of the stream."""
+        for message in given.messages:
+            if not self._sightings.expected or not self._sightings.match(message):
+                self.take(message, now)
+        if given.messages and given.messages[-1].sequence > self.last_read:
+            self.last_message = given.messages[-1]
+            self.last_read = self.last_message.sequence
+        self.last_read = max(self.last_read, given.through)
+        self._sightings.pass_by(self.last_read)
+
+    def read_history(self, given: HistoryRead) -> None:
+        """Take messages that lie under the last ones of their subjects: only their TTLs count."""
+        self.history_through = max(self.history_through, given.through)
+        for message in given.messages:
+            if self._expiry is not None:
+                self._expiry.take(message)
+
+    def expect(self, fires: Sequence[Fire]) -> None:
+        """Expect to read back what was stored, and note when it expires if its headers are not read again."""
+        if self._reads_all:
+            self._sightings.expect(fires, self.last_read)
+        else:
+            self._sightings.matched.extend(fires)
+        if self._expiry is not None:
+            expected = self._sightings.expected
+            self._expiry.fires_stored(fire for fire in fires if not self._reads_all or fire.stored_as in expected)
+
+    def take_matched(self, now: int) -> bool:
+        """Take fires of ours that were read back; returns whether there are more."""
+        matched = self._sightings.matched
+        for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))):
+            reading, message = self._sightings.next_matched()
+            self._apply(reading, message, now, is_acknowledged=True)
+        return bool(matched)
+
+    def take(self, message: StoredMessage, now: int) -> None:
+        """Take one message, whatever it is."""
+        if self._misnaming.noted:
+            self._misnaming.covered(message)
+        if (definition := self._reader.known(message)) is not None:
+            self._accept(definition, message, None if self._expiry is None else self._expiry.take(message), now)
+            return
+        if (reading := self._reader.read_anew(message)) is not None:
+            self._apply(reading, message, now)
+        else:
+            self._overwritten(message)
+        if self._reader.misnamed:
+            is_told = self.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
+            self._misnaming.found(message, self._reader.misnamed, is_told=is_told)
+
+    def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
+        """Act on what a message says; a fire that `is_acknowledged` is one of ours."""
+        expires = None if self._expiry is None else self._expiry.take(message)
+        generated = reading.generated
+        if generated is not None and not self._outcomes.read_back(generated, message, self.is_live, is_acknowledged):
+            reading = self._reader.read_as_published(message)
+        if reading.cancels is not None:
+            self._cancel(reading.cancels, message)
+        if reading.definition is not None:
+            self._accept(reading.definition, message, expires, now)
+        elif reading.rejection is not None:
+            self._reject(reading.rejection, message)
+        else:
+            self._overwritten(message)
+
+    def _overwritten(self, message: StoredMessage) -> None:
+        held = self._roster.on(message.subject)
+        if held is not None and held.sequence < message.sequence:
+            self._lifecycle.end(held, self._lifetimes.why_covered(held, message))
+        if self._rejections.by_subject and self._rejections.at(message.subject) < message.sequence:
+            self._admission.forget(message.subject)
+
+    def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:
+        before = self._roster.on(message.subject)
+        known = self._rejections.at(message.subject) if before is None else before.sequence
+        if known >= message.sequence:
+            if before is not None and before.sequence > message.sequence:
+                self._admission.supersede(before)  # an old version that was not read before it was replaced
+            return
+        due = definition.pattern.first_fire(message.stored_at)
+        assert due is not None, "a pattern that never fires is rejected before"
+        held = Held(message.subject, message.sequence, message.stored_at, definition.pattern, definition.terms, due)
+        held.expires = self._lifetimes.expiry(message, expires)
+        self._admission.accept(held, before, now)
+
+    def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
+        if not self.is_live and not wants_to_be_a_schedule(message.block, self._reader.dialects):
+            # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
+            self._overwritten(message)
+            return
+        held = self._roster.on(message.subject)
+        if held is not None:
+            if held.sequence >= message.sequence:
+                return
+            self._lifecycle.end(held, Ending.REPLACED)
+        if self._rejections.at(message.subject) < message.sequence:
+            self._admission.forget(message.subject)
+            self._rejections.add(message.subject, message.sequence, rejection, is_live=self.is_live)
+
+    def _cancel(self, schedule: str, message: StoredMessage) -> None:
+        held = self._roster.on(schedule)
+        if held is not None and held.sequence < message.sequence:
+            self._purges.purge(held, Ending.CANCELLED)
+        self._admission.cancelled(schedule, message.sequence)

@@ -1,0 +1,162 @@
+"""The schedules for which something is in progress: their stages, and their ends.
+
+The rules:
+
+- `Lifecycle.move` is the only function that changes a stage, and it asserts the table of `engine.flight`.
+- `Lifecycle.end` is the only function that stops holding a schedule, and it reports why.
+
+Cost: two dictionary entries for each schedule in progress.
+"""
+
+from collections.abc import Callable
+
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.events import Ending, FiresDropped, ScheduleEnded, ScheduleLost
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import IN_PROGRESS, Flight, Stage
+from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.ownership import Ownership
+from nats_scheduler.engine.refusals import Refusals
+from nats_scheduler.engine.roster import Roster
+
+
+class Lifecycle:
+    """The stages of one stream's schedules."""
+
+    def __init__(self, roster: Roster, ownership: Ownership, emit: Callable[[Action], None]) -> None:
+        self.roster = roster
+        self.ownership = ownership
+        self.refusals = Refusals(roster)
+        """The schedules whose fires the server refuses."""
+        self._emit = emit
+        self._active: dict[int, Held] = {}
+        """Those whose next fire is in progress, by sequence."""
+        self._aside: dict[int, Held] = {}
+        """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def move(self, held: Held, stage: Stage) -> None:
+        """Move a schedule to another stage; a flight begins when it stops to wait, and another one when it is done."""
+        flight = held.flight
+        before = Stage.WAITING if flight is None else flight.stage
+        assert stage in before.following, f"{held.subject} went from {before.value} to {stage.value}"
+        if stage in IN_PROGRESS:
+            if flight is None:
+                flight = held.flight = Flight()
+            self._active[held.sequence] = held
+            flight.stage = stage
+        elif stage is Stage.UNPURGEABLE:
+            assert flight is not None, "it was purging before"
+            flight.stage = stage
+        else:
+            self._clear(held)
+            held.flight = None if stage is Stage.WAITING else Flight(stage)
+
+    def set_aside(self, held: Held, until: int | None) -> None:
+        """Look at a schedule again at `until` (ns), or never, which is another holder's, or done and not purged."""
+        self._aside[held.sequence] = held
+        if until is not None:
+            self.roster.wake(held, until)
+
+    def end(self, held: Held, ending: Ending) -> None:
+        """Hold a schedule no longer, and report why."""
+        self.discard(held)
+        self.roster.remove(held.subject)
+        if self.ownership.is_ours(held):
+            self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+            if is_lost(held, ending):
+                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.due, ending)))
+
+    def discard(self, held: Held) -> None:
+        """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
+        flight = held.flight
+        if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
+            code, description, _since = flight.failing
+            first = held.due if flight.missed_since is None else flight.missed_since
+            self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
+        self._clear(held)
+
+    def _clear(self, held: Held) -> None:
+        sequence = held.sequence
+        self._active.pop(sequence, None)
+        if sequence in self.refusals.held:
+            self.refusals.forget(sequence)
+        self._aside.pop(sequence, None)
+        self.ownership.excuse(held)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
+        """Return a schedule if it is still held and in this stage."""
+        held = self.roster.exactly(subject, sequence)
+        return held if held is not None and held.flight is not None and held.flight.stage is stage else None
+
+    def awaiting(self, fire: Fire) -> Held | None:
+        """Return the schedule that waits for the outcome of this very fire."""
+        held = self._active.get(fire.sequence)
+        if held is None or held.flight is None or held.flight.fire is not fire:
+            return None
+        return held if held.flight.stage is Stage.IN_FLIGHT else None
+
+    def active(self, sequence: int) -> Held | None:
+        """Return the schedule with this sequence if its next fire is in progress."""
+        return self._active.get(sequence)
+
+    def all_active(self) -> list[Held]:
+        """Return the schedules whose next fire is in progress."""
+        return list(self._active.values())
+
+    def all_not_waiting(self) -> list[Held]:
+        """Return the schedules that do more than wait for their time, those of other holders first."""
+        return list({**self._aside, **self._active}.values())
+
+    def failing(self) -> list[Held]:
+        """Return our schedules whose fires the server refuses."""
+        return [held for held in self.refusals.held.values() if self.ownership.is_ours(held)]
+
+    def earliest_unsettled(self) -> int | None:
+        """Return the due time (ns) of our earliest fire in progress that is neither stored nor refused."""
+        shards, refused = self.ownership.shards, self.refusals.held
+        # Asked once a second, of everything in its look-ahead: no call for each.
+        dues = [
+            held.due
+            for held in self._active.values()
+            if held.shard in shards
+            and held.sequence not in refused
+            and (held.flight is None or held.flight.fire is None or not held.flight.fire.stored_as)
+        ]
+        return min(dues, default=None)
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
+        for held in self.all_not_waiting():
+            backs_off = held.flight is not None and held.flight.stage in (Stage.BACKING_OFF, Stage.PURGING)
+            if backs_off and held.wake != NO_WAKE:
+                self.roster.wake(held, held.wake - by)
+        self.refusals.clock_stepped_back(by)
+
+
+def is_lost(held: Held, ending: Ending) -> bool:
+    """Return whether a schedule ended before a fire that its publisher expects.
+
+    A TTL of its own that ends a schedule which has fired before was given to do that.
+    """
+    if ending is Ending.EXPIRED:
+        return held.due == held.pattern.first_fire(held.stored_at)
+    return ending in (Ending.MAX_AGE, Ending.LIMITS)
+
+
+def is_failing(held: Held) -> bool:
+    """Return whether the server refuses the fires of a schedule."""
+    return held.flight is not None and held.flight.failing is not None
+
+
+def has_ended(held: Held, now: int) -> bool:
+    """Return whether a schedule's TTL has run out, and no fire that was due before is still to be sent.
+
+    One that the server refuses is given up then, as if the server itself removed the schedule.
+    """
+    if held.expires > now:
+        return False
+    return held.only_expires if held.flight is None else is_failing(held)

@@ -1,0 +1,284 @@
+"""What follows from the outcome of a fire, whether it was acknowledged or read back from the stream.
+
+The rules:
+
+- *Store first, advance second, purge last*: a schedule advances only when its fire is stored.
+- An outcome for a schedule that is not held any more, or for an earlier flight, changes nothing.
+- That the server has a fire already is believed only if what is stored there is that fire: anybody can write its
+  identity. Otherwise the fire takes another identity and is published again.
+- During a burst only what the next fires need is done at once; what was stored is reported, and what is done is purged,
+  after it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
+from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
+from nats_scheduler.engine.course import Course
+from nats_scheduler.engine.doubt import fault_of_duplicate, fault_of_generated
+from nats_scheduler.engine.events import (
+    Ending,
+    FireForged,
+    FiresMissed,
+    FireStored,
+    FireUnsettled,
+    SchedulesFailing,
+    StillRefused,
+)
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import DONE, Stage
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
+from nats_scheduler.engine.inputs import (
+    DuplicateRead,
+    DuplicateUnread,
+    FiresStored,
+    PublishConcluded,
+    Refused,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.overdue import OverdueRule
+from nats_scheduler.engine.purges import Purges
+from nats_scheduler.message.genuine import is_too_early
+from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+
+SILENT_ATTEMPTS = 2
+"""So often a fire is repeated if nothing can show that it was stored; then it is taken for stored.
+
+To go on would be to store it again, once the duplicate window is over.
+"""
+
+CONTENT_KEPT_NS = 10 * SECOND
+"""A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
+
+ADVANCE_AT_ONCE_NS = 2 * BURST_LIMIT_NS
+"""A schedule that fires again within this time advances at once: no burst that it is part of may delay that."""
+
+MAX_REPORTS_PER_STEP = 1_024
+"""So many stored fires are reported in one step after a burst, so that what is due does not have to wait."""
+
+
+class Outcomes:
+    """The outcomes of one stream's fires."""
+
+    def __init__(
+        self,
+        course: Course,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        purges: Purges,
+        limits: ServerLimits,
+        emit: Callable[[Action], None],
+        expect: Callable[[Sequence[Fire]], None],
+        *,
+        moved: bool,
+    ) -> None:
+        """Conclude fires; `expect` is called with those that were stored and are to be read back.
+
+        Fires are `moved` if the stream stores them on another subject than their target.
+        """
+        self._course = course
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._in_flight = in_flight
+        self._purges = purges
+        self._limits = limits
+        self._emit = emit
+        self._expect = expect
+        self._moved = moved
+        self.overdue = OverdueRule()
+        self._unreported: deque[Fire] = deque()
+        """What was stored and is to be reported."""
+        self.stored = 0
+        """Fires that were acknowledged as stored."""
+        self.running_since: int | None = None
+        """When (ns) everything stored had been read for the first time."""
+        self._reported_failing = 0
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------
+
+    def concluded(self, conclusion: PublishConcluded, now: int) -> None:
+        """Act on the outcome of a fire."""
+        fire, outcome = conclusion.fire, conclusion.outcome
+        held = self._lifecycle.awaiting(fire)
+        if isinstance(outcome, Stored):
+            if outcome.duplicate and held is not None:
+                self._emit(ReadDuplicate(fire, outcome.sequence))  # it stays in flight until that is read
+            else:
+                self._is_stored(fire, outcome, now)
+            return
+        self._in_flight.concluded()
+        if held is not None and held.flight is not None:
+            self._not_stored(held, fire, outcome, now)
+
+    def _not_stored(self, held: Held, fire: Fire, outcome: Refused | Unknown, now: int) -> None:
+        flight = held.flight
+        assert flight is not None, "a schedule that awaits an outcome has a flight"
+        is_unknown = isinstance(outcome, Unknown)
+        if is_unknown and self._limits.silent and flight.attempts >= SILENT_ATTEMPTS:
+            self.advance(held, fire.next_fire)
+        elif not self._ownership.is_ours(held):
+            self._course.leave_to_holder(held, now)
+        elif isinstance(outcome, Unknown):
+            wait = self._course.back_off(held, flight, now)
+            self._emit(Report(FireUnsettled(fire, outcome.reason, wait)))
+        else:
+            self._course.refused(held, flight, fire, outcome, now)
+
+    def duplicate_read(self, read: DuplicateRead, now: int) -> None:
+        """Act on what is stored under the sequence of which the server says that it is this fire."""
+        fire, held = read.fire, self._lifecycle.awaiting(read.fire)
+        fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
+        if held is None or held.flight is None or not fault:
+            self._is_stored(fire, Stored(read.sequence, duplicate=True), now)
+            return
+        self._in_flight.concluded()
+        subject = "" if read.message is None else read.message.subject
+        self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
+        if not self._ownership.is_ours(held):
+            self._course.leave_to_holder(held, now)
+            return
+        again = held.flight.fire = with_another_identity(fire, read.sequence)
+        held.flight.refusal = refusal_of(again, self._limits)
+        self._course.repeat(held, held.flight, again, now)
+
+    def duplicate_unread(self, unread: DuplicateUnread, now: int) -> None:
+        """Send the fire again later, as one of unknown outcome."""
+        self.concluded(PublishConcluded(unread.fire, Unknown(unread.reason)), now)
+
+    def were_stored(self, stored: FiresStored, now: int) -> None:
+        """Advance the schedules of fires that are stored."""
+        fires, count = stored.fires, len(stored.fires)
+        self._in_flight.concluded(count)
+        self.stored += count
+        self._unreported.extend(fires)
+        refusals = self._lifecycle.refusals
+        if refusals.held:
+            for fire in fires:
+                if fire.sequence in refusals.held:
+                    refusals.stored(fire.sequence, now)
+        for fire, sequence in zip(fires, stored.sequences, strict=True):
+            fire.stored_as, fire.stored_at = sequence, now
+            if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
+                self._advance_after(fire)
+        self._expect(fires)
+        for fire in fires:
+            fire.block = fire.body = b""  # never sent again, and it may wait to be reported and read back
+
+    def _is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
+        fire.was_stored_before = outcome.duplicate
+        self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
+
+    # -- what is read back ---------------------------------------------------------------------------------------
+
+    def read_back(self, generated: Generated, message: StoredMessage, is_live: bool, is_acknowledged: bool) -> bool:
+        """Take a message that claims to be a fire of ours for it; returns whether it can be.
+
+        One that `is_acknowledged` is ours. One that changes nothing is accepted.
+        """
+        held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
+        is_reported = is_live and self._ownership.is_ours_on(generated.schedule)
+        is_news = held is not None and generated.fire_time >= held.due and not is_acknowledged
+        fault = fault_of_generated(held, generated, message, moved=self._moved) if is_news and held is not None else ""
+        if fault:
+            if is_reported:
+                claimed = generated.schedule, generated.sequence, generated.fire_time
+                self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
+            return False
+        if is_reported and (is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)):
+            self._emit(Report(self.overdue.seen(generated, held, message)))
+        if held is not None:
+            self._was_fired(held, generated.fire_time)
+        return True
+
+    def _was_fired(self, held: Held, fire_time: int) -> None:
+        """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
+        is_done = held.flight is not None and held.flight.stage in DONE
+        if fire_time >= held.due and not is_done:
+            self._ownership.last_fired[held.shard] = fire_time
+            self.advance(held, held.next_fire(fire_time))
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def advance(self, held: Held, next_fire: int | None) -> None:
+        """Go on after a stored fire: to the next one, or to the purge of a schedule that is done."""
+        flight = held.flight
+        if flight is not None and flight.missed_since is not None:
+            first = flight.missed_since
+            was_running = self.running_since is not None and first >= self.running_since
+            self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.due, was_running)))
+        if not held.pattern.repeats:
+            self._purges.purge(held)
+        elif next_fire is None:
+            self._lifecycle.end(held, Ending.EXHAUSTED)
+        else:
+            kept = None if flight is None else flight.content
+            pause = next_fire - held.due
+            self._lifecycle.move(held, Stage.WAITING)
+            held.due = next_fire
+            is_protected = self._limits.guard and held.terms.source is None and self._ownership.is_ours(held)
+            if kept is not None and pause <= CONTENT_KEPT_NS and is_protected:
+                self._course.keep_content(held, kept, pause)
+            else:
+                self._course.await_due(held)
+
+    def join_late(self, held: Held, now: int) -> bool:
+        """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.
+
+        It is read first: nobody noticed if it was removed while it waited.
+        Returns False if none of its fires is to come.
+        """
+        if held.due <= now:
+            following = held.next_fire(now) if held.pattern.repeats else None
+            if following is None:
+                self._purges.purge(held, Ending.MISSED_ITS_TIME)
+                return False
+            held.due = following
+        self._course.await_due(held)
+        self._course.recheck_waiting(held)
+        return True
+
+    def _advance_after(self, fire: Fire) -> None:
+        """Advance the schedule of a fire that is stored, if it still waits for that."""
+        held = self._lifecycle.awaiting(fire)
+        if held is not None:
+            self.advance(held, fire.next_fire)
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def contact_regained(self, now: int) -> None:
+        """Note when everything had been read for the first time."""
+        if self.running_since is None:
+            self.running_since = now
+
+    def report(self, now: int) -> bool:
+        """Report what was stored, unless a burst lasts, and advance after it; returns whether there is more."""
+        self._report_failing(now)
+        if not self._in_flight.is_burst(len(self._unreported), now):
+            for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
+                fire = self._unreported.popleft()
+                self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
+                self._advance_after(fire)
+        return bool(self._unreported)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was stored is still to be reported."""
+        return not self._unreported
+
+    def _report_failing(self, now: int) -> None:
+        """Report how many schedules are failing if that has changed, and now and then that they still are."""
+        refusals = self._lifecycle.refusals
+        if len(refusals.held) != self._reported_failing:
+            self._reported_failing = len(refusals.held)
+            self._emit(Report(SchedulesFailing(self._reported_failing)))
+        for held, count in refusals.reminders(now) if refusals.held else ():
+            assert held.flight is not None, "what is refused is in progress"
+            assert held.flight.failing is not None, "and known to be refused"
+            code, description, since = held.flight.failing
+            self._emit(Report(StillRefused(held.subject, held.sequence, code, description, since, count)))

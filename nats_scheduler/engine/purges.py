@@ -1,0 +1,160 @@
+"""Purge the messages of schedules that are done, and of versions that were replaced.
+
+The rules:
+
+- *Purge last*: a schedule that is done stays held, and fires nothing, until the server has purged it.
+- A schedule of another holder is purged by that holder. It stays held until the holder's request is received on the
+  API, so that memory follows what the stream holds; if none is received, it is purged here after a while, since to
+  purge twice is harmless.
+- Purges wait while a burst lasts: fires go first, because the server purges more slowly than it stores.
+
+Cost: an entry in a queue for each purge.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
+from nats_scheduler.engine.events import Ending, PurgeFailed
+from nats_scheduler.engine.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.in_flight import InFlight
+from nats_scheduler.engine.inputs import PurgeConcluded
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.schedule.instants import SECOND
+
+OTHER_HOLDER_LIMIT_NS = 30 * SECOND
+"""A schedule of another holder that was due so long ago is taken for gone, and is read; one that is done is purged."""
+
+MAX_PURGES_PER_STEP = 1_024
+"""So many purges are ordered in one step, so that what is due does not have to wait."""
+
+MAX_REQUESTED_BY_OTHERS = 1_000
+"""Purges requested by other holders that are kept: the request may be lost if its sender is gone."""
+
+MAX_PURGED_KEPT = 10_000
+"""Purges that are kept at most if the server may undo them."""
+
+PURGED_KEPT_NS = 300 * SECOND
+"""How long a purge is kept: a server of 2.10 writes its state to disk every two minutes."""
+
+OLD_VERSIONS_RETRY_NS = 5 * SECOND
+"""Wait before old versions that could not be purged are tried again, all together."""
+
+
+class Purges:
+    """The purges of one stream."""
+
+    def __init__(
+        self, lifecycle: Lifecycle, in_flight: InFlight, emit: Callable[[Action], None], *, may_return: bool
+    ) -> None:
+        """Purge what is done; it `may_return` if a server that is killed undoes its last purges (2.10)."""
+        self._lifecycle = lifecycle
+        self._in_flight = in_flight
+        self._emit = emit
+        self._may_return = may_return
+        self._queue: deque[PurgeSchedule] = deque()
+        self._purged: dict[tuple[str, int], tuple[int, int]] = {}
+        """What was purged, by subject and sequence: when it was stored, and when it was purged (ns)."""
+        self._old_versions: dict[str, int] = {}
+        """Old versions that could not be purged: subject, and the highest sequence."""
+        self._old_versions_retry_at = 0
+        self.requested_by_others: deque[tuple[str, int]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
+        """What other holders requested to purge last: subject, and sequence."""
+        self.outstanding = 0
+        """Purges that wait, or were ordered and are not concluded."""
+
+    def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
+        """Purge a schedule that is done if it is ours, or else wait until its holder does."""
+        lifecycle = self._lifecycle
+        if lifecycle.ownership.is_ours(held):
+            self.purge_now(held, ending)
+            return
+        lifecycle.move(held, Stage.DONE_ELSEWHERE)
+        assert held.flight is not None, "what is done has a flight"
+        held.flight.ending = ending
+        lifecycle.set_aside(held, held.due + OTHER_HOLDER_LIMIT_NS)
+
+    def purge_now(self, held: Held, ending: Ending) -> None:
+        """Purge a schedule that is done, whichever instance holds it."""
+        self._lifecycle.move(held, Stage.PURGING)
+        self._lifecycle.roster.cancel_wake(held)
+        assert held.flight is not None, "what is done has a flight"
+        held.flight.ending = ending
+        self.purge_versions(held.subject, held.sequence)
+
+    def purge_versions(self, schedule: str, through: int) -> None:
+        """Have every version of a schedule up to sequence `through` purged, once no burst lasts."""
+        self.outstanding += 1
+        self._queue.append(PurgeSchedule(schedule, through))
+
+    def purge_returned(self, now: int) -> None:
+        """Purge again what was purged and may be stored again: the server may have been killed."""
+        self._purged = {key: times for key, times in self._purged.items() if now - times[1] <= PURGED_KEPT_NS}
+        for (schedule, sequence), (stored_at, _purged_at) in self._purged.items():
+            self.outstanding += 1
+            self._queue.append(PurgeSchedule(schedule, sequence, stored_at))
+
+    def release(self, now: int, *, is_open: bool) -> bool:
+        """Order the purges that wait, unless a burst lasts; returns whether there are more."""
+        if self._in_flight.is_burst(len(self._queue), now):
+            return False
+        if self._old_versions and is_open and now >= self._old_versions_retry_at:
+            old_versions, self._old_versions = self._old_versions, {}
+            for schedule, through in old_versions.items():
+                self.purge_versions(schedule, through)
+        for _ in range(min(MAX_PURGES_PER_STEP, len(self._queue))):
+            self._emit(self._queue.popleft())
+        return bool(self._queue)
+
+    def concluded(self, conclusion: PurgeConcluded, now: int) -> None:
+        """End a schedule that was purged, or try again."""
+        self.outstanding -= 1
+        schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
+        held = self._lifecycle.in_stage(schedule, through, Stage.PURGING)
+        if failure is not None:
+            self._emit(Report(PurgeFailed(schedule, through, failure, conclusion.refused)))
+        if held is None or held.flight is None:
+            if failure is not None and not conclusion.refused and (schedule, through) not in self._purged:
+                self._keep_old_versions(schedule, through, now)
+        elif failure is None:
+            self._keep_purged(held, now)
+            self._lifecycle.end(held, held.flight.ending)
+        else:
+            if conclusion.denied:
+                self._lifecycle.ownership.deny(held, failure, now)
+            if conclusion.refused:
+                self._lifecycle.move(held, Stage.UNPURGEABLE)
+                self._lifecycle.set_aside(held, None)
+            else:
+                self._lifecycle.set_aside(held, now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))
+
+    def requested_by_holder(self, held: Held | None, below: int | None) -> None:
+        """End a schedule that is done, when its holder requests to purge what is below this sequence."""
+        if held is None or held.flight is None or self._lifecycle.ownership.is_ours(held):
+            return
+        if held.flight.stage not in DONE:
+            return
+        if below is None or held.sequence < below:
+            self.requested_by_others.append((held.subject, held.sequence))
+            self._lifecycle.end(held, held.flight.ending)
+
+    def next_retry(self) -> int | None:
+        """Return when (ns) old versions that could not be purged are tried again, None if there are none."""
+        return self._old_versions_retry_at if self._old_versions else None
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep that wait as long as it was although the wall clock shows `by` ns less than before."""
+        self._old_versions_retry_at -= by
+
+    def _keep_purged(self, held: Held, now: int) -> None:
+        if self._may_return:
+            if len(self._purged) >= MAX_PURGED_KEPT:
+                del self._purged[next(iter(self._purged))]
+            self._purged[held.subject, held.sequence] = held.stored_at, now
+
+    def _keep_old_versions(self, schedule: str, through: int, now: int) -> None:
+        """Keep versions that are not held any more and are still stored."""
+        if not self._old_versions:
+            self._old_versions_retry_at = now + OLD_VERSIONS_RETRY_NS
+        self._old_versions[schedule] = max(self._old_versions.get(schedule, 0), through)
