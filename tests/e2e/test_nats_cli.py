@@ -190,7 +190,7 @@ async def test_the_bare_time_of_schedule_after_is_rejected_and_the_reason_says_w
     await terminal.pub("s", "--schedule-after", "1s")
     [event] = await eventually(lambda: terminal.sidecar.of(terminal.name, ScheduleRejected), within_seconds=30)
     assert (event.schedule, event.rejection.code) == (terminal.subject("s"), 10189)
-    assert "'@at ' in front" in event.rejection.reason
+    assert "write '@at " in event.rejection.reason
     await terminal.schedule("canary", f"@at {in_seconds(1.2)}", target="canary.out")
     await terminal.wait_for("canary.out")
     assert await terminal.messages("out") == []
