@@ -6,8 +6,10 @@ a version takes `shared_server` (or `emulated_server`, `native_server`) and name
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -15,6 +17,7 @@ import structlog
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
+from tests.observe.log_reference import fault_of
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
@@ -84,6 +87,19 @@ def nats_cli(tmp_path: Path) -> NatsCli:
 
 @pytest.fixture(autouse=True)
 def _log_settings_of_its_own() -> Iterator[None]:
-    """Undo what a command run in this process said of log lines: the next test may look at them."""
+    """Undo what a command run in this process said of log lines: the next test may look at them.
+
+    Until then each line of the test has to be one that the reference describes, with these fields.
+    """
+    faults: list[str] = []
+
+    def judged(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if (fault := fault_of(level, line)) is not None:
+            faults.append(fault)
+        return line
+
+    lines = structlog.PrintLoggerFactory(sys.stderr)  # what a command of the same process answers is read from stdout
+    structlog.configure(processors=[judged, *structlog.get_config()["processors"]], logger_factory=lines)
     yield
     structlog.reset_defaults()
+    assert faults == []

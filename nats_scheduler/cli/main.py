@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
     "settings": ("nats_scheduler.cli.settings:command", "Show the settings that hold, or the schema of their file."),
+    "advisories": ("nats_scheduler.cli.advisories:command", "Show what is in the advisories that a sidecar publishes."),
 }
 """Commands by name, in the order of the help: where each one is, and what it does."""
 

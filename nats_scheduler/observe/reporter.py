@@ -148,6 +148,10 @@ class Reporter:
         self._metrics.serves_no_more(stream)
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
+    def contact_lost(self, stream: str, reason: str) -> None:
+        """Tell that a stream cannot be followed for the time being."""
+        self.problem("contact_lost", stream=stream, reason=reason)
+
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
         """Tell that a stream cannot have the flag that somebody gave it."""
         told = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}

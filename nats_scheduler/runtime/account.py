@@ -244,7 +244,7 @@ class Account:
     async def _keep_serving(self, service: StreamService) -> None:
         """Serve a stream; where contact with it fails but the connection lives, try again."""
         name = service.state.name
-        setbacks = Setbacks(LOOK_AGAIN_SECONDS, partial(self._reporter.problem, "contact_lost", stream=name))
+        setbacks = Setbacks(LOOK_AGAIN_SECONDS, partial(self._reporter.contact_lost, name))
         while not self._connection.is_lost:
             try:
                 await service.serve(partial(StreamContact, self._connection, self._api), self.registry, self._api)

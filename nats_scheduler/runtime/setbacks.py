@@ -35,8 +35,8 @@ async def kept_up(work: Callable[[], Awaitable[None]], reporter: Reporter) -> No
 class Setbacks:
     """The failures of one piece of work, one after the other."""
 
-    def __init__(self, wait_seconds: float, problem: Callable[..., None]) -> None:
-        """Begin; `wait_seconds` is how long to wait where it may heal by itself, `problem` tells the operator."""
+    def __init__(self, wait_seconds: float, problem: Callable[[str], None]) -> None:
+        """Begin; `wait_seconds` is how long to wait where it may heal by itself, `problem` is told why it failed."""
         self._problem = problem
         self._shortest = wait_seconds
         self._lacks: Denial | None = None
@@ -50,4 +50,4 @@ class Setbacks:
             self.wait_seconds = min(2 * self.wait_seconds, LONGEST_WAIT_SECONDS)
             return
         self._lacks, self.wait_seconds = lacks, self._shortest
-        self._problem(reason=str(error))
+        self._problem(str(error))

@@ -13,6 +13,7 @@ from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.e2e.test_denials import limited_to
 from tests.harness.account import CLOCK, account_on, sidecar_on
+from tests.harness.advisories import HeardAdvisories
 from tests.harness.fleet import SCHEDULES, STREAM, Fleet
 from tests.harness.ghost import GHOST, ghost_of
 from tests.harness.permissions import Permission, shared_account, url_of
@@ -79,9 +80,7 @@ async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_l
     """It is given a part, fires nothing, and is relieved, with a warning and an advisory."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        advisories: list[dict[str, object]] = []
-        subject = f"nats_scheduler.advisory.holder_relieved.{STREAM}"
-        account.connection.subscribe(subject, lambda _s, _r, _h, body: advisories.append(json.loads(body)))
+        advisories = HeardAdvisories(account.connection)
         await account.create(STREAM)
         await running.ready(STREAM)
         fleet = Fleet(account, server.url, tmp_path)
@@ -92,8 +91,7 @@ async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_l
             await fleet.divided(1)
             await fleet.all_fire(CLOCK.now())
             assert GHOST not in await fleet.holders()
-            await eventually(lambda: advisories, within_seconds=RESUME_SECONDS, describe="an advisory is published")
-            assert advisories[0]["instance"] == GHOST
+            assert (await advisories.first("holder_relieved"))["instance"] == GHOST
         await fleet.expect_no_fire_twice()
 
 

@@ -1,0 +1,108 @@
+"""Each advisory is published on its own subject, with the body that the schema describes.
+
+`holder_relieved` is published in `test_fitness`, with the instance that it takes.
+"""
+
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.schedule.instants import SECOND
+from tests.conftest import StartServer
+from tests.e2e.conftest import Served
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.advisories import HeardAdvisories
+from tests.harness.servers import V2_11
+
+USERS = """
+authorization { users: [
+  { user: operator, password: operator },
+  { user: sidecar, password: sidecar, permissions: { publish: { deny: "S.denied" } } }
+] }
+"""
+
+
+async def test_a_rejected_schedule_is_advised(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection)
+    sequence = await served.schedule("s", "@every soon")
+    advisory = await heard.first("schedule_rejected")
+    assert (advisory["schedule"], advisory["seq"], advisory["code"]) == (served.subject("s"), sequence, 10189)
+
+
+async def test_a_header_that_is_nearly_right_is_advised(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection)
+    sequence = await served.publish("s", {"Nats-Schedul": "@daily"})
+    advisory = await heard.first("header_misnamed")
+    assert (advisory["header"], advisory["seq"], advisory["subject"]) == ("Nats-Schedul", sequence, served.subject("s"))
+
+
+async def test_a_schedule_that_ends_before_its_fire_is_advised_when_it_is_held_and_when_it_is_gone(
+    start_server: StartServer,
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        heard = HeardAdvisories(account.connection)
+        await account.create("S", max_age=2 * SECOND)
+        await running.ready("S")
+        headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": "S.out"}
+        sequence = await account.publish("S.s", headers)
+        early, lost = await heard.first("schedule_ends_early"), await heard.first("schedule_lost")
+        assert (early["schedule"], early["seq"]) == (lost["schedule"], lost["seq"]) == ("S.s", sequence)
+        assert early["ends"] < early["due"] == lost["due"]
+
+
+async def test_a_refused_fire_is_advised(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection)
+    info = await served.account.api.stream(served.name)
+    await served.schedule("s", f"@at {in_seconds(1.0)}", b"x" * 800)
+    await served.account.api.update_stream({**info["config"], "max_msg_size": 500})
+    advisory = await heard.first("fire_refused")
+    assert (advisory["schedule"], advisory["target"], advisory["code"]) == (
+        served.subject("s"),
+        served.subject("out"),
+        10054,
+    )
+
+
+async def test_a_forged_fire_is_advised(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection)
+    sequence = await served.schedule("s", f"@at {in_seconds(3600)}")
+    schedule = served.subject("s")
+    identity = fire_identity(schedule, sequence, CLOCK.now() + 7200 * SECOND)
+    stamps = {"Nats-Msg-Id": identity, "Nats-Scheduler": schedule, "Nats-Schedule-Next": "9999-01-01T00:00:00Z"}
+    forged = await served.publish("out", stamps)
+    advisory = await heard.first("fire_forged")
+    assert (advisory["schedule"], advisory["stored_as"]) == (schedule, forged)
+
+
+async def test_a_refused_stream_is_advised(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection)
+    info = await served.account.api.stream(served.name)
+    await served.account.api.update_stream({**info["config"], "allow_msg_schedules": True, "discard": "new"})
+    advisory = await heard.first("stream_refused")
+    assert (advisory["stream"], advisory["code"]) == (served.name, 10052)
+
+
+async def test_a_value_that_is_not_believed_is_advised(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        heard = HeardAdvisories(account.connection)
+        async with sidecar_on(server.url) as first:
+            await account.create("S")
+            await first.ready("S")
+        key = "checkpoint.S.emulated"
+        await account.publish(f"$KV.nats_scheduler.{key}", body=b"no JSON")
+        async with sidecar_on(server.url):
+            advisory = await heard.first("registry_value_refused")
+    assert (advisory["stream"], advisory["key"]) == ("KV_nats_scheduler", key)
+
+
+async def test_an_instance_that_may_not_fire_is_advised(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=USERS)
+    async with (
+        account_on(server.url.replace("//", "//operator:operator@")) as account,
+        sidecar_on(server.url.replace("//", "//sidecar:sidecar@")) as running,
+    ):
+        heard = HeardAdvisories(account.connection)
+        await account.create("S")
+        await running.ready("S")
+        await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.denied"})
+        assert (await heard.first("fire_refused"))["code"] == 403
+        assert "S.denied" in (await heard.first("cannot_serve"))["reason"]

@@ -1,0 +1,49 @@
+"""Listen to the advisories of an account, and hold each of them to the schema.
+
+The rule: an advisory that the schema does not describe fails the test that asks for any.
+"""
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.observe.advisories import KINDS, Advisory, AnyAdvisory
+from nats_scheduler.observe.reporter import ADVISORY_PREFIX
+from tests.harness.account import WAIT_SECONDS
+from tests.harness.waiting import eventually
+
+_READER: TypeAdapter[Advisory] = TypeAdapter(AnyAdvisory)
+
+
+class HeardAdvisories:
+    """What was published, by kind."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Begin to listen."""
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.faults: list[str] = []
+        connection.subscribe(f"{ADVISORY_PREFIX}.>", lambda to, _reply, _headers, body: self._hear(to.decode(), body))
+
+    async def first(self, kind: str) -> dict[str, Any]:
+        """Wait for the first advisory of a kind; raises AssertionError where any was not as the schema says."""
+        found = await eventually(
+            lambda: next((body for heard, body in self.bodies if heard == kind), None),
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"the advisory {kind} among {self.bodies}",
+        )
+        assert self.faults == []
+        return found
+
+    def _hear(self, subject: str, body: bytes) -> None:
+        kind, _, stream = subject.removeprefix(f"{ADVISORY_PREFIX}.").partition(".")
+        heard: dict[str, Any] = json.loads(body)
+        self.bodies.append((kind, heard))
+        try:
+            model = type(_READER.validate_json(body, strict=True))
+        except ValidationError as error:
+            self.faults.append(f"{subject}: {error}")
+            return
+        if model is not KINDS.get(kind) or heard["stream"] != stream or set(heard) != set(model.model_fields):
+            self.faults.append(f"{subject}: {heard}")

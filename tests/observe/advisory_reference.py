@@ -1,0 +1,45 @@
+"""Write the part of docs/reference/advisories.md that is derived from the models.
+
+`python -m tests.observe.advisory_reference` does it.
+A test compares what is written there with what this would write, so that the page cannot fall behind.
+"""
+
+from pathlib import Path
+
+from nats_scheduler.observe.advisories import KINDS, advisories_schema
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "advisories.md"
+BEGIN = "<!-- derived: begin (python -m tests.observe.advisory_reference) -->"
+END = "<!-- derived: end -->"
+
+
+def derived_part() -> str:
+    """Return one section for each kind."""
+    return "\n".join(_section(kind) for kind in KINDS)
+
+
+def page_with(part: str) -> str:
+    """Return the page with its derived part replaced."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n\n{part}\n{END}{after}"
+
+
+def _section(kind: str) -> str:
+    model = advisories_schema()["$defs"][KINDS[kind].__name__]
+    rows = [
+        f"| `{key}` | {_form(said)} | {said['description']} |"
+        for key, said in model["properties"].items()
+        if key != "type"
+    ]
+    return "\n".join(
+        [f"## `{kind}`", "", model["description"], "", "| key | form | value |", "|---|---|---|", *rows, ""]
+    )
+
+
+def _form(said: dict[str, str]) -> str:
+    return "time" if said.get("format") == "date-time" else {"integer": "number", "string": "text"}[said["type"]]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(derived_part()), encoding="utf-8")

@@ -1,0 +1,31 @@
+"""The reference of advisories says what the code publishes, and so does the schema that is printed."""
+
+from nats_scheduler.observe.advisories import KINDS, advisories_schema
+from nats_scheduler.observe.reporter import ADVISORY_TYPE
+from tests.house import log_events as source
+from tests.observe.advisory_reference import PAGE, derived_part, page_with
+from tests.observe.log_reference import described_events
+
+IN_EACH = {"type", "stream"}
+
+
+def test_every_advisory_that_the_code_publishes_has_a_model_with_its_keys_and_no_other_has() -> None:
+    assert {kind: set(model.model_fields) - IN_EACH for kind, model in KINDS.items()} == {
+        kind: published.fields for kind, published in source.advisories().items()
+    }
+
+
+def test_the_reference_page_says_what_the_models_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page_with(derived_part()), "python -m tests.observe.advisory_reference"
+
+
+def test_each_advisory_has_a_line_of_its_name_in_the_log() -> None:
+    assert set(KINDS) <= set(described_events())
+
+
+def test_the_schema_tells_the_kinds_apart_by_their_type_and_requires_every_key() -> None:
+    schema = advisories_schema()
+    assert sorted(schema["discriminator"]["mapping"]) == sorted(f"{ADVISORY_TYPE}.{kind}" for kind in KINDS)
+    for model in schema["$defs"].values():
+        assert sorted(model["required"]) == sorted(model["properties"])
+        assert all("description" in said for key, said in model["properties"].items() if key != "type")
