@@ -271,6 +271,12 @@ class Outcomes:
         """Whether nothing that was stored is still to be reported."""
         return not self._unreported
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a fire was sent of which nobody knows the outcome; looks at everything in progress."""
+        flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
+        return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.failing is None for one in flights)
+
     def _report_failing(self, now: int) -> None:
         """Report how many schedules are failing if that has changed, and now and then that they still are."""
         refusals = self._lifecycle.refusals

@@ -163,6 +163,11 @@ class StreamEngine:
         return is_concluded and (self._expiry is None or self._expiry.under_way == 0)
 
     @property
+    def has_unknown(self) -> bool:
+        """Whether a fire was sent of which nobody knows the outcome."""
+        return self._outcomes.has_unknown
+
+    @property
     def is_live(self) -> bool:
         """Whether everything stored has been read, so that what is due fires."""
         return self._intake.is_live

@@ -115,6 +115,7 @@ class StreamDriver:
     async def drain(self, within_seconds: float) -> bool:
         """Begin nothing more, and wait until nothing is in flight; False when `within_seconds` passed first.
 
+        False as well where contact was lost meanwhile and with it the answer to a fire.
         A driver that was stopped, before or meanwhile, has nothing to wait for; one whose engine broke cannot tell.
         """
         self.tell(DrainRequested())
@@ -125,7 +126,7 @@ class StreamDriver:
                 await self._idle.wait()
         except TimeoutError:
             return False
-        return not self.failed.done()
+        return not self.failed.done() and (self._stopped or not self.engine.has_unknown)
 
     def stop(self) -> None:
         """Never step again."""
