@@ -1,0 +1,129 @@
+"""What `--json` prints has the keys that the reference promises of each command, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.cli.command_reference import described_objects, promised_keys
+from tests.cli.conftest import Cli
+from tests.conftest import StartServer
+from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.servers import V2_11, V2_14
+from tests.harness.upgrades import machine_in
+from tests.harness.waiting import eventually
+
+NEVER = "@at 2999-01-01T00:00:00Z"
+Document = dict[str, Any]
+
+
+def check(command: str, *documents: Document) -> None:
+    """Compare documents of one command, and the objects in them, with what the reference promises."""
+    compare(command, "", documents)
+    for described, key in sorted(described_objects()):
+        if described == command:
+            compare(command, key, [one for document in documents for one in document[key]])
+
+
+def compare(command: str, key: str, objects: Any) -> None:
+    always, sometimes = promised_keys(command, key)
+    assert objects, f"{command}: nothing to compare {key} with"
+    for one in objects:
+        assert always <= set(one) <= always | sometimes, (command, key, one)
+    seen = set().union(*map(set, objects))
+    assert seen == always | sometimes, f"{command}: {key or 'the document'} never has {always | sometimes - seen}"
+
+
+def without_server(cli: Cli, *arguments: str) -> Document:
+    document: Document = json.loads(cli(*arguments, "--json").stdout)
+    return document
+
+
+async def on(cli: Cli, server: EmbeddedServer, *arguments: str) -> Document:
+    """Run a command against a server; in a thread, where it has a loop of its own."""
+    said = await asyncio.to_thread(cli, *arguments, "--json", "--server", server.url)
+    document: Document = json.loads(said.stdout)
+    return document
+
+
+def test_next_has_the_keys_that_are_promised(cli: Cli) -> None:
+    check("next", without_server(cli, "next", "@daily"), without_server(cli, "next", "@often"))
+
+
+def test_check_has_the_keys_that_are_promised(cli: Cli) -> None:
+    whole = {"Nats-Schedule": "@every 5m", "Nats-Schedule-Target": "a", "Nats-Schedule-Source": "b"}
+    whole |= {"Nats-Schedule-TTL": "5m", "Nats-Schedule-Rollup": "sub"}
+    cancel = {"Nats-Scheduler": "s", "Nats-Schedule-Next": "purge"}
+    fire = {
+        "Nats-Msg-Id": "nats-scheduler:7:1795392000000000000:s",
+        "Nats-Scheduler": "s",
+        "Nats-Schedule-Next": "2026-11-24T00:00:00Z",
+    }
+    given = [whole, cancel, fire, {"Nats-Schedule": "@often"}, {"Some": "header"}]
+    headers = [[f"-H{name}: {value}" for name, value in one.items()] for one in given]
+    found = [without_server(cli, "check", *words) for words in headers]
+    assert {one["kind"] for one in found} == {"schedule", "cancel", "generated", "invalid", "ordinary"}
+    check("check", *found)
+
+
+def test_settings_show_has_the_keys_that_are_promised(cli: Cli) -> None:
+    shown = without_server(cli, "settings", "show")
+    check("settings", shown)
+    assert all(set(one) == {"value", "source"} for one in shown["settings"].values())
+
+
+async def test_the_lists_have_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    with capture_logs():  # else the lines of this process stand among what the command prints
+        async with account_on(server.url) as account, sidecar_on(server.url) as running:
+            await compare_lists(cli, server, account, running)
+
+
+async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, running: Running) -> None:
+    """Run each list beside a sidecar that serves a valid, an invalid and a misnamed schedule."""
+    await account.create("ORDERS")
+    await running.ready("ORDERS")
+    await account.publish("ORDERS.s", {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out"})
+    await account.publish("ORDERS.wrong", {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"})
+    await account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
+    check("ls", await on(cli, server, "ls"))
+    check("stream ls", await on(cli, server, "stream", "ls"))
+
+    async def held() -> Document | None:
+        found = await on(cli, server, "instances")
+        return found if found["instances"] and found["instances"][0]["holds"] else None
+
+    check("instances", await eventually(held, within_seconds=30, describe="shards are held"))
+
+
+async def test_stream_add_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    flagged = {"subjects": ["a.>"], "storage": "memory", "allow_msg_schedules": True}
+    good.write_text(json.dumps({"name": "GOOD", **flagged}))
+    bad.write_text(json.dumps({"name": "BAD", **flagged, "sources": [{"name": "GOOD"}]}))
+    check("stream add", await on(cli, server, "stream", "add", str(good), str(bad), str(tmp_path / "none.json")))
+
+
+async def test_graduate_has_the_keys_that_are_promised(cli: Cli, tmp_path: Path) -> None:
+    async with machine_in(tmp_path) as machine:
+        async with account_on(await machine.install(V2_11)) as account:
+            marked = {"nats-scheduler.allow_msg_schedules": "true"}
+            await account.create("ORDERS", allow_msg_schedules=False, metadata=marked, storage="file")
+            await account.publish("ORDERS.s", {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out"})
+            await account.publish("ORDERS.wrong", {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"})
+        await machine.install(V2_14)
+        assert machine.server is not None
+        check("graduate", await on(cli, machine.server, "graduate", "ORDERS", "--dry-run"))
+
+
+def test_a_command_that_fails_says_why_and_with_which_exit_code(cli: Cli) -> None:
+    for command in (("ls",), ("stream", "ls"), ("instances",), ("graduate", "ORDERS")):
+        said = cli(*command, "--json", "--server", "nats://127.0.0.1:1")
+        assert json.loads(said.stdout).keys() == {"error"}
+        assert json.loads(said.stdout)["error"].keys() == {"message", "exit_code"}

@@ -1,0 +1,164 @@
+"""Each exit code that the reference promises of a command, by a run that ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from nats_scheduler.cli.main import COMMANDS, main
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import SECOND
+from tests.cli.command_reference import promised_exit_codes
+from tests.cli.test_dev import servers_on
+from tests.conftest import SharedServer, StartServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds
+from tests.harness.processes import sidecar
+from tests.harness.servers import V2_11, V2_14, server_binary
+from tests.harness.waiting import eventually
+
+NOWHERE = ("--server", "nats://127.0.0.1:1")
+FIRES, FIRES_APART_SECONDS = 100, 0.02
+STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_msg_schedules": true}'
+WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
+    ("run", 2): ("run", "--window", "0"),
+    ("dev", 2): ("dev", "--server-path", "/nonexistent"),
+    ("stream add", 1): ("stream", "add", "orders.json", *NOWHERE),
+    ("stream add", 2): ("stream", "add", "missing.json", *NOWHERE),
+    ("stream ls", 1): ("stream", "ls", *NOWHERE),
+    ("stream ls", 2): ("stream", "ls", "--window", "0"),
+    ("graduate", 1): ("graduate", "ORDERS", *NOWHERE),
+    ("graduate", 2): ("graduate",),
+    ("ls", 1): ("ls", *NOWHERE),
+    ("ls", 2): ("ls", "--count", "0"),
+    ("instances", 1): ("instances", *NOWHERE),
+    ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
+    ("next", 0): ("next", "@daily"),
+    ("next", 1): ("next", "@often"),
+    ("next", 2): ("next", "@daily", "--count", "0"),
+    ("check", 0): ("check", "@daily"),
+    ("check", 1): ("check", "-H", "Some: header"),
+    ("check", 2): ("check",),
+    ("settings", 0): ("settings", "show"),
+    ("settings", 2): ("settings", "show", "--window", "0"),
+    ("advisories", 0): ("advisories", "schema"),
+    ("advisories", 2): ("advisories", "schema", "--window", "0"),
+}
+ON_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
+    ("stream add", 0): ("stream", "add", "orders.json"),
+    ("stream ls", 0): ("stream", "ls"),
+    ("ls", 0): ("ls",),
+    ("instances", 0): ("instances",),
+}
+
+
+async def run_ends_clean(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_11)
+    with sidecar("run", "--server", server.url, folder=folder) as process:
+        await process.wait_for_line("instances_alive")
+        return await process.terminate()
+
+
+async def run_leaves_a_fire_in_flight(folder: Path, start_server: StartServer) -> int:
+    """The server stands still while fires come due, and the sidecar is told to end before it gives the server up."""
+    server = await start_server(V2_11)
+    assert server.pid is not None
+    with sidecar("run", "--server", server.url, "--drain-timeout", "100ms", folder=folder) as process:
+        await process.wait_for_line("instances_alive")
+        async with account_on(server.url) as account:
+            await account.create("S")
+            await process.wait_for_line("shards_held")
+            for number in range(FIRES):
+                at = in_seconds(1.5 + number * FIRES_APART_SECONDS)
+                await account.publish(f"S.s.{number}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "S.out"})
+            await account.wait_for("S", "S.out")
+            os.kill(server.pid, signal.SIGSTOP)
+            stopped_at = CLOCK.now()
+            try:
+                await eventually(lambda: CLOCK.now() > stopped_at + SECOND // 2, within_seconds=WAIT_SECONDS)
+                return await process.terminate()
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+
+
+async def dev_ends_by_itself(folder: Path, _start_server: StartServer) -> int:
+    with sidecar("dev", "--server-path", str(server_binary(V2_11)), "--for", "1s", folder=folder) as process:
+        return await process.wait_for_exit()
+
+
+async def dev_loses_its_server(folder: Path, _start_server: StartServer) -> int:
+    flags = ("--server-path", str(server_binary(V2_11)), "--data", str(folder / "data"))
+    with sidecar("dev", *flags, folder=folder) as process:
+        await process.wait_for_line("nats://")
+        pids = await eventually(lambda: list(servers_on(folder / "data")), within_seconds=WAIT_SECONDS)
+        os.kill(pids[0], signal.SIGKILL)
+        return await process.wait_for_exit()
+
+
+async def graduate_finds_it_native(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_14)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS")
+    with sidecar("graduate", "ORDERS", "--server", server.url, folder=folder) as process:
+        return await process.wait_for_exit()
+
+
+Story = Callable[[Path, StartServer], Awaitable[int]]
+STORIES: Mapping[tuple[str, int], Story] = {
+    ("run", 0): run_ends_clean,
+    ("run", 1): run_leaves_a_fire_in_flight,
+    ("dev", 0): dev_ends_by_itself,
+    ("dev", 1): dev_loses_its_server,
+    ("graduate", 0): graduate_finds_it_native,
+}
+
+
+def name_of(case: Any) -> str:
+    return "-".join(map(str, case)).replace(" ", "-") if isinstance(case, tuple) else ""
+
+
+def test_every_exit_code_that_the_reference_promises_is_shown_here_and_no_other() -> None:
+    shown = [*WITHOUT_A_SERVER, *ON_A_SERVER, *STORIES]
+    assert sorted(shown) == sorted(promised_exit_codes())
+
+
+def test_the_reference_promises_exit_codes_of_every_command() -> None:
+    promised = {command.split()[0] for command, _code in promised_exit_codes()}
+    assert promised == set(COMMANDS)
+    group = main.get_command(click.Context(main), "stream")
+    assert isinstance(group, click.Group)
+    assert {f"stream {name}" for name in group.commands} <= {command for command, _code in promised_exit_codes()}
+
+
+async def ends_with(folder: Path, *arguments: str) -> int:
+    """Run a command in a process of its own, beside a stream file, and return its exit code."""
+    file = folder / "orders.json"
+    file.write_text(STREAM_FILE)
+    words = [str(file) if word == "orders.json" else word for word in arguments]
+    with sidecar(*words, folder=folder) as process:
+        return await process.wait_for_exit()
+
+
+@pytest.mark.parametrize("case", WITHOUT_A_SERVER, ids=name_of)
+async def test_a_command_ends_with_the_code_that_is_promised(tmp_path: Path, case: tuple[str, int]) -> None:
+    assert await ends_with(tmp_path, *WITHOUT_A_SERVER[case]) == case[1]
+
+
+@pytest.mark.parametrize("case", ON_A_SERVER, ids=name_of)
+async def test_a_command_on_a_server_ends_with_the_code_that_is_promised(
+    tmp_path: Path, shared_server: SharedServer, case: tuple[str, int]
+) -> None:
+    server: EmbeddedServer = await shared_server(V2_11)
+    assert await ends_with(tmp_path, *ON_A_SERVER[case], "--server", server.url) == case[1]
+
+
+@pytest.mark.parametrize("case", STORIES, ids=name_of)
+async def test_a_process_ends_with_the_code_that_is_promised(
+    tmp_path: Path, start_server: StartServer, case: tuple[str, int]
+) -> None:
+    assert await STORIES[case](tmp_path, start_server) == case[1]
