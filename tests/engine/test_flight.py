@@ -1,0 +1,59 @@
+"""The stages of a flight: the table, its description, and that no step leaves it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.engine import flight
+from nats_scheduler.engine.actions import Action
+from nats_scheduler.engine.flight import DONE, IN_PROGRESS, TRANSITIONS, Stage
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.ownership import Ownership
+from nats_scheduler.engine.roster import Roster
+from tests.engine.direct import Desk, schedule
+
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"
+ROW = re.compile(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
+
+
+def test_the_page_shows_the_table_as_it_is() -> None:
+    shown = {
+        name: re.findall(r"`(\w+)`", following) for name, _meaning, following in ROW.findall(ARCHITECTURE.read_text())
+    }
+    assert shown == {stage.name: [one.name for one in following] for stage, following in TRANSITIONS.items()}
+
+
+def test_the_module_says_what_happens_in_each_stage() -> None:
+    described = re.findall(r"^    ([A-Z_]+)  ", flight.__doc__ or "", re.MULTILINE)
+    assert described == [stage.name for stage in Stage]
+
+
+def test_each_stage_waits_is_in_progress_or_is_done() -> None:
+    assert {Stage.WAITING, *IN_PROGRESS, *DONE} == set(Stage)
+    assert set(IN_PROGRESS).isdisjoint(DONE)
+    assert all(set(TRANSITIONS[stage]) <= set(DONE) for stage in DONE), "what is done fires no more"
+
+
+def lifecycle_with(stage: Stage) -> tuple[Lifecycle, Held]:
+    actions: list[Action] = []
+    lifecycle = Lifecycle(Roster(), Ownership(reads_all=True), actions.append)
+    desk = Desk(schedule("@every 5s"))
+    held = desk.engine.held.on("s.one")
+    assert held is not None
+    if stage is not Stage.WAITING:
+        held.flight = flight.Flight(stage)
+    return lifecycle, held
+
+
+@pytest.mark.parametrize("before", Stage)
+@pytest.mark.parametrize("after", Stage)
+def test_a_schedule_moves_along_the_table_and_no_other_way(before: Stage, after: Stage) -> None:
+    lifecycle, held = lifecycle_with(before)
+    if after in TRANSITIONS[before]:
+        lifecycle.move(held, after)
+        assert (Stage.WAITING if held.flight is None else held.flight.stage) is after
+    else:
+        with pytest.raises(AssertionError, match=f"from {before.value} to {after.value}"):
+            lifecycle.move(held, after)
