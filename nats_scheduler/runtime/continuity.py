@@ -4,11 +4,12 @@ A stream in memory whose only node restarts begins anew under the same name, and
 older copy; a replicated one may lose what a killed server had not written.
 What the engine knows of it is wrong then: it holds what is gone, and takes what is new for what it read long ago.
 
-The rule: a lower last sequence proves it, and so does another message under the sequence of the last one read. In a
-cluster the leader may be behind what was delivered: there the last sequence has to stay lower for `LAG_SECONDS`.
+The rule: a lower last sequence proves it, and so does another message under the sequence of the last one read, or of
+the last one before contact was lost, since what is new was read of the state that it is in now.
+In a cluster the leader may be behind what was delivered: there the last sequence has to stay lower for `LAG_SECONDS`.
 
-Cost: two requests each time that a contact has caught up again. Limit: what was lost and written again, to the same
-instant or below the last message read, is not seen.
+Cost: two or three requests each time that a contact has caught up again. Limit: what was lost and written again, to the
+same instant or below the last message read, is not seen; nor where that message was removed since.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.port import StreamContents, StreamInformation
 
 LAG_SECONDS = 1.0
@@ -47,9 +49,12 @@ async def reaches(api: StreamInformation, stream: str, sequence: int) -> StreamS
     return None
 
 
-async def step_back(api: StreamContents, stream: str, engine: StreamEngine) -> str:
+async def step_back(
+    api: StreamContents, stream: str, engine: StreamEngine, witness: StoredMessage | None = None
+) -> str:
     """Return how it shows that a stream is in an earlier state than the one that an engine read; "" where it does not.
 
+    `witness` is the last message that was read before contact was lost.
     Raises `JetStreamError` where nobody can tell. Whether the stream exists at all is for others to judge.
     """
     read, last = engine.last_read, engine.last_message
@@ -58,7 +63,9 @@ async def step_back(api: StreamContents, stream: str, engine: StreamEngine) -> s
         return ""
     if state.last_sequence < read:
         return f"its last sequence is {state.last_sequence}, and {read} was read before"
-    there = None if last is None else await api.message(stream, seq=last.sequence)
-    if last is not None and there is not None and there.stored_at != last.stored_at:
-        return f"another message than the one that was read has sequence {last.sequence}"
+    for known in {last, witness} - {None}:
+        assert known is not None, "it was left out"
+        there = await api.message(stream, seq=known.sequence)
+        if there is not None and there.stored_at != known.stored_at:
+            return f"another message than the one that was read has sequence {known.sequence}"
     return ""

@@ -39,6 +39,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.garbage import Load
 from nats_scheduler.runtime.wakes import Wakes
@@ -82,6 +83,8 @@ class StreamDriver:
 
         self.caught_up = asyncio.Event()
         """Set each time that a contact caught up: what it read may be of another state of the stream than before."""
+        self.witness: StoredMessage | None = None
+        """The last message that was read before contact was lost, until somebody has seen that it is still there."""
 
     @property
     def has_contact(self) -> bool:
@@ -109,6 +112,8 @@ class StreamDriver:
             if self._port is None:
                 return  # with a contact that has ended meanwhile
             self.caught_up.set()
+        elif isinstance(fact, ContactLost) and self.witness is None:
+            self.witness = self.engine.last_message
         self._inputs.append(fact)
         self._soon()
 

@@ -202,8 +202,11 @@ class StreamService:
             await caught_up.wait()
             caught_up.clear()
             try:
-                if reason := await step_back(api, self.state.name, self.driver.engine):
+                witness = self.driver.witness
+                if reason := await step_back(api, self.state.name, self.driver.engine, witness):
                     return reason
+                if self.driver.witness is witness:
+                    self.driver.witness = None
             except JetStreamError:
                 await asyncio.sleep(LOOK_SECONDS)
                 caught_up.set()

@@ -1,7 +1,10 @@
 """A stream that goes back to an earlier state while it is served: what is published then is served all the same."""
 
+import shutil
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
@@ -13,7 +16,9 @@ from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_s
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.nats_cli import NatsCli
-from tests.harness.servers import V2_11
+from tests.harness.proxy import Proxy, proxy_to
+from tests.harness.servers import EMULATED_VERSIONS, V2_11
+from tests.harness.upgrades import Machine, machine_in
 from tests.harness.waiting import eventually
 
 AS_ADOPTED = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
@@ -103,3 +108,54 @@ async def test_a_stream_that_is_restored_from_an_older_copy_is_served_anew(
             await stream.call("STREAM.DELETE")
             await cli.run("stream", "restore", str(tmp_path / "backup"))
             await expect_fires(stream)
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_a_stream_that_went_back_and_was_written_to_beyond_what_was_read_is_served_anew(
+    tmp_path: Path, version: str
+) -> None:
+    """Its last sequence is no lower then; what shows it is another message under the sequence of the last one read."""
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    async with machine_in(store) as machine, proxy_to(await machine.install(version)) as proxy:
+        async with account_on(machine.url) as account:
+            await account.create("S", storage="file", **AS_ADOPTED)
+        async with sidecar_on(proxy.url) as running:
+            await running.ready("S")
+            await out_of_contact(proxy, machine)
+            shutil.copytree(store, copy)
+            await machine.install(version)
+            proxy.accept()
+            await running.ready("S", times=2)
+            async with account_on(machine.url) as account:
+                stream = FlaggedStream(account, "S")
+                for number in range(BEFORE):
+                    await stream.publish("before", body=b"%d" % number)
+                await stream.schedule("every", "@every 1s", b"gone", target="ticks")
+                await stream.wait_for("ticks")
+            await out_of_contact(proxy, machine)
+            service = running.sidecar.services["S"]
+            read = service.driver.engine.last_read
+            shutil.rmtree(store)
+            shutil.copytree(copy, store)
+            await machine.install(version)
+            async with account_on(machine.url) as account:
+                stream = FlaggedStream(account, "S")
+                await stream.schedule("unread", f"@at {in_seconds(0.1)}", b"anew", target="unread.anew")
+                while await last_sequence(account, "S") < read + BEFORE:
+                    await stream.publish("after")
+                there = await account.api.message("S", seq=read)
+                assert there is not None
+                assert there.subject == "S.after"
+                proxy.accept()
+                told = await running.told_of("stream_went_back", stream="S")
+                await stream.wait_for("unread.anew")
+                await expect_fires(stream)
+                assert await stream.messages("ticks") == []
+    assert f"another message than the one that was read has sequence {read}" in told["reason"]
+
+
+async def out_of_contact(proxy: Proxy, machine: Machine) -> None:
+    """Stop the server, and let the sidecar find none before the proxy accepts."""
+    proxy.refuse()
+    proxy.cut()
+    await machine.stop()
