@@ -30,6 +30,7 @@ from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.message.stored import StoredMessage
 
 MAX_UNSETTLED_PER_SHARD = 32
 """Exceptions that a checkpoint names at most for each shard held, so that those of all holders fit into one value.
@@ -76,7 +77,7 @@ class Holdings:
     def pass_over(self, held: Held) -> bool:
         """Move on behind the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
-        if held.due > settled.through or held.sequence > settled.sequence or held.sequence in settled.unsettled:
+        if held.due > settled.through or not _knew(settled, held) or held.sequence in settled.unsettled:
             return False
         if not held.pattern.repeats:
             self._purges.purge(held)
@@ -87,7 +88,7 @@ class Holdings:
     def unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held, and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
-        return None if held is None or held.sequence <= self._settled[held.shard].sequence else held
+        return None if held is None or _knew(self._settled[held.shard], held) else held
 
     def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
         """Fire for these shards from now on and for no others; returns those that are new."""
@@ -112,8 +113,13 @@ class Holdings:
             self._earliest_changing = None
         return bool(self._changing)
 
-    def checkpoint(self, now: int, last_read: int, rejected: Iterable[int]) -> CheckpointLoaded:
-        """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions."""
+    def checkpoint(
+        self, now: int, last_read: int, rejected: Iterable[int], last: StoredMessage | None
+    ) -> CheckpointLoaded:
+        """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
+
+        `last` is the message with the highest sequence that was told: no schedule that is held has a higher one.
+        """
         shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
         stuck = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.due)
@@ -121,7 +127,7 @@ class Holdings:
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         unsettled = islice(chain((held.sequence for held in stuck), rejected), room)
-        return CheckpointLoaded(through, last_read, frozenset(unsettled), shards)
+        return CheckpointLoaded(through, last_read, frozenset(unsettled), shards, 0 if last is None else last.stored_at)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
@@ -131,3 +137,9 @@ class Holdings:
         self._course.hand_over(held)  # what was built before another held it
         if held.flight is None or held.flight.stage is Stage.READING:
             self.pass_over(held)
+
+
+def _knew(settled: CheckpointLoaded, held: Held) -> bool:
+    """Tell whether the writer of a checkpoint had read this schedule, and not one of another stream."""
+    is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
+    return held.sequence <= settled.sequence and not is_later

@@ -93,6 +93,11 @@ class CheckpointLoaded:
     sequence: int
     unsettled: frozenset[int] = frozenset()
     shards: frozenset[int] = ALL_SHARDS
+    stored_by: int | None = None
+    """When (ns) the last message was stored that its writer had read; a later one is of another stream. None: unknown.
+
+    It is to be told only where the stream may be another one than its writer's.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,8 @@ class ContentRead(NamedTuple):
     sequence: int
     message: StoredMessage | None
     source: StoredMessage | None
+    above: StoredMessage | None = None
+    """Where that was asked for (`ReadContent.above`), the first message on the subject that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

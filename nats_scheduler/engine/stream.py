@@ -222,7 +222,7 @@ class StreamEngine:
             for subject, (sequence, _rejection) in self.rejected.items()
             if self.ownership.is_ours_on(subject) and not self._admission.is_waiting(subject)
         )
-        return self._holdings.checkpoint(now, self._intake.last_read, rejected)
+        return self._holdings.checkpoint(now, self._intake.last_read, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,10 @@ It is merged by compare-and-set, so that nobody writes for the shards of another
 
 The rule: what is no checkpoint, is of another stream, is ahead of the server's clock, or reaches beyond the stream
 counts as none; to believe it would be to lose fires.
+A stream is told from another one of its name by when it was created. Servers up to 2.12 say that differently once a
+stream was updated and they were started again; so an entry that was written for another creation is not thrown away,
+and speaks of the schedules that were stored before the last message that its writer had read.
+In a stream that was made anew all are stored later.
 Limit: one that claims no more than a holder could have settled by now cannot be told from a true one.
 No exception is ever cut off an entry, since what it names would count as settled; where there is no room, what others
 wrote about shards that changed hands goes as a whole: to know nothing repeats work, and loses none.
@@ -40,6 +44,12 @@ More than the holders of all shards name; there may be more for the moment in wh
 ATTEMPTS = 8
 """Times that a write is tried while others write; the next one says the same and more."""
 
+CREATED = "created"
+"""When the stream was created, as the writer of a value, or of an entry in it, was told."""
+
+STORED_BY = "stored_by"
+"""When (ns) the last message was stored that the writer of an entry had read."""
+
 Entry = dict[str, Any]
 
 
@@ -57,7 +67,7 @@ class CheckpointKeeper:
         """Write how far some shards are settled; False where others wrote all the time. Raises `JetStreamError`."""
         for _ in range(ATTEMPTS):
             entries = _merged(self._entries, settled)
-            value = {"created": self._created, "entries": entries}
+            value = {CREATED: self._created, "entries": entries}
             revision = await self._registry.swap(self._key, value, self._revision)
             if revision is not None:
                 self._revision, self._entries = revision, entries
@@ -104,12 +114,15 @@ def _read_entries(
     credible = []
     for entry in entries:
         checkpoint = _checkpoint_of(entry)
+        is_of_another = checkpoint is not None and checkpoint.stored_by is not None
         if checkpoint is None:
             registry.broken(key, f"no checkpoint: {str(entry)[:LONGEST_SHOWN]}")
         elif checkpoint.through > now + NOT_CREDIBLE:
             ahead = (checkpoint.through - now) // SECOND
             claim = f"fires as settled that are due {str(ahead)[:LONGEST_SHOWN]} s ahead of the server's clock"
             registry.broken(key, f"it claims {claim}")
+        elif checkpoint.sequence > state.last_sequence and is_of_another:
+            continue
         elif checkpoint.sequence > state.last_sequence:
             beyond = f"{checkpoint.sequence}, and the stream ends at {state.last_sequence}"
             registry.broken(
@@ -123,7 +136,8 @@ def _read_entries(
 def _reaches_beyond(state: StreamState, values: Sequence[Mapping[str, Any] | None]) -> bool:
     """Tell whether an entry speaks of messages that the stream does not have, or not yet."""
     entries = [entry for value in values for entry in _entries_of(value, state.created) or ()]
-    read = [checkpoint.sequence for entry in entries if (checkpoint := _checkpoint_of(entry)) is not None]
+    known = [checkpoint for entry in entries if (checkpoint := _checkpoint_of(entry)) is not None]
+    read = [checkpoint.sequence for checkpoint in known if checkpoint.stored_by is None]
     return max(read, default=0) > state.last_sequence
 
 
@@ -133,14 +147,29 @@ def checkpoint_key(stream: str, mode: Mode) -> str:
 
 
 def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | None:
-    if value is None or value.get("created") != created:
+    """Return the entries of a value that may speak of the stream created then.
+
+    Of those that were written for another creation only what is bounded, and that with its `CREATED`.
+    """
+    if value is None:
         return None
-    entries = value.get("entries", [value])
-    return entries if isinstance(entries, list) else [{}]
+    of_value, entries = value.get(CREATED), value.get("entries", [value])
+    if not isinstance(entries, list):
+        return [{}] if of_value == created else None
+    found: list[Entry] = []
+    for entry in entries:
+        written_for = entry.get(CREATED, of_value) if isinstance(entry, dict) else of_value
+        if written_for == created:
+            found.append({k: v for k, v in entry.items() if k != CREATED} if isinstance(entry, dict) else entry)
+        elif isinstance(entry, dict) and type(entry.get(STORED_BY)) is int:
+            found.append({**entry, CREATED: written_for})
+    return found
 
 
 def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
     ours = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
+    if settled.stored_by is not None:
+        ours[STORED_BY] = settled.stored_by
     others = []
     for entry in entries:
         left = (_shards_of(entry) or frozenset()) - settled.shards
@@ -167,7 +196,8 @@ def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
     through, sequence = numbers[:2]
     if sequence < 0:
         return None
-    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards)
+    stored_by = entry.get(STORED_BY) if CREATED in entry else None
+    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards, stored_by)
 
 
 def _shards_of(entry: object) -> frozenset[int] | None:

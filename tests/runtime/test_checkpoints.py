@@ -1,6 +1,7 @@
 """Checkpoints of several holders in one value: nobody writes for the shards of another."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,3 +195,37 @@ async def test_what_was_settled_while_we_emulated_is_settled_in_every_mode(regis
     assert [await furthest(mode) for mode in (Mode.EMULATED, Mode.DORMANT)] == [10, 20]
     await write(Mode.EMULATED, 30)
     assert [await furthest(mode) for mode in (Mode.EMULATED, Mode.DORMANT)] == [30, 30]
+
+
+class TestAStreamThatSeemsToBeAnotherOne:
+    """Servers up to 2.12 say otherwise when a stream was created, once it was updated and they were started again."""
+
+    async def test_what_was_settled_is_bounded_by_what_had_been_read(self, registry: Registry) -> None:
+        settled = CheckpointLoaded(7, 10, frozenset({3}), LOW, stored_by=500)
+        assert await keeper(registry, "2025-01-01T00:00:00Z").write(settled)
+        assert await read(registry) == {settled}
+
+    async def test_of_the_very_same_stream_nothing_is_bounded(self, registry: Registry) -> None:
+        assert await keeper(registry).write(CheckpointLoaded(7, 10, stored_by=500))
+        assert await read(registry) == {CheckpointLoaded(7, 10)}
+
+    async def test_what_others_wrote_before_stays_until_their_shards_are_written(self, registry: Registry) -> None:
+        before = CheckpointLoaded(7, 10, frozenset({3}), stored_by=500)
+        assert await keeper(registry, "2025-01-01T00:00:00Z").write(before)
+        one = keeper(registry)
+        for through in (9, 11):
+            assert await one.write(CheckpointLoaded(through, 12, shards=LOW, stored_by=600))
+        assert await read(registry) == {CheckpointLoaded(11, 12, shards=LOW), replace(before, shards=HIGH)}
+        assert await keeper(registry).write(CheckpointLoaded(13, 14, shards=HIGH))
+        assert await read(registry) == {CheckpointLoaded(11, 12, shards=LOW), CheckpointLoaded(13, 14, shards=HIGH)}
+
+    async def test_what_reaches_beyond_it_is_of_another_one_and_no_forgery(self, registry: Registry) -> None:
+        told: list[tuple[str, str]] = []
+        registry.broken = lambda key, reason: told.append((key, reason))
+        settled = CheckpointLoaded(7, 1_000_000, stored_by=500)
+        assert await keeper(registry, "2025-01-01T00:00:00Z").write(settled)
+        assert (await read(registry), told) == (set(), [])
+
+    async def test_what_is_not_bounded_counts_for_nothing(self, registry: Registry) -> None:
+        assert await keeper(registry, "2025-01-01T00:00:00Z").write(CheckpointLoaded(7, 10))
+        assert await read(registry) == set()
