@@ -84,6 +84,7 @@ AIMS = (
     Aim("streams-1000", SERVED, 10),
     Aim("streams-1000", P99, 10),
     Aim("streams-1000", P99, 2, "streams-100"),
+    Aim("streams-takeover-1000", TAKEOVER, 3),
     Aim("held-100000", LAST, 1.5, "held-1000"),
     Aim("held-1000000", LAST, 1.5, "held-1000"),
     Aim("held-100000", CPU_ACCEPT, 1.5, "held-10000"),

@@ -16,6 +16,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 
 BATCH = 5_000
+STREAMS_AT_ONCE = 64
 READ_SECONDS = 60.0
 """Longest wait for one batch."""
 
@@ -62,6 +63,16 @@ async def read_fires(connection: Connection, api: JetStreamApi, stream: str = ST
     finally:
         connection.unsubscribe(number)
         await api.delete_consumer(stream, name)
+    return found
+
+
+async def read_fires_of(connection: Connection, api: JetStreamApi, streams: Sequence[str]) -> list[Fire]:
+    """Return every generated message of some streams, in the order of each."""
+    found: list[Fire] = []
+    for begin in range(0, len(streams), STREAMS_AT_ONCE):
+        some = streams[begin : begin + STREAMS_AT_ONCE]
+        for fires in await asyncio.gather(*(read_fires(connection, api, name) for name in some)):
+            found += fires
     return found
 
 

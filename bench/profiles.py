@@ -26,6 +26,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "held": Held,
     "ordinary": Ordinary,
     "takeover": Takeover,
+    "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
 """What the number of a name is: of schedules, of messages, of either a second, or of streams."""
@@ -47,6 +48,7 @@ DEFAULT = (
     "takeover-2000",
     "streams-100",
     "streams-1000",
+    "streams-takeover-1000",
 )
 FULL = (
     *DEFAULT,

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,8 +207,11 @@ class Side:
             await self.reconnect()
         return (await self.until_it_fires() - started) / 1_000_000_000
 
-    async def serve_many(self, names: Sequence[str], within_seconds: float) -> float | None:
-        """Create more streams, start anew, and return the seconds until all are served; None on the native side."""
+    async def serve_many(self, names: Sequence[str], within_seconds: float, sidecars: int = 1) -> float | None:
+        """Create more streams, start anew, and return the seconds until all are served; None on the native side.
+
+        Of more than one sidecar each is started when those before it are ready.
+        """
         for name in names:
             await self.api.create_stream(self.kind.stream(name))
         self.streams += names
@@ -215,8 +219,8 @@ class Side:
             return None
         await self.stop_sidecars()
         started = time.perf_counter()
-        sidecar = self.start_sidecar()
-        await _until(lambda: sidecar.serves(len(self.streams)), within_seconds)
+        for _ in range(sidecars):
+            await _until(partial(self.start_sidecar().serves, len(self.streams)), within_seconds)
         return time.perf_counter() - started
 
     async def reconnect(self) -> None:

@@ -5,14 +5,18 @@ The rule: a scenario does the same work on each side, and takes every figure fro
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
-from bench.fires import WrongFiresError
+from bench.fires import Fire, WrongFiresError, read_fires_of
 from bench.load import SECOND
 from bench.sides import Side
 
 FIRES_SECONDS = 180.0
 """Longest wait for the fires and the purges of a scenario, past the last due time."""
+
+READ_AGAIN_SECONDS = 0.2
+"""Pause between two looks at what was generated so far."""
 
 
 class Scenario(Protocol):
@@ -43,3 +47,12 @@ def refuse_if_late(first_due: int) -> None:
     """Raise where the first schedule was due before the load was done, which is what would be measured then."""
     if time.time_ns() > first_due:
         raise WrongFiresError("schedules were due before all were stored and followed: too slow, or too busy a machine")
+
+
+async def all_fires(side: Side, streams: Sequence[str], count: int) -> list[Fire]:
+    """Wait until so many messages were generated in these streams, and return them; raises `TimeoutError`."""
+    async with asyncio.timeout(FIRES_SECONDS):
+        # The server does not tell us.
+        while len(found := await read_fires_of(side.connection, side.api, streams)) < count:  # noqa: ASYNC110
+            await asyncio.sleep(READ_AGAIN_SECONDS)
+    return found

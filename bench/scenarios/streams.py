@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.fires import Fire, WrongFiresError, lateness, read_fires
+from bench.fires import WrongFiresError, lateness, read_fires_of
 from bench.load import SECOND, STREAM, at_pattern, schedule
 from bench.measures import (
     MANY_BURST_P99,
@@ -24,14 +24,13 @@ from bench.measures import (
     of_lateness,
     percentile,
 )
-from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from bench.scenarios.scenario import all_fires, refuse_if_late, until
 from bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
 SETTLE_SECONDS = 2.0
 """From the end of a load to the first look: what was overdue has fired by then."""
 HALF_A_SECOND = SECOND // 2
-READ_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,8 @@ class Streams:
         await until(begin)
         cpu = await self._cpu(side)
         end = begin + self.seconds * SECOND
-        fires = [fire for fire in await _fires(side, streams) if begin <= fire.stored_at < end]
+        stored = await read_fires_of(side.connection, side.api, streams)
+        fires = [fire for fire in stored if begin <= fire.stored_at < end]
         if len(fires) != self.count * self.seconds:
             raise WrongFiresError(f"{len(fires)} fires of {self.count} schedules in {self.seconds} s")
         return cpu, sorted((fire.stored_at % SECOND) / 1_000_000 for fire in fires)
@@ -103,18 +103,4 @@ class Streams:
         await side.store(load)
         refuse_if_late(begin)
         await until(dues[-1] + SECOND)
-        found: list[Fire] = []
-        async with asyncio.timeout(FIRES_SECONDS):
-            while len(found) < self.count:
-                found = await _fires(side, names)
-        return lateness(found, dues)
-
-
-async def _fires(side: Side, streams: Sequence[str]) -> list[Fire]:
-    """Return what was generated in each stream, in the order of each."""
-    found: list[Fire] = []
-    for begin in range(0, len(streams), READ_AT_ONCE):
-        some = streams[begin : begin + READ_AT_ONCE]
-        for fires in await asyncio.gather(*(read_fires(side.connection, side.api, name) for name in some)):
-            found += fires
-    return found
+        return lateness(await all_fires(side, names, self.count), dues)

@@ -1,5 +1,7 @@
 """Two instances, and one of them is killed while schedules fire: how late is the latest, and did each fire once?
 
+The schedules lie in one stream, or one in each of many: then the parts of all those streams change hands at once.
+
 The rule: the kill is `SIGKILL`, in the middle of the fires.
 Limit: there is no native counterpart on one server, so that side is left out.
 """
@@ -8,10 +10,10 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from bench.fires import lateness, read_fires
-from bench.load import SECOND, at_pattern, schedules
+from bench.fires import lateness
+from bench.load import SECOND, STREAM, at_pattern, schedule
 from bench.measures import TAKEOVER, figures
-from bench.scenarios.scenario import FIRES_SECONDS, until
+from bench.scenarios.scenario import all_fires, refuse_if_late, until
 from bench.sides import Side
 
 
@@ -22,30 +24,42 @@ class Takeover:
     count: int
     seconds: float = 10.0
     lead_seconds: float = 2.5
+    family: str = "takeover"
+    is_in_many: bool = False
+    """Whether each schedule lies in a stream of its own."""
+    within_seconds: float = 120.0
     sidecars: int = 2
 
     @property
     def name(self) -> str:
         """The name under which it is asked for, saved and compared."""
-        return f"takeover-{self.count}"
+        return f"{self.family}-{self.count}"
 
     @property
     def title(self) -> str:
         """What it is, in a few words."""
-        return f"{self.count:,} over {self.seconds:g} s, one of two instances killed"
+        where = "in as many streams, " if self.is_in_many else ""
+        return f"{self.count:,} {where}over {self.seconds:g} s, one of two instances killed"
 
     async def run(self, side: Side) -> dict[str, float]:
         """Fire, kill one in the middle, and return the longest wait; there is nothing to kill on the native side."""
         if not side.sidecars:
             return {}
+        streams = [STREAM] * self.count
+        if self.is_in_many:
+            streams = [f"{STREAM}-{number}" for number in range(self.count)]
+            await side.serve_many(streams, self.within_seconds, self.sidecars)
         begin = time.time_ns() + int(self.lead_seconds * SECOND)
         dues = [begin + int(number * self.seconds * SECOND / self.count) for number in range(self.count)]
-        await side.store(schedules(map(at_pattern, dues), side.kind.prefix))
+        await side.store(
+            schedule(f"{stream}.s.{number}", at_pattern(due), side.kind.prefix, f"{stream}.out")
+            for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
+        )
+        refuse_if_late(begin)
         await until(dues[self.count // 2])
         victim = side.sidecars.pop(0)
         victim.process.kill()
         await asyncio.to_thread(victim.process.wait)
         await until(dues[-1])
-        await side.wait_for_fires(self.count, FIRES_SECONDS)
-        late = lateness(await read_fires(side.connection, side.api), dues)
-        return figures([(TAKEOVER, late[-1] / 1_000)])
+        found = await all_fires(side, list(dict.fromkeys(streams)), self.count)
+        return figures([(TAKEOVER, lateness(found, dues)[-1] / 1_000)])

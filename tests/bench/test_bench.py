@@ -85,8 +85,9 @@ async def test_each_scenario_is_measured_on_every_side() -> None:
                 assert late[-1] > 0
 
 
-async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over() -> None:
-    scenario = Takeover(20, 1.0, lead_seconds=LEAD_SECONDS)
+@pytest.mark.parametrize("is_in_many", [False, True], ids=["one-stream", "many-streams"])
+async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over(is_in_many: bool) -> None:
+    scenario = Takeover(20, 1.0, lead_seconds=LEAD_SECONDS, is_in_many=is_in_many)
     found = await measured(scenario, (NATIVE, EMULATED, PORTABLE))
     assert found.value(scenario.name, TAKEOVER.name, NATIVE.name) is None
     for kind in (EMULATED, PORTABLE):
