@@ -56,7 +56,8 @@ class Backlog:
         self._unreported = unreported
         self._taken: dict[str, int] = {}
         self._superseded: dict[str, int] = {}
-        self._left: Iterator[None] = iter(())
+        self._left: Iterator[None] | None = None
+        """What is to be looked at, None if there is nothing."""
 
     def taken(self, held: Held) -> None:
         """Tell of a schedule that is held, at once or when we hold its shard."""
@@ -84,16 +85,19 @@ class Backlog:
         """Tell what was taken and rejected in these shards, and have older versions removed, from the next step on."""
         if self._taken or self._rejections.by_subject or self._superseded or self._purges.requested_by_others:
             removals = self._remove(shards), self._remove_again(shards)
-            self._left = chain(self._left, self._tell_taken(shards), self._tell(shards), *removals)
+            self._left = chain(self._left or (), self._tell_taken(shards), self._tell(shards), *removals)
 
     def work(self, outstanding: int) -> bool:
         """Do some of what is left to do; returns whether to go on at once.
 
         Nothing is done while too many fires and purges are `outstanding`.
         """
-        if outstanding > MOST_UNDER_WAY:
-            return False  # a conclusion is the next thing to come
-        return sum(1 for _ in islice(self._left, LOOKED_AT_ONCE)) == LOOKED_AT_ONCE
+        if self._left is None or outstanding > MOST_UNDER_WAY:
+            return False  # or a conclusion is the next thing to come
+        is_more = sum(1 for _ in islice(self._left, LOOKED_AT_ONCE)) == LOOKED_AT_ONCE
+        if not is_more:
+            self._left = None
+        return is_more
 
     def _tell_taken(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._taken):

@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.in_flight import InFlight
+from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import NOT_PERMITTED, ContentRead, ContentUnread, Refused, RemovalRequested
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
@@ -214,11 +214,14 @@ class Course:
             self._make_ready(held, flight)
 
     def keep_content(self, held: Held, content: StoredMessage, pause: int) -> None:
-        """Keep the content for the next fire, which is built in the middle of the pause (ns): not during a burst."""
+        """Keep the content for the next fire, which is built at once, or in a burst in the middle of the pause (ns)."""
         self._lifecycle.move(held, Stage.KEPT)
         assert held.flight is not None, "what is in progress has a flight"
         held.flight.content = content
-        self._lifecycle.roster.wake(held, held.due - pause // 2)
+        if self._in_flight.count <= BURST_IN_FLIGHT:
+            self._make_ready(held, held.flight)
+        else:
+            self._lifecycle.roster.wake(held, held.due - pause // 2)
 
     def _ahead(self, held: Held) -> int:
         """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""

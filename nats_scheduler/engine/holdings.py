@@ -101,6 +101,8 @@ class Holdings:
 
     def change_hands(self) -> bool:
         """Take over, or let go, some of those whose shards have changed hands; returns whether more are left."""
+        if not self._changing:
+            return False
         for _ in range(min(len(self._changing), CHANGED_AT_ONCE)):
             held = self._changing.popleft()
             if self._roster.on(held.subject) is not held:

@@ -154,7 +154,6 @@ class Outcomes:
     def were_stored(self, stored: FiresStored, now: int) -> None:
         """Advance the schedules of fires that are stored."""
         fires, count = stored.fires, len(stored.fires)
-        self._in_flight.concluded(count)
         self.stored += count
         self._unreported.extend(fires)
         refusals = self._lifecycle.refusals
@@ -166,6 +165,7 @@ class Outcomes:
             fire.stored_as, fire.stored_at = sequence, now
             if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
                 self._advance_after(fire)
+        self._in_flight.concluded(count)  # not before: fires that are stored together are a burst too
         self._expect(fires)
         for fire in fires:
             fire.block = fire.body = b""  # never sent again, and it may wait to be reported and read back
@@ -258,7 +258,8 @@ class Outcomes:
 
     def report(self, now: int) -> bool:
         """Report what was stored, unless a burst lasts, and advance after it; returns whether there is more."""
-        self._report_failing(now)
+        if self._lifecycle.refusals.held or self._reported_failing:
+            self._report_failing(now)
         if not self._in_flight.is_burst(len(self._unreported), now):
             for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
                 fire = self._unreported.popleft()
@@ -283,7 +284,7 @@ class Outcomes:
         if len(refusals.held) != self._reported_failing:
             self._reported_failing = len(refusals.held)
             self._emit(Report(SchedulesFailing(self._reported_failing)))
-        for held, count in refusals.reminders(now) if refusals.held else ():
+        for held, count in refusals.reminders(now):
             assert held.flight is not None, "what is refused is in progress"
             assert held.flight.failing is not None, "and known to be refused"
             code, description, since = held.flight.failing

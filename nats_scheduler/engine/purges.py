@@ -97,6 +97,8 @@ class Purges:
 
     def release(self, now: int, *, is_open: bool) -> bool:
         """Order the purges that wait, unless a burst lasts; returns whether there are more."""
+        if not self._queue and not self._old_versions:
+            return False
         if self._in_flight.is_burst(len(self._queue), now):
             return False
         if self._old_versions and is_open and now >= self._old_versions_retry_at:

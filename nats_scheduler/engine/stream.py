@@ -314,7 +314,7 @@ class StreamEngine:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def _wake(self, now: int) -> None:
-        is_left = [self._holdings.change_hands(), self._backlog.work(self._outstanding)]
+        is_left = self._holdings.change_hands() | self._backlog.work(self._outstanding)
         most = max(min(MAX_WAKES_PER_STEP, self._in_flight.room), 0)
         woken = self._roster.pop_woken(now, most)
         for held in woken:
@@ -326,16 +326,15 @@ class StreamEngine:
             self._remove_expired(now)
         if self._in_flight.room <= 0:
             return  # an outcome is the next thing to come
-        at_once = now if any(is_left) else None
-        wakes = [self._roster.next_wake(), self._next_removal(), self._purges.next_retry(), at_once]
-        instant = min((wake for wake in wakes if wake is not None), default=None)
-        if instant is not None:
-            self._emit(WakeAt(instant))
+        instants = now if is_left else self._roster.next_wake(), self._next_removal(), self._purges.next_retry()
+        wakes = [instant for instant in instants if instant is not None]
+        if wakes:
+            self._emit(WakeAt(min(wakes)))
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""
-        is_matched_left = False
-        if not self._in_flight.is_burst(len(self._sightings.matched), now):
+        matched, is_matched_left = self._sightings.matched, False
+        if matched and not self._in_flight.is_burst(len(matched), now):
             is_matched_left = self._intake.take_matched(now)
         is_report_left = self._outcomes.report(now)
         return self._purges.release(now, is_open=self._course.is_open) or is_matched_left or is_report_left

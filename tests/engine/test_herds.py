@@ -54,6 +54,16 @@ def test_many_at_once_are_as_many_one_by_one(pattern: str) -> None:
     assert told[0] == told[1]
 
 
+def test_the_next_fires_of_a_herd_are_built_in_the_pause_and_not_while_it_fires() -> None:
+    desk, fires = herd(*["@every 5s"] * COUNT)
+    desk.step(FiresStored(fires, range(FIRST, FIRST + COUNT)))
+    flights = [held.flight for held in desk.engine.held if held.flight is not None]
+    assert [flight.fire for flight in flights] == [None] * COUNT
+    assert desk.wake == 7.5
+    assert desk.at(7.5).fires == []
+    assert all(flight.fire is not None for flight in flights)
+
+
 def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> None:
     desk, fires = herd(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
