@@ -63,7 +63,9 @@ class StreamDriver:
         self._loop = asyncio.get_running_loop()
         self._port: StreamPort | None = None
         self._inputs: list[Input] = []
-        self._step_is_due = False
+        self._step_is_due = self._was_stepped = False
+        self._now = 0
+        """The time of the last step (ns)."""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Report: lambda action: self._report(action.event),
             PublishFires: self._publish,
@@ -159,11 +161,11 @@ class StreamDriver:
         """Take what happened, and act on it and on the time."""
         if self._stopped:
             return
-        self._step_is_due = False
-        self._wakes.beware()  # here, not at the end of the step: a process may also be stopped in the middle of one
+        self._step_is_due, self._was_stepped = False, True
+        self._now = self._clock.now()
         inputs, self._inputs = self._inputs, []
         try:
-            self._carry_out(self.engine.step(self._clock.now(), inputs))
+            self._carry_out(self.engine.step(self._now, inputs))
         except Exception as error:
             self._fail(error)
             return
@@ -171,10 +173,11 @@ class StreamDriver:
         if self.engine.is_idle and not self._inputs:
             self._idle.set()
 
-    @property
-    def is_restless(self) -> bool:
-        """Whether something is under way, so that it is asked now and then what has become of it."""
-        return not self.engine.is_idle
+    def step_if_restless(self) -> None:
+        """Step where something is under way and there was no step since this was asked last."""
+        if not self._was_stepped and not self.engine.is_idle:
+            self.step()
+        self._was_stepped = False
 
     def outdate(self, reason: str) -> None:
         """End the contact: others may have fired since what came through it was true."""
@@ -218,7 +221,7 @@ class StreamDriver:
             self.tell(ExpiryConcluded(request.sequence, failure=NO_CONTACT))
 
     def _wake_at(self, action: WakeAt) -> None:
-        if action.instant <= self._clock.now():
+        if action.instant <= self._now:
             self._soon()
         else:
             self._wakes.wake(self, action.instant)

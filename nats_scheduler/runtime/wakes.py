@@ -52,15 +52,14 @@ class Sleeper(Protocol):
     wake_at: int | None
     """When (ns since the Unix epoch) it is to be stepped next; None where only a fact makes it step."""
 
-    @property
-    def is_restless(self) -> bool:
-        """Whether it is to be stepped every `TICK_SECONDS`, whatever it waits for."""
-
     def step(self) -> None:
         """Take what happened, and act on it and on the time."""
 
     def step_if_due(self) -> None:
         """Step, unless it was done since that was asked for."""
+
+    def step_if_restless(self) -> None:
+        """Step where something is under way and there was no step since this was asked last."""
 
     def outdate(self, reason: str) -> None:
         """End the contact: what came through it may be old."""
@@ -163,7 +162,12 @@ class Wakes:
             self._loop.call_soon(self._go_on)
 
     def _step_some(self) -> None:
-        """Step those whose time has come, and then others."""
+        """Step those whose time has come, and then others.
+
+        Whether the process stood still is asked once for all of them, and again before what they send leaves
+        (`Connection.distrust`): it may be stopped in the middle of a step as well.
+        """
+        self.beware()
         now, waiting, most = self._clock.now(), self._waiting, DUE_AT_ONCE
         while waiting and waiting[0][0] <= now and most:
             instant, _number, sleeper = heappop(waiting)
@@ -188,8 +192,10 @@ class Wakes:
         before, self._looked_at = self._looked_at, self._clock.now()
         was_set_back = self._looked_at < before - STEPPED_BACK
         for sleeper in list(self._attached.values()):
-            if was_set_back or sleeper.is_restless:
+            if was_set_back:
                 sleeper.step()
+            else:
+                sleeper.step_if_restless()
         if was_set_back:
             self._set_timer()
         if self._attached:

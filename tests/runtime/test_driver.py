@@ -87,6 +87,34 @@ async def purging() -> tuple[StreamDriver, PurgeSchedule]:
     return one, stream.purges[0]
 
 
+async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_stepped() -> None:
+    steps: list[int] = []
+
+    class CountingEngine(StreamEngine):
+        def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
+            steps.append(now)
+            return super().step(now, inputs)
+
+    rules, clock, stream = StreamRules("ORDERS", ("orders.>",)), ManualClock(), SilentStream()
+    one = StreamDriver(CountingEngine(rules, (ADR51,), ServerLimits(guard=True)), clock, lambda _event: None)
+    one.attach(stream)
+    one.tell(MessagesRead([version(1), version(2)]))
+    one.tell(CaughtUp())
+    one.step()
+    assert stream.purges
+    counts = []
+    for _ in range(3):
+        one.step_if_restless()
+        counts.append(len(steps))
+    assert counts == [1, 2, 3]
+    one.tell(PurgeConcluded("orders.s", 1))
+    one.step()
+    for _ in range(3):
+        one.step_if_restless()
+    assert len(steps) == 4
+    one.stop()
+
+
 async def test_a_drain_waits_until_what_is_in_flight_has_been_answered() -> None:
     one, purge = await purging()
     draining = asyncio.create_task(one.drain(LONG_SECONDS))

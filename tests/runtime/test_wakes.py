@@ -33,6 +33,10 @@ class Sleeper:
     def step_if_due(self) -> None:
         self.step()
 
+    def step_if_restless(self) -> None:
+        if self.is_restless:
+            self.step()
+
     def outdate(self, reason: str) -> None:
         self.reasons.append(reason)
 
