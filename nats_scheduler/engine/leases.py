@@ -29,6 +29,7 @@ Cost: one hash for each instance and stream when membership changes.
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.shards import SHARDS
@@ -218,7 +219,7 @@ class Leases:
 
     def held(self, key: str) -> frozenset[int]:
         """Return the shards of a stream that we hold."""
-        return frozenset(shard for shard, holder in enumerate(self.record(key).holders) if holder == self.me)
+        return _shards_of(self.me, self.record(key).holders)
 
     def to_fire(self, key: str, now: int) -> frozenset[int]:
         """Return the shards to fire for: those that we hold, and those that we fire for beside their holders.
@@ -270,6 +271,8 @@ class Leases:
         living = self.living(key)
         if living or self.is_leaving:
             wanted = self._wanted_holders(key, tuple(living))
+            if wanted == holders and record.revision:
+                return None
             changed = tuple(
                 wanted[shard]
                 if wanted[shard] != holder and self._may_change(key, shard, wanted[shard], living)
@@ -372,3 +375,9 @@ def wanted_holders(key: str, living: Iterable[str]) -> Holders:
 
 def _draws(name: str, key: str) -> bytes:
     return hashlib.shake_128(f"{name} {key}".encode("utf-8", "surrogateescape")).digest(4 * SHARDS)
+
+
+@lru_cache(maxsize=4_096)
+def _shards_of(instance: str, holders: Holders) -> frozenset[int]:
+    """Return the shards that an instance holds: asked of each stream again and again, and most are divided alike."""
+    return frozenset(shard for shard, holder in enumerate(holders) if holder == instance)

@@ -110,8 +110,9 @@ class Acknowledgements:
         self._sweeper = None
         now = self._loop.time()
         for key, sender in list(self._flying.items()):
-            sender.conclude_late(now)
-            if not sender.in_flight:
+            if sender.in_flight:
+                sender.conclude_late(now)
+            else:
                 self._flying.pop(key, None)
         if self._flying and self._sweeper is None and not self._connection.is_lost:
             self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -104,6 +104,8 @@ class Publisher:
         count = min(len(self._waiting), self._window - len(self._flying))
         if count <= 0:
             return
+        if not self._flying:
+            self._deadlines.clear()
         frames: list[bytes] = []
         for number in range(self._number + 1, self._number + count + 1):
             fire = self._waiting.popleft()

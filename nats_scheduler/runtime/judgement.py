@@ -15,6 +15,7 @@ from functools import partial
 
 from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.ownership import Denied
+from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.rejection import LONGEST_KEPT
 from nats_scheduler.observe.reporter import Reporter
@@ -54,7 +55,10 @@ class Judgement:
         now = self._clock.monotonic()
         works: list[Callable[[], Awaitable[None]]] = []
         for key, service in services.items():
-            ownership, name = service.driver.engine.ownership, service.state.name
+            engine = service.driver.engine
+            if not self._concerns_us(key, engine):
+                continue
+            ownership, name = engine.ownership, service.state.name
             denied = ownership.denied
             if denied is not None and denied is not self._denied.get(key):
                 self._denied[key] = denied
@@ -67,6 +71,11 @@ class Judgement:
         for key in self._fitness.passed(now):
             self._reporter.can_serve_again(key.partition(".")[2])
         return works
+
+    def _concerns_us(self, key: str, engine: StreamEngine) -> bool:
+        """Return whether there is anything to judge of a stream: of most there is nothing, and they are asked often."""
+        is_noted = key in self._stored or key in self._to_read
+        return is_noted or engine.ownership.denied is not None or engine.is_failing or bool(engine.ownership.neglected)
 
     def _is_ill(self, key: str, service: StreamService, now: int) -> bool:
         """Tell whether a stream takes none of our fires for the time being."""

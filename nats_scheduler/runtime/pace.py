@@ -26,9 +26,8 @@ WRITTEN_AT_ONCE = 25
 class Writer(Protocol):
     """Whoever writes checkpoints."""
 
-    @property
-    def longest_wait_seconds(self) -> float:
-        """So long after its last turn it is given the next one, whoever else waits."""
+    longest_wait_seconds: float
+    """So long after its last turn it is given the next one, whoever else waits."""
 
     @property
     def has_news(self) -> bool:

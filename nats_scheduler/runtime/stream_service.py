@@ -111,6 +111,8 @@ class StreamService:
         )
         self._report = report
         self._keeps_fires = reads_all(state.config)
+        self.longest_wait_seconds = self._longest_wait_seconds()
+        """So long the checkpoint may wait for those of other streams."""
         self._pace = Pace() if pace is None else pace
         self._may_write = asyncio.Event()
         """Set when a checkpoint is to be written."""
@@ -155,6 +157,7 @@ class StreamService:
             self.driver.tell(StreamChanged())
             self.driver.engine.lifetimes.limited(state.rules)
         self.state = state
+        self.longest_wait_seconds = self._longest_wait_seconds()
         if state.last_sequence < self.driver.engine.last_read:
             self.driver.caught_up.set()  # it may have gone back: that is looked at closely
 
@@ -282,9 +285,8 @@ class StreamService:
         self._told_of_roll_ups = True
         return True
 
-    @property
-    def longest_wait_seconds(self) -> float:
-        """So long the checkpoint may wait for those of other streams: not where a fire may be gone by then."""
+    def _longest_wait_seconds(self) -> float:
+        """Return how long the checkpoint may wait for those of other streams: not where a fire may be gone by then."""
         config = self.state.config
         if not self._keeps_fires or config.get("max_msgs_per_subject", -1) > 0:
             return CHECKPOINT_SECONDS
