@@ -7,7 +7,8 @@ what is due is sent before anything else is done, and what a busy stream hears m
 Every `TICK_SECONDS` it is looked whether the wall clock was set, whether the process stood still, and who waits for
 an answer.
 A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
-meanwhile: every contact of before is ended, by whichever driver steps first.
+meanwhile: every contact of before is ended before the next driver is stepped, and what was written in the turn in which
+it stood still does not leave.
 
 The rule: between two turns what was sent leaves, and what was answered is read.
 Cost: one entry in a heap for each wake, and a look at each driver twice a second.
