@@ -33,7 +33,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
 from nats_scheduler.runtime.clock import SystemClock
 
-ANY_STREAM = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
+ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
 """A stream in which nothing but the message itself can be wrong."""
 ANY_SUBJECT = "nats-scheduler.check"
 """The subject of a message whose subject was not told."""
@@ -48,7 +48,7 @@ def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition |
     block = EMPTY_BLOCK
     for name, value in given:
         block = with_header(block, name, _one_line(value))
-    return read_definition(block, ANY_SUBJECT, ANY_STREAM, ADR51, stored_at)
+    return read_definition(block, ANY_SUBJECT, ANY_STREAM_RULES, ADR51, stored_at)
 
 
 def no_schedule_error(hint: str) -> CommandError:
@@ -152,7 +152,7 @@ def _definition(definition: Definition) -> dict[str, object]:
 def _rules(path: str | None, as_json: bool) -> StreamRules:
     """Return the rules of the stream in a file; ends the command with 1 where the server would refuse it."""
     if path is None:
-        return ANY_STREAM
+        return ANY_STREAM_RULES
     try:
         config = json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:

@@ -22,10 +22,11 @@ from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.rejection import PATTERN_INVALID
 from nats_scheduler.schedule.instants import SECOND, floor_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-STREAM: dict[str, Any] = {
+DEMO_STREAM: dict[str, Any] = {
     "name": "DEMO",
     "description": "The demo of nats-scheduler dev",
     "subjects": ["demo.>"],
@@ -33,12 +34,11 @@ STREAM: dict[str, Any] = {
     "max_msgs_per_subject": 1000,
     "allow_msg_schedules": True,
 }
-SENSOR = "demo.sensor.temperature"
-SENSOR_SECONDS = 1.0
+SENSOR_SUBJECT = "demo.sensor.temperature"
+SENSOR_INTERVAL_SECONDS = 1.0
 """How often the demo writes a value to the subject that is sampled."""
-DELAY = 5 * SECOND
+DELAYED_FIRE_AFTER_NS = 5 * SECOND
 """How long from now (ns) the delayed message is due, at least 4 s."""
-PATTERN_INVALID = 10189
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class DemoSchedule:
 
 def demo_schedules(now: int) -> list[DemoSchedule]:
     """Return the four schedules, the delayed one due some seconds after `now` (ns)."""
-    at = format_rfc3339(floor_to_second(now) + DELAY)
+    at = format_rfc3339(floor_to_second(now) + DELAYED_FIRE_AFTER_NS)
     return [
         DemoSchedule(Kind.DELAYED, f"@at {at}", "demo.reminders", "Call back"),
         DemoSchedule(Kind.INTERVAL, "@every 2s", "demo.heartbeats", "Still here"),
         DemoSchedule(Kind.CRON, "*/3 * * * * *", "demo.reports", "Report, please"),
-        DemoSchedule(Kind.SAMPLING, "@every 4s", "demo.samples", "No value yet", source=SENSOR),
+        DemoSchedule(Kind.SAMPLING, "@every 4s", "demo.samples", "No value yet", source=SENSOR_SUBJECT),
     ]
 
 
@@ -79,22 +79,22 @@ async def publish_demo(connection: Connection, streams: FlaggedStreams, now: int
 
     Raises `JetStreamError` where the server refuses more than a pattern that it does not know.
     """
-    await streams.add(STREAM)
+    await streams.add(DEMO_STREAM)
     return [(schedule, await _publish(connection, schedule)) for schedule in demo_schedules(now)]
 
 
 async def write_sensor(connection: Connection) -> None:
     """Publish a temperature every second, until cancelled; raises `JetStreamError` when the connection is lost."""
     for count in itertools.count():
-        await connection.request(SENSOR, f"{20 + count % 30 / 10:.1f} degrees".encode())
-        await asyncio.sleep(SENSOR_SECONDS)
+        await connection.request(SENSOR_SUBJECT, f"{20 + count % 30 / 10:.1f} degrees".encode())
+        await asyncio.sleep(SENSOR_INTERVAL_SECONDS)
 
 
 async def _publish(connection: Connection, schedule: DemoSchedule) -> Dialect:
     try:
         await _store(connection, schedule, ADR51)
     except ApiError as error:
-        if error.code != PATTERN_INVALID:
+        if error.code != PATTERN_INVALID.code:
             raise
         await _store(connection, schedule, PORTABLE)
         return PORTABLE

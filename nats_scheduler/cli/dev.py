@@ -37,8 +37,8 @@ from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.stream_files import StreamFileError
 
-STREAM_FILE = "orders.json"
-ORDERS: dict[str, Any] = {
+STREAM_FILE_NAME = "orders.json"
+ORDERS_STREAM: dict[str, Any] = {
     "name": "ORDERS",
     "description": "Orders, and the schedules that remind of them",
     "subjects": ["orders.>"],
@@ -93,7 +93,7 @@ def command(
     for warning in resolved.warnings:
         logger().warning("settings_warning", reason=warning)
     with _data_folder(data) as folder:
-        stream_file = _written_once(folder / STREAM_FILE)
+        stream_file = _written_once(folder / STREAM_FILE_NAME)
         plan = TrialPlan(folder, stream_file, keeps_data=data is not None, demo=demo, length=length)
         try:
             clean = run_punctually(_run(EmbeddedServer(binary, folder, port=port or 0), resolved.settings, plan))
@@ -151,5 +151,5 @@ def _data_folder(data: str | None) -> Iterator[Path]:
 def _written_once(path: Path) -> Path:
     """Write the stream file where there is none yet: the user may have changed it."""
     if not path.exists():
-        path.write_text(json.dumps(ORDERS, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(ORDERS_STREAM, indent=2) + "\n", encoding="utf-8")
     return path

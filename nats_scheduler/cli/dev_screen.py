@@ -29,12 +29,12 @@ from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, floor_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-LATE = 10 * MILLISECOND
+LATE_FROM_NS = 10 * MILLISECOND
 """What *Timely* promises for p99 while fires are spread (ns); later than this is shown in another colour."""
-EVERY_PATTERN_LEVEL = 4
+ALL_PATTERNS_API_LEVEL = 4
 """From this API level on (2.14) a native server knows every pattern; before that, only `@at`."""
-COLOURS = {Kind.DELAYED: "cyan", Kind.INTERVAL: "green", Kind.CRON: "magenta", Kind.SAMPLING: "blue"}
-STDOUT = 1
+KIND_COLOURS = {Kind.DELAYED: "cyan", Kind.INTERVAL: "green", Kind.CRON: "magenta", Kind.SAMPLING: "blue"}
+STDOUT_FD = 1
 
 
 class Tally:
@@ -96,7 +96,7 @@ class Screen:
         except OSError:
             gone, self._gone = self._gone, None
             silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, STDOUT)  # what is still buffered must not fail once more at the interpreter's end
+            os.dup2(silence, STDOUT_FD)  # what is still buffered must not fail once more at the interpreter's end
             gone()
 
     def heading(self, text: str) -> None:
@@ -131,8 +131,8 @@ class Screen:
 
 def fire_line(fire: SeenFire, *, overdue: bool) -> str:
     """Return the line of one fire: due time, lateness, kind, schedule and target."""
-    late = click.style(f"{milliseconds(fire.lateness):>8}", fg="yellow" if fire.lateness > LATE else None)
-    kind = click.style(f"{fire.kind:<8}", fg=COLOURS.get(fire.kind))
+    late = click.style(f"{milliseconds(fire.lateness):>8}", fg="yellow" if fire.lateness > LATE_FROM_NS else None)
+    kind = click.style(f"{fire.kind:<8}", fg=KIND_COLOURS.get(fire.kind))
     overdue_mark = "  (overdue)" if overdue else ""
     subjects = f"{printable(fire.schedule)} -> {printable(fire.target)}"
     return f"{format_rfc3339(fire.due):<20}  {late}  {kind}  {subjects}{overdue_mark}"
@@ -150,7 +150,7 @@ def who_fires(server: Capabilities) -> list[str]:
             "It has no message schedules: the sidecar fires them (emulated), for Nats-Schedule and X-Nats-Schedule."
         ]
     lines = ["It has message schedules: it fires for Nats-Schedule itself (native), the sidecar for X-Nats-Schedule."]
-    if server.api_level < EVERY_PATTERN_LEVEL:
+    if server.api_level < ALL_PATTERNS_API_LEVEL:
         lines.append("This version knows @at only; for intervals and cron use X-Nats-Schedule.")
     return lines
 
@@ -162,7 +162,7 @@ def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> 
     """
     nats = f"nats -s {url}"
     at = format_rfc3339(floor_to_second(now) + MINUTE)
-    x = "X-" if server.schedules_natively and server.api_level < EVERY_PATTERN_LEVEL else ""
+    x = "X-" if server.schedules_natively and server.api_level < ALL_PATTERNS_API_LEVEL else ""
     cron = f"-H '{x}Nats-Schedule: 0 * * * * *' -H '{x}Nats-Schedule-Target: orders.due'"
     interval = "--schedule-every 5s --schedule-dest orders.due"
     if x:

@@ -22,10 +22,10 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.stream_service import StreamService
 
-LOOK_SECONDS = 0.25
+SERVED_STREAMS_CHECK_INTERVAL_SECONDS = 0.25
 """How often the served streams are looked at."""
 
-LAST_FIRES_SECONDS = 1.0
+LAST_FIRES_DEADLINE_SECONDS = 1.0
 """Longest wait at the end for what is stored already."""
 
 Key = tuple[str, str]
@@ -56,14 +56,14 @@ class FireWatch:
         try:
             while not connection.is_lost:
                 self._look(connection, api)
-                await asyncio.wait((connection.lost,), timeout=LOOK_SECONDS)
+                await asyncio.wait((connection.lost,), timeout=SERVED_STREAMS_CHECK_INTERVAL_SECONDS)
         finally:
             await self._end_all()
 
     async def catch_up(self, api: JetStreamApi) -> None:
         """Wait, not for long, until everything that is stored has been read."""
         try:
-            async with asyncio.timeout(LAST_FIRES_SECONDS):
+            async with asyncio.timeout(LAST_FIRES_DEADLINE_SECONDS):
                 for (name, _created), reader in list(self._readers.items()):
                     await self._read_to_the_end(api, name, reader)
         except (TimeoutError, JetStreamError):

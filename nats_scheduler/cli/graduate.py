@@ -26,11 +26,11 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
-SHOWN = 10
+MAX_ROWS_SHOWN = 10
 """Schedules, and findings of one kind, that are shown to people; JSON has all findings."""
 
-ACCEPTABLE = sorted(kind.value for kind in BLOCKING - {Kind.REFUSED})
-DOUBTFUL = "the server took long over the update: a fire due in that second may have been passed over"
+FORCEABLE_FINDINGS = sorted(kind.value for kind in BLOCKING - {Kind.REFUSED})
+DOUBTFUL_TEXT = "the server took long over the update: a fire due in that second may have been passed over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Outcome:
     "--force",
     metavar="FINDING",
     multiple=True,
-    type=click.Choice(ACCEPTABLE),
-    help=f"Accept what is said of this finding; may be given again: {', '.join(ACCEPTABLE)}.",
+    type=click.Choice(FORCEABLE_FINDINGS),
+    help=f"Accept what is said of this finding; may be given again: {', '.join(FORCEABLE_FINDINGS)}.",
 )
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -130,16 +130,16 @@ def _print(outcome: Outcome, *, wide: bool) -> None:
                     one.held.terms.target,
                     "-" if one.next_fire is None else time_text(one.next_fire),
                 )
-                for one in outcome.handed_over[:SHOWN]
+                for one in outcome.handed_over[:MAX_ROWS_SHOWN]
             ],
             optional=["target"],
             wide=wide,
         )
-        if len(outcome.handed_over) > SHOWN:
-            click.echo(f"and {len(outcome.handed_over) - SHOWN} more")
+        if len(outcome.handed_over) > MAX_ROWS_SHOWN:
+            click.echo(f"and {len(outcome.handed_over) - MAX_ROWS_SHOWN} more")
     click.echo(_summary(outcome))
     if outcome.done is not None and outcome.done.doubtful:
-        click.echo(f"nats-scheduler: warning: {DOUBTFUL}", err=True)
+        click.echo(f"nats-scheduler: warning: {DOUBTFUL_TEXT}", err=True)
     if outcome.blocked:
         CommandError(f"stream {outcome.stream} was not graduated: {_advice(outcome.blocked)}").show()
 
@@ -148,11 +148,11 @@ def _print_findings(outcome: Outcome, *, wide: bool) -> None:
     numbers, shown, rows = Counter(finding.kind for finding in outcome.findings), Counter[Kind](), []
     for finding in outcome.findings:
         shown[finding.kind] += 1
-        if shown[finding.kind] <= SHOWN:
+        if shown[finding.kind] <= MAX_ROWS_SHOWN:
             mark = "blocks" if finding.kind in outcome.blocked else ""
             rows.append((finding.kind, mark, finding.subject or "", finding.pattern or "", finding.detail))
-        elif shown[finding.kind] == SHOWN + 1:
-            rows.append((finding.kind, "", f"and {numbers[finding.kind] - SHOWN} more", "", ""))
+        elif shown[finding.kind] == MAX_ROWS_SHOWN + 1:
+            rows.append((finding.kind, "", f"and {numbers[finding.kind] - MAX_ROWS_SHOWN} more", "", ""))
     columns = ["finding", "", "subject", "pattern", "what it means"]
     print_table(columns, rows, optional=["pattern"], wide=wide)
     click.echo()
@@ -194,7 +194,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "blocked_by": list(outcome.blocked),
         "findings": [_finding(finding) for finding in outcome.findings],
         "handed_over": len(outcome.handed_over),
-        "next_fires": [_next_fire(one) for one in outcome.handed_over[:SHOWN]],
+        "next_fires": [_next_fire(one) for one in outcome.handed_over[:MAX_ROWS_SHOWN]],
         "removed": None if done is None else done.removed,
         "made_up": None if done is None else done.made_up,
         "doubtful": None if done is None else done.doubtful,

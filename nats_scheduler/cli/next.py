@@ -22,7 +22,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
-MOST_FIRES = 10_000
+MAX_FIRES_SHOWN = 10_000
 """Fires that one call shows."""
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -40,7 +40,7 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 @click.option(
     "--count",
     metavar="N",
-    type=click.IntRange(1, MOST_FIRES),
+    type=click.IntRange(1, MAX_FIRES_SHOWN),
     default=5,
     help="Fires to show, 5 unless given.",
 )

@@ -30,7 +30,7 @@ from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.streams import SERVER_METADATA, StreamRefusedError, StreamState
+from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
@@ -166,7 +166,7 @@ def _not_added(file: str, config: Config, error: Mapping[str, object], reason: E
 
 def _own(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration without what the server writes into it by itself."""
-    metadata = {k: v for k, v in (config.get("metadata") or {}).items() if not k.startswith(SERVER_METADATA)}
+    metadata = {k: v for k, v in (config.get("metadata") or {}).items() if not k.startswith(SERVER_METADATA_PREFIX)}
     return {**config, "metadata": metadata}
 
 

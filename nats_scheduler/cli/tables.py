@@ -19,16 +19,16 @@ from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-MOST_FOLDED_ROWS = 2_000
+MAX_FOLDED_ROWS = 2_000
 """Rows that are laid out for a terminal; in a longer table, as in a pipe, each row is one line."""
 
-DAYS_FROM = 2 * DAY
+SHOWN_IN_DAYS_FROM_NS = 2 * DAY
 """A span (ns) from here on is shown in days."""
 
-YEARS_FROM = 730 * DAY
+SHOWN_IN_YEARS_FROM_NS = 730 * DAY
 """A span (ns) from here on is shown in years of 365 days."""
 
-GAP = "  "
+COLUMN_GAP = "  "
 
 wide_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--wide", is_flag=True, help="Print all columns, one line a row."
@@ -57,9 +57,9 @@ def moment_text(instant: int) -> str:
 
 def span_text(nanoseconds: int) -> str:
     """Print how long something takes, to the second; long spans in days and hours, or in years and days."""
-    if nanoseconds < DAYS_FROM:
+    if nanoseconds < SHOWN_IN_DAYS_FROM_NS:
         return format_duration(round_to_second(nanoseconds))
-    if nanoseconds < YEARS_FROM:
+    if nanoseconds < SHOWN_IN_YEARS_FROM_NS:
         return f"{nanoseconds // DAY}d{nanoseconds % DAY // HOUR}h"
     days = nanoseconds // DAY
     return f"{days // 365}y{days % 365}d"
@@ -70,7 +70,7 @@ def print_table(
 ) -> None:
     """Print rows under column names; `optional` names columns that may be left out, the first one first."""
     cells = [[printable(cell) for cell in row] for row in rows]
-    if wide or not sys.stdout.isatty() or len(cells) > MOST_FOLDED_ROWS:
+    if wide or not sys.stdout.isatty() or len(cells) > MAX_FOLDED_ROWS:
         _print_rows([list(columns), *cells])
         return
     room = shutil.get_terminal_size().columns
@@ -105,7 +105,7 @@ def _widths(table: Sequence[Sequence[str]], room: int) -> list[int]:
     columns = list(zip(*table, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
     least = [max(map(_longest_word, column)) for column in columns]
-    too_much = sum(widths) + len(GAP) * (len(widths) - 1) - room
+    too_much = sum(widths) + len(COLUMN_GAP) * (len(widths) - 1) - room
     while too_much > 0:
         widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
         widths[widest] -= 1
@@ -115,7 +115,7 @@ def _widths(table: Sequence[Sequence[str]], room: int) -> list[int]:
 
 def _least_width(table: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
     """Return how wide the columns that are kept have to be at least."""
-    return sum(max(_longest_word(row[n]) for row in table) for n in kept) + len(GAP) * (len(kept) - 1)
+    return sum(max(_longest_word(row[n]) for row in table) for n in kept) + len(COLUMN_GAP) * (len(kept) - 1)
 
 
 def _longest_word(cell: str) -> int:
@@ -131,7 +131,7 @@ def _print_rows(table: Sequence[Sequence[str]], widths: Sequence[int] | None = N
         for number in range(max(map(len, folded))):
             parts = [part[number] if number < len(part) else "" for part in folded]
             padded = (part + " " * (width - width_of(part)) for part, width in zip(parts, fitting, strict=True))
-            lines.append(GAP.join(padded).rstrip())
+            lines.append(COLUMN_GAP.join(padded).rstrip())
     click.echo("\n".join(lines))
 
 
@@ -141,8 +141,8 @@ def _print_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], room: 
     lines = []
     for row in rows:
         for name, cell in zip(columns, row, strict=True):
-            parts = fold(cell, max(room - label - len(GAP), 1)) if cell else []
-            lines += [f"{name if not n else '':<{label}}{GAP}{part}" for n, part in enumerate(parts)]
+            parts = fold(cell, max(room - label - len(COLUMN_GAP), 1)) if cell else []
+            lines += [f"{name if not n else '':<{label}}{COLUMN_GAP}{part}" for n, part in enumerate(parts)]
         lines.append("")
     click.echo("\n".join(lines[:-1]))
 

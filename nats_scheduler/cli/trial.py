@@ -25,14 +25,13 @@ from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError
+from nats_scheduler.runtime.embedded import LOG_TAIL_LINES, EmbeddedServer, EmbeddedServerError
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
-LOOK_SECONDS = 0.25
+SERVER_CHECK_INTERVAL_SECONDS = 0.25
 """How often it is looked at whether the server still runs, and the wait before connecting again."""
-LOG_TAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class Trial:
         deadline = None if left is None else asyncio.get_running_loop().time() + left
         try:
             while left is None or left > 0:
-                wait = LOOK_SECONDS if left is None else min(LOOK_SECONDS, left)
+                wait = SERVER_CHECK_INTERVAL_SECONDS if left is None else min(SERVER_CHECK_INTERVAL_SECONDS, left)
                 done, _ = await asyncio.wait((stopping, *tasks), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 if done:
                     return
@@ -127,7 +126,7 @@ class Trial:
                 async with open_session(self._settings) as session:
                     await self._show_through(session)
             except (ConnectError, ConnectionLostError):
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(SERVER_CHECK_INTERVAL_SECONDS)
 
     async def _show_through(self, session: Session) -> None:
         if self._session is None:

@@ -16,7 +16,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.frames import AcknowledgementFrames
 
-SWEEP_SECONDS = 0.25
+ACK_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 """How often the fires in flight are checked against their deadline."""
 
 
@@ -78,7 +78,7 @@ class Acknowledgements:
         key = inbox[inbox.rindex(".") + 1 :].encode()
         self._flying[key] = self._senders[key]
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweeper = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
 
     def _received(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         _inbox, key, number = subject.rsplit(b".", 2)
@@ -115,4 +115,4 @@ class Acknowledgements:
             else:
                 self._flying.pop(key, None)
         if self._flying and self._sweeper is None and not self._connection.is_lost:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweeper = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)

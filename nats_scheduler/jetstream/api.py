@@ -21,10 +21,10 @@ MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
 SEQUENCE_NOT_FOUND = 10043
 
-QUESTIONS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
+REPEATABLE_REQUESTS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
 """What changes nothing when it is asked twice; a consumer that exists with the same configuration is one of them."""
 
-CONSUMER_SECONDS = 2.0
+CONSUMER_DEADLINE_SECONDS = 2.0
 """Longest wait for an ephemeral consumer: a cluster may place it on a node that has just died, which never answers.
 
 Another one, under another name, is placed anew.
@@ -57,7 +57,7 @@ class JetStreamApi:
 
         Raises as `Connection.request` does where there is no answer, or none within `within_seconds` if that is less.
         """
-        is_question = request.startswith(QUESTIONS)
+        is_question = request.startswith(REPEATABLE_REQUESTS)
         deadline = min(within_seconds or self._deadline, self._deadline)
         answer = await self._connection.request_json(
             f"{self.prefix}.{request}", body, deadline, is_question=is_question
@@ -144,7 +144,7 @@ class JetStreamApi:
                 return
 
     async def create_consumer(
-        self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_SECONDS
+        self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS
     ) -> Any:
         """Create an ephemeral consumer under a name of ours and return its information."""
         request = {"stream_name": stream, "config": {"name": name, **config}, "action": "create"}
@@ -161,7 +161,7 @@ class JetStreamApi:
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer; that it is gone already is not an error."""
         try:
-            await self.call(f"CONSUMER.DELETE.{stream}.{name}", None, CONSUMER_SECONDS)
+            await self.call(f"CONSUMER.DELETE.{stream}.{name}", None, CONSUMER_DEADLINE_SECONDS)
         except ApiError as error:
             if error.code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
                 raise

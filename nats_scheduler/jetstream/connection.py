@@ -31,18 +31,18 @@ Part = TypeVar("Part")
 REQUEST_DEADLINE_SECONDS = 5.0
 """How long an answer is awaited unless the caller knows better."""
 
-ASK_AGAIN_SECONDS = 0.5
+REQUEST_RESEND_INTERVAL_SECONDS = 0.5
 """A question without an answer is asked again this often: *Live* leaves 3 s."""
 
-SWEEP_SECONDS = 0.1
+REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.1
 """How often the requests that wait are looked over: one timer for all of them, since herds of thousands come."""
 
-DOUBT_SECONDS = 0.5
+CONNECTION_CHECK_INTERVAL_SECONDS = 0.5
 """How often it is asked whether the connection is still to be trusted, where nothing is written."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
 
-MAX_CONTROL_LINE_BYTES = 4_096
+MAX_SENT_CONTROL_LINE_BYTES = 4_096
 """Longest control line that a server takes by default; it hangs up over a longer one."""
 
 
@@ -86,9 +86,9 @@ def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
 def _check_length(line: str) -> None:
     """Raise `UnsendableError` where a control line is longer than the server takes."""
     length = len(line.encode("utf-8", "surrogateescape"))
-    if length > MAX_CONTROL_LINE_BYTES:
+    if length > MAX_SENT_CONTROL_LINE_BYTES:
         raise UnsendableError(
-            f"{line[:80]}…: a control line of {length} bytes, the server takes {MAX_CONTROL_LINE_BYTES}"
+            f"{line[:80]}…: a control line of {length} bytes, the server takes {MAX_SENT_CONTROL_LINE_BYTES}"
         )
 
 
@@ -203,7 +203,7 @@ class Connection:
 
         def look() -> None:
             if is_sound():
-                asyncio.get_running_loop().call_later(DOUBT_SECONDS, look)
+                asyncio.get_running_loop().call_later(CONNECTION_CHECK_INTERVAL_SECONDS, look)
 
         self._client.may_write = is_sound
         look()
@@ -215,7 +215,7 @@ class Connection:
     def tell(self, subject: str, body: bytes) -> bool:
         """Publish without an answer; returns False, and sends nothing, where the server would hang up over it."""
         message = frame(subject, "", b"", body)
-        if len(body) > self._client.max_payload or message.index(b"\r\n") > MAX_CONTROL_LINE_BYTES:
+        if len(body) > self._client.max_payload or message.index(b"\r\n") > MAX_SENT_CONTROL_LINE_BYTES:
             return False
         self.write(message)
         return True
@@ -235,8 +235,8 @@ class Connection:
     ) -> Reply:
         """Ask and return the answer.
 
-        A question, which changes nothing however often it is asked, is asked again every `ASK_AGAIN_SECONDS` while no
-        answer comes: a group of servers without a leader drops what it is asked, without a word.
+        A request that may be repeated is sent again every `REQUEST_RESEND_INTERVAL_SECONDS` while no answer comes: a
+        group of servers without a leader drops requests without an answer.
 
         Raises `NoJetStreamError` when nobody listens and `NotPermittedError` without the permission; nothing was done.
         `NoAnswerError` past `deadline` (seconds) and `ConnectionLostError` when the connection ends first: the outcome
@@ -255,12 +255,12 @@ class Connection:
         now = self._loop.time()
         waiting = _Waiting(subject, self._loop.create_future(), now + deadline, deadline)
         if is_question:
-            waiting.question, waiting.ask_again_at = message, now + ASK_AGAIN_SECONDS
+            waiting.question, waiting.ask_again_at = message, now + REQUEST_RESEND_INTERVAL_SECONDS
         token = b"%d" % self._number
         self._waiting[token] = waiting
         self.write(message)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweeper = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
         try:
             reply = await waiting.answer
         finally:
@@ -279,10 +279,10 @@ class Connection:
             if waiting.deadline <= now:
                 waiting.answer.set_exception(NoAnswerError(f"{waiting.subject}: no answer within {waiting.seconds} s"))
             elif waiting.question and waiting.ask_again_at <= now:
-                waiting.ask_again_at = now + ASK_AGAIN_SECONDS
+                waiting.ask_again_at = now + REQUEST_RESEND_INTERVAL_SECONDS
                 self.write(waiting.question)
         if self._waiting and not self.is_lost:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweeper = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
 
     async def request_json(
         self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_question: bool = False

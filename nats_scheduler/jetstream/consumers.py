@@ -7,13 +7,12 @@ import uuid
 
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.schedule.instants import SECOND
 
-INACTIVE_SECONDS = 30
+CONSUMER_INACTIVITY_LIMIT_SECONDS = 30
 """The server removes a consumer after this long without a request."""
 
-NANOSECONDS = 1_000_000_000
-
-CLUSTER_SECONDS = 0.5
+CLUSTER_DEADLINE_SECONDS = 0.5
 """Wait for a consumer that a cluster may have placed on a node that has just died; a healthy one takes milliseconds."""
 
 
@@ -38,7 +37,7 @@ def consumer_from(first: int, stream: Config) -> Config:
 def _inactive_threshold(stream: Config) -> int:
     """Return after how long (ns) without a request a consumer may go: the stream's own limit may be lower."""
     allowed = (stream.get("consumer_limits") or {}).get("inactive_threshold") or 0
-    ours = INACTIVE_SECONDS * NANOSECONDS
+    ours = CONSUMER_INACTIVITY_LIMIT_SECONDS * SECOND
     return min(ours, allowed) if allowed > 0 else ours
 
 

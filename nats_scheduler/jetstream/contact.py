@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.ranges import RangeReader
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag
 from nats_scheduler.jetstream.scan import ScanFollower
 
-NO_PLACE_FOR_A_CONSUMER = 10026
+CONSUMER_LIMIT_REACHED = 10026
 """The server's code where the stream or the account has as many consumers as it may."""
 
 
@@ -43,7 +43,7 @@ class RoomyFollower:
         try:
             await self._consumer.follow(after)
         except ApiError as error:
-            if error.code != NO_PLACE_FOR_A_CONSUMER:
+            if error.code != CONSUMER_LIMIT_REACHED:
                 raise
         # What a scan before this one looked at may be less than the engine has read.
         await self._scan.follow(0)

@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 
-MAX_READS_UNDER_WAY = 512
+MAX_CONTENT_READS_IN_FLIGHT = 512
 """Reads in flight at once: enough to keep a server busy, few enough to stay far below its queue limit."""
 
 
@@ -42,7 +42,7 @@ def content_reader(
     def give_up(request: ReadContent, reason: str) -> Input:
         return ContentUnread(request.schedule, request.sequence, reason)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_READS_UNDER_WAY)
+    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_CONTENT_READS_IN_FLIGHT)
 
 
 async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:

@@ -22,31 +22,31 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings
 
-LARGEST_FILE_BYTES = 1024 * 1024
+MAX_CREDENTIALS_FILE_BYTES = 1024 * 1024
 """No file of credentials is larger; a bundle of certificate authorities may be."""
 
-SEED = re.compile(rb"^\s*(S[A-Z2-7]{50,80})\s*$", re.M)
-TOKEN = re.compile(rb"^\s*([\w-]+\.[\w-]+\.[\w-]+)\s*$", re.M)
+SEED_LINE = re.compile(rb"^\s*(S[A-Z2-7]{50,80})\s*$", re.M)
+JWT_LINE = re.compile(rb"^\s*([\w-]+\.[\w-]+\.[\w-]+)\s*$", re.M)
 """A JWT on a line of its own."""
 
-USER = nkeys.PREFIX_BYTE_USER
+USER_KEY_PREFIX = nkeys.PREFIX_BYTE_USER
 
-A_SEED = "expected the seed of a user's NKey (SU…)"
-A_CREDS_FILE = "expected a creds file with a user's JWT and seed, as `nsc generate creds` writes it"
+EXPECTED_SEED = "expected the seed of a user's NKey (SU…)"
+EXPECTED_CREDS_FILE = "expected a creds file with a user's JWT and seed, as `nsc generate creds` writes it"
 
 
 def login_of(settings: ConnectionSettings) -> dict[str, Any]:
     """Return what nats-py needs to log in; raises `CredentialsError`."""
     if settings.creds is not None:
         text = _read(settings.creds, "creds")
-        token, seed = TOKEN.search(text), SEED.search(text)
+        token, seed = JWT_LINE.search(text), SEED_LINE.search(text)
         if token is None or seed is None:
-            raise CredentialsError(f"creds {settings.creds} holds {_what_of(token, seed)}: {A_CREDS_FILE}")
+            raise CredentialsError(f"creds {settings.creds} holds {_what_of(token, seed)}: {EXPECTED_CREDS_FILE}")
         return _by_token(token[1], seed[1], f"creds {settings.creds}")
     if settings.nkey is not None:
-        found = SEED.search(_read(settings.nkey, "nkey"))
+        found = SEED_LINE.search(_read(settings.nkey, "nkey"))
         if found is None:
-            raise CredentialsError(f"nkey {settings.nkey} holds no seed: {A_SEED}")
+            raise CredentialsError(f"nkey {settings.nkey} holds no seed: {EXPECTED_SEED}")
         _checked(found[1], f"nkey {settings.nkey}")
         return {"nkeys_seed_str": found[1].decode()}
     if settings.user_jwt is not None:
@@ -117,12 +117,12 @@ def _checked(seed: bytes, where: str) -> str:
     """Return the public key of a user's seed."""
     try:
         prefix, raw = nkeys.decode_seed(seed)
-        is_whole = prefix == USER and nkeys.encode_seed(bytes(raw), prefix) == seed
+        is_whole = prefix == USER_KEY_PREFIX and nkeys.encode_seed(bytes(raw), prefix) == seed
         if is_whole:
             return str(nkeys.from_seed(bytearray(seed)).public_key.decode())
     except Exception:  # noqa: S110 - whatever the library raises over it, it is no seed
         pass
-    raise CredentialsError(f"{where}: the seed is damaged, or cut short: {A_SEED}")
+    raise CredentialsError(f"{where}: the seed is damaged, or cut short: {EXPECTED_SEED}")
 
 
 def _claims(token: bytes) -> dict[str, Any] | None:
@@ -146,11 +146,11 @@ def _read(path: Path, kind: str) -> bytes:
         if path.exists() and not path.is_file():
             raise CredentialsError(f"{kind} {path} is no ordinary file")
         with path.open("rb") as file:
-            text = file.read(LARGEST_FILE_BYTES + 1)
+            text = file.read(MAX_CREDENTIALS_FILE_BYTES + 1)
     except OSError as error:
         raise CredentialsError(f"{kind} {path} cannot be read: {error.strerror or error}") from None
-    if len(text) > LARGEST_FILE_BYTES:
-        raise CredentialsError(f"{kind} {path} is larger than {LARGEST_FILE_BYTES} bytes")
+    if len(text) > MAX_CREDENTIALS_FILE_BYTES:
+        raise CredentialsError(f"{kind} {path} is larger than {MAX_CREDENTIALS_FILE_BYTES} bytes")
     if not text.strip():
         raise CredentialsError(f"{kind} {path} is empty")
     return text

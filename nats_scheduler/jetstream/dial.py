@@ -32,10 +32,10 @@ PING_INTERVAL_SECONDS = 0.5
 MAX_OUTSTANDING_PINGS = 3
 """A connection that stays silent over so many is dead at the next, after 2 s: *Live* leaves 3 s."""
 
-NEXT_SERVER_SECONDS = 0.5
+NEXT_SERVER_DELAY_SECONDS = 0.5
 """So long a server is given before the next one is tried beside it: a dark host says nothing, and *Live* leaves 3 s."""
 
-ABANDON_SECONDS = 0.25
+CLOSE_DEADLINE_SECONDS = 0.25
 """Longest wait for the end of a connection that failed."""
 
 
@@ -71,7 +71,7 @@ class Dialer:
                 if waiting:
                     server = waiting.pop(0)
                     dialling[asyncio.create_task(self._dial_one(server, login))] = server
-                patience = NEXT_SERVER_SECONDS if waiting else None
+                patience = NEXT_SERVER_DELAY_SECONDS if waiting else None
                 done, _ = await asyncio.wait(dialling, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     server = dialling.pop(task)
@@ -150,7 +150,7 @@ async def _abandon(client: WireClient) -> None:
     was begun makes the library raise what it likes.
     """
     with contextlib.suppress(Exception):
-        async with asyncio.timeout(ABANDON_SECONDS):
+        async with asyncio.timeout(CLOSE_DEADLINE_SECONDS):
             await client.close()
 
 

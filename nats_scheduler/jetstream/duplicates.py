@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
-MAX_LOOKS_UNDER_WAY = 256
+MAX_DUPLICATE_READS_IN_FLIGHT = 256
 """As many as there are fires in flight: a herd that is sent again is all duplicates."""
 
 
@@ -38,7 +38,7 @@ def duplicate_reader(
     def give_up(request: ReadDuplicate, reason: str) -> Input:
         return DuplicateUnread(request.fire, reason)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_LOOKS_UNDER_WAY)
+    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
 
 async def _looked_at(api: JetStreamApi, stream: str, request: ReadDuplicate) -> Input:

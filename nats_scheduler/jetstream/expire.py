@@ -21,11 +21,11 @@ from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import expiry_of
 
-MAX_REMOVALS_UNDER_WAY = 16
+MAX_EXPIRED_DELETES_IN_FLIGHT = 16
 """Removals in flight at once: they are never urgent, the looks carry bodies, and fires share the event loop."""
 
 DELETE_FAILED = 10057
-NOT_PERMITTED = "message delete not permitted"
+DELETE_NOT_PERMITTED = "message delete not permitted"
 """What a stream with `deny_delete`, or a sealed one, answers under that code, which other failures share."""
 
 
@@ -40,7 +40,7 @@ def remover(
         except JetStreamError as error:
             return await _judge(api, stream, request, error)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=_failed, limit=MAX_REMOVALS_UNDER_WAY)
+    return BoundedRequests(tell, tasks, ask=ask, give_up=_failed, limit=MAX_EXPIRED_DELETES_IN_FLIGHT)
 
 
 def _failed(request: RemoveExpired, reason: str) -> Input:
@@ -62,7 +62,7 @@ async def _judge(api: JetStreamApi, stream: str, request: RemoveExpired, error: 
     """Say what an error means; two that delete one message at the same moment get it in several words and codes."""
     if not isinstance(error, ApiError) or error.code != DELETE_FAILED:
         return _failed(request, str(error))
-    if error.description == NOT_PERMITTED:
+    if error.description == DELETE_NOT_PERMITTED:
         return ExpiryConcluded(request.sequence, failure=str(error), refused=True)
     try:
         is_gone = await api.message(stream, seq=request.sequence) is None

@@ -22,11 +22,10 @@ from types import MappingProxyType
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.port import Tell
-from nats_scheduler.jetstream.api import CONSUMER_SECONDS, Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import (
-    CLUSTER_SECONDS,
-    NANOSECONDS,
+    CLUSTER_DEADLINE_SECONDS,
     consumer_from,
     consumer_name,
     stands_alone,
@@ -39,47 +38,48 @@ from nats_scheduler.jetstream.looks import Looks
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.walking import Walk
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
 
-BATCH = 5_000
+MAX_PULL_BATCH = 5_000
 """Messages asked for at a time, where the server allows it; asked again when half of them have come."""
 
 PULL_EXPIRES_SECONDS = 30
 
-HEARTBEAT_SECONDS = 0.5
+CONSUMER_HEARTBEAT_INTERVAL_SECONDS = 0.5
 """How often a consumer says that it lives, where the node that it is on may die."""
 
-LOOK_SECONDS = 0.6
+CONSUMER_CHECK_INTERVAL_SECONDS = 0.6
 """How often it is looked at whether the consumer was heard of: there should have been a heartbeat between.
 
 Where there was none it is asked for a message that may be there: if its node has died, the server says at once that
 nobody listens. That there is none is no sign of life, since it may have forgotten what was asked before.
 """
 
-REMOVAL_SECONDS = 0.5
+CONSUMER_DELETE_DEADLINE_SECONDS = 0.5
 """So long the removal of a consumer is awaited: where the quorum is lost nobody answers, and another contact waits."""
 
-LOOKS_BEHIND = 5
+MAX_CHECKS_BEHIND = 5
 """After so many looks without a message the node of a consumer that is behind is given up for another one."""
 
-SILENT_LOOKS = 3
-SILENCE_SECONDS = SILENT_LOOKS * LOOK_SECONDS
+MAX_SILENT_CHECKS = 3
+CONSUMER_SILENCE_LIMIT_SECONDS = MAX_SILENT_CHECKS * CONSUMER_CHECK_INTERVAL_SECONDS
 """Without any sign for so many looks the consumer is taken for dead: *Live* leaves 3 s."""
 
-RARER_ALONE = 10
+STANDALONE_INTERVAL_FACTOR = 10
 """On a server that stands alone heartbeats, and looks, are so many times rarer.
 
 There a consumer lives in the process that we are connected to: it dies with the connection, and if it is deleted the
 server ends its pull at once. All that is left to notice is a server that broke.
 """
 
-WAITS_IN_A_CLUSTER = (CLUSTER_SECONDS, 1.0, CONSUMER_SECONDS)
+CLUSTER_CONSUMER_DEADLINES_SECONDS = (CLUSTER_DEADLINE_SECONDS, 1.0, CONSUMER_DEADLINE_SECONDS)
 """Waits for one consumer after the other, since the next one may be placed on that node again."""
 
-ASK_FOR_ONE = b'{"batch":1,"no_wait":true}'
+PROBE_PULL = b'{"batch":1,"no_wait":true}'
 
-A_HERD = "a herd is told of by its acknowledgements"
+BURST_BEGAN = "a herd is told of by its acknowledgements"
 
-HEARTBEAT, NO_MESSAGES, PULL_EXPIRED, NOBODY_LISTENS = b"100", b"404", b"408", b"503"
+STATUS_HEARTBEAT, STATUS_NO_MESSAGES, STATUS_PULL_EXPIRED, STATUS_NO_RESPONDERS = b"100", b"404", b"408", b"503"
 """What a consumer, or the server for it, says instead of a message."""
 
 
@@ -109,7 +109,7 @@ class ConsumerFollower:
         self._last = 0
         self._delivered = 0
         self._wanted = 0
-        self._pull_size = BATCH
+        self._pull_size = MAX_PULL_BATCH
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._may_be_behind = may_lag(connection, config) and not wanted
         self._goal = 0
@@ -117,8 +117,8 @@ class ConsumerFollower:
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
         self._herd = Herd(api, self._stream, in_flight, self._tell_of_others)
-        self._rarer = RARER_ALONE if stands_alone(connection, api) else 1
-        self._waits = WAITS_IN_A_CLUSTER if connection.server.cluster else (CONSUMER_SECONDS,)
+        self._rarer = STANDALONE_INTERVAL_FACTOR if stands_alone(connection, api) else 1
+        self._waits = CLUSTER_CONSUMER_DEADLINES_SECONDS if connection.server.cluster else (CONSUMER_DEADLINE_SECONDS,)
         self._heard = False
         """Whether anything came from the consumer since it was looked at last."""
         self._is_made = False
@@ -150,7 +150,7 @@ class ConsumerFollower:
                     attempt = min(attempt + 1, len(self._waits) - 1)
                     continue
                 attempt = 0
-                if reason == A_HERD:
+                if reason == BURST_BEGAN:
                     await self._follow_the_herd()
                 else:
                     self._tell(ContactLost(reason))
@@ -223,7 +223,7 @@ class ConsumerFollower:
             self._end_walk()
             self._goal = await self._last_of_the_leader()
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
-            self._pull_size = min(BATCH, info["config"].get("max_batch") or BATCH)
+            self._pull_size = min(MAX_PULL_BATCH, info["config"].get("max_batch") or MAX_PULL_BATCH)
             if info.get("num_pending", 0) == 0 and await self._is_all_read():
                 self._catch_up()
             self._is_made = self._heard = True
@@ -238,19 +238,21 @@ class ConsumerFollower:
         """Return why the consumer is over, having watched that it is heard of."""
         assert self._over is not None
         self._silent = 0
-        stop_looking = self._connection.one(Looks).every(self._rarer * LOOK_SECONDS, self._look)
+        stop_looking = self._connection.one(Looks).every(self._rarer * CONSUMER_CHECK_INTERVAL_SECONDS, self._look)
         ends = (self._over, self._connection.lost)
         try:
             behind = 0
             while not self._caught_up:
                 delivered = self._delivered
-                done, _pending = await asyncio.wait(ends, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                done, _pending = await asyncio.wait(
+                    ends, timeout=CONSUMER_CHECK_INTERVAL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
                 if done:
                     return str(done.pop().result())
                 behind = 0 if self._caught_up or self._delivered != delivered else behind + 1
                 if behind:
                     await self._ask_what_is_pending(name)
-                if behind >= LOOKS_BEHIND and self._last < self._goal and not self._caught_up:
+                if behind >= MAX_CHECKS_BEHIND and self._last < self._goal and not self._caught_up:
                     return "the node of the consumer is behind the leader of the stream"
             done, _pending = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             return str(done.pop().result())
@@ -261,8 +263,8 @@ class ConsumerFollower:
         """Take a consumer of which nothing was heard for too long for dead."""
         self._silent = 0 if self._heard else self._silent + 1
         self._heard = False
-        if self._silent >= SILENT_LOOKS:
-            self._finish(f"nothing was heard of the consumer for {SILENT_LOOKS * self._rarer * LOOK_SECONDS:.1f} s")
+        if self._silent >= MAX_SILENT_CHECKS:
+            self._finish(f"nothing was heard of the consumer for {self._rarer * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s")
         elif self._silent:
             self._ask_for_one()
 
@@ -282,7 +284,7 @@ class ConsumerFollower:
         if not self._may_be_behind:
             return 0
         try:
-            return await self._api.last_sequence(self._stream, CLUSTER_SECONDS)
+            return await self._api.last_sequence(self._stream, CLUSTER_DEADLINE_SECONDS)
         except NoAnswerError:
             return 0  # without a leader nothing is stored either, and a consumer may be alive
 
@@ -291,7 +293,7 @@ class ConsumerFollower:
         if self._last >= self._goal:
             return True
         try:
-            async with asyncio.timeout(CLUSTER_SECONDS):
+            async with asyncio.timeout(CLUSTER_DEADLINE_SECONDS):
                 message = await self._api.message(self._stream, seq=self._last + 1, next_by_subj=">")
         except (JetStreamError, TimeoutError):
             return False
@@ -305,7 +307,7 @@ class ConsumerFollower:
             self._api.abandon_consumer(self._stream, name)
             return
         try:
-            async with asyncio.timeout(REMOVAL_SECONDS):
+            async with asyncio.timeout(CONSUMER_DELETE_DEADLINE_SECONDS):
                 await self._api.delete_consumer(self._stream, name)
         except (JetStreamError, TimeoutError):
             return  # the server removes it by itself when it is inactive
@@ -317,14 +319,14 @@ class ConsumerFollower:
     def _pull(self) -> None:
         request = {
             "batch": self._pull_size,
-            "expires": PULL_EXPIRES_SECONDS * NANOSECONDS,
-            "idle_heartbeat": int(self._rarer * HEARTBEAT_SECONDS * NANOSECONDS),
+            "expires": PULL_EXPIRES_SECONDS * SECOND,
+            "idle_heartbeat": int(self._rarer * CONSUMER_HEARTBEAT_INTERVAL_SECONDS * SECOND),
         }
         self._wanted += self._pull_size
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
 
     def _ask_for_one(self) -> None:
-        self._connection.write(frame(self._next, self._inbox, b"", ASK_FOR_ONE))
+        self._connection.write(frame(self._next, self._inbox, b"", PROBE_PULL))
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not reply.startswith(b"$JS.ACK."):
@@ -368,7 +370,7 @@ class ConsumerFollower:
             self._tell(MessagesRead(batch))
         is_alive = self._is_made and self._over is not None and not self._over.done()
         if is_alive and self._caught_up and self._herd.is_reached(self._last):
-            self._finish(A_HERD)
+            self._finish(BURST_BEGAN)
         elif is_alive and self._wanted <= self._pull_size // 2:
             self._pull()
 
@@ -381,17 +383,17 @@ class ConsumerFollower:
 
     def _status(self, block: bytes) -> None:
         status = block[9:12]
-        if status == NO_MESSAGES:
+        if status == STATUS_NO_MESSAGES:
             return
-        self._heard = status != NOBODY_LISTENS
-        if status == HEARTBEAT:
+        self._heard = status != STATUS_NO_RESPONDERS
+        if status == STATUS_HEARTBEAT:
             return
-        if status == PULL_EXPIRED:
+        if status == STATUS_PULL_EXPIRED:
             self._wanted -= undelivered(block, otherwise=self._pull_size)
             self._call_after_this_chunk()
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
-        self._finish(f"the consumer ended: {'nobody listens for it' if status == NOBODY_LISTENS else line}")
+        self._finish(f"the consumer ended: {'nobody listens for it' if status == STATUS_NO_RESPONDERS else line}")
 
     def _finish(self, reason: str) -> None:
         if self._over is not None and not self._over.done():

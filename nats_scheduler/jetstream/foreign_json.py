@@ -13,7 +13,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-_FITS_IN = 1 << 63
+_INT64_LIMIT = 1 << 63
 _SURROGATE = "\\ud"
 _STRAY_BYTE = re.compile("[\udc80-\udcff]")
 
@@ -62,11 +62,11 @@ _READER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -_FITS_IN <= value < _FITS_IN
+    return isinstance(value, int) and not isinstance(value, bool) and -_INT64_LIMIT <= value < _INT64_LIMIT
 
 
 def _is_unsigned(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2 * _FITS_IN
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2 * _INT64_LIMIT
 
 
 def _is_text(value: Any) -> bool:
@@ -93,7 +93,7 @@ def _is_metadata(value: Any) -> bool:
     return isinstance(value, dict) and all(one is None or isinstance(one, str) for one in value.values())
 
 
-STREAM_CONFIG: dict[str, Callable[[Any], bool]] = {
+STREAM_CONFIG_TYPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("name", "description", "retention", "storage", "discard", "template_owner", "compression"), _is_text
     ),
@@ -112,7 +112,7 @@ STREAM_CONFIG: dict[str, Callable[[Any], bool]] = {
 What came after 2.10 is not here: a server that does not know a field passes it over, whatever it is.
 """
 
-REMOVAL: dict[str, Callable[[Any], bool]] = {
+REMOVAL_TYPES: dict[str, Callable[[Any], bool]] = {
     "filter": _is_text,
     "seq": _is_unsigned,
     "keep": _is_unsigned,

@@ -18,21 +18,21 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
-LEAST = 1_000
+MIN_BURST_FIRES = 1_000
 """So many fires in a row make a herd."""
 
-RARE = 20
+MIN_FIRES_PER_OTHER = 20
 """One message of another among so many of ours is rare; where they are not, the consumer reads them for less."""
 
-MOST_LEFT_OUT = 128
+MAX_OTHERS_WAITING = 128
 """Where more than this wait to be read, the consumer reads them."""
 
-PAUSE_SECONDS = 0.03
+BURST_PAUSE_SECONDS = 0.03
 """After so long without an acknowledgement the herd is over: nothing tells of what others store."""
 
-LOOK_SECONDS = 0.01
+BURST_CHECK_INTERVAL_SECONDS = 0.01
 
-STALL_SECONDS = 0.25
+BURST_STALL_SECONDS = 0.25
 """The same while acknowledgements are owed: a server that stores a herd stands still for some 30 ms now and then."""
 
 
@@ -67,7 +67,7 @@ class Herd:
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Note under which sequences fires of ours were stored just now."""
         now = self._loop.time()
-        if self._since is None and now - self._heard_at > PAUSE_SECONDS:
+        if self._since is None and now - self._heard_at > BURST_PAUSE_SECONDS:
             self._run = self._left_out = 0
         self._heard_at = now
         for sequence in sequences:
@@ -75,9 +75,12 @@ class Herd:
                 self._leave_out(self._highest + 1, sequence)
             self._highest = max(self._highest, sequence)
         self._run += len(sequences)
-        if self._left_out * RARE > max(self._run, LEAST) or len(self._waiting) > MOST_LEFT_OUT:
+        if (
+            self._left_out * MIN_FIRES_PER_OTHER > max(self._run, MIN_BURST_FIRES)
+            or len(self._waiting) > MAX_OTHERS_WAITING
+        ):
             self._lose_track()
-        elif self._since is None and self._told_through is None and self._run >= LEAST:
+        elif self._since is None and self._told_through is None and self._run >= MIN_BURST_FIRES:
             self._since = self._highest
 
     def is_reached(self, last: int) -> bool:
@@ -107,9 +110,9 @@ class Herd:
         """Wait until the herd that was joined is over, or track of it is lost."""
         while self._since is not None and self._told_through is not None:
             silent = self._loop.time() - self._heard_at
-            if silent > (STALL_SECONDS if self._in_flight() else PAUSE_SECONDS):
+            if silent > (BURST_STALL_SECONDS if self._in_flight() else BURST_PAUSE_SECONDS):
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(BURST_CHECK_INTERVAL_SECONDS)
 
     def leave(self) -> None:
         """Let a consumer go on behind what was told last."""

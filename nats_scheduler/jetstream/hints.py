@@ -7,7 +7,7 @@ The rule: no hint is lost in silence. Where there are too many, all of them are 
 everything that was stored meanwhile has to be read.
 One that cannot be looked up stays, so that it is looked up again by whoever goes on.
 
-Cost: an object a subject. Limit: `MOST_WAITING` of them.
+Cost: an object a subject. Limit: `MAX_WAITING_HINTS` of them.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.task_group import TaskGroup
 
-MOST_WAITING = 4_096
+MAX_WAITING_HINTS = 4_096
 """Subjects that wait to be looked up at most, beside those that are looked up; a tenth of a second of work."""
 
-LOOKUPS_AT_ONCE = 256
+MAX_HINT_LOOKUPS_IN_FLIGHT = 256
 """Look-ups in flight at once."""
 
 
@@ -64,7 +64,7 @@ class Hints:
         if known is not None:
             known.fingerprint, known.covers_others = fingerprint, True
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING_HINTS:
             self._waiting.clear()
             self.overflowed.set()
             self._one_settled.set()
@@ -79,7 +79,7 @@ class Hints:
         """Look up what is waiting and what comes; ends by cancellation, or with the error of one that failed."""
         async with TaskGroup() as tasks:
             while True:
-                while self._waiting and len(self._under_way) < LOOKUPS_AT_ONCE:
+                while self._waiting and len(self._under_way) < MAX_HINT_LOOKUPS_IN_FLIGHT:
                     hint = self._waiting.pop(next(iter(self._waiting)))
                     self._under_way.add(hint)
                     tasks.create_task(self._look_up(hint))

@@ -18,10 +18,10 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 
-TOLD_EVERY = 1_000
+MAX_HISTORY_BATCH = 1_000
 """Messages looked at before what was found is told."""
 
-RETRY_SECONDS = 1.0
+HISTORY_RETRY_INTERVAL_SECONDS = 1.0
 """Pause after a request that failed."""
 
 
@@ -38,7 +38,7 @@ async def walk_through(api: JetStreamApi, stream: str, after: int, tell: Tell) -
 async def _some(api: JetStreamApi, stream: str, after: int) -> tuple[list[StoredMessage], int]:
     """Look at some messages above `after`; returns those with a TTL, and how far it came."""
     found: list[StoredMessage] = []
-    for _ in range(TOLD_EVERY):
+    for _ in range(MAX_HISTORY_BATCH):
         message = await _next(api, stream, after)
         if message is None:
             break
@@ -53,4 +53,6 @@ async def _next(api: JetStreamApi, stream: str, after: int) -> StoredMessage | N
         try:
             return await api.message(stream, seq=after + 1, next_by_subj=">")
         except JetStreamError:
-            await asyncio.sleep(RETRY_SECONDS)  # a lost connection ends the following, and this with it
+            await asyncio.sleep(
+                HISTORY_RETRY_INTERVAL_SECONDS
+            )  # a lost connection ends the following, and this with it

@@ -19,16 +19,16 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
 
-LOOKUPS_AT_ONCE = 256
+MAX_SUBJECT_LOOKUPS_IN_FLIGHT = 256
 """Look-ups in flight at once."""
 
-WALKERS = 64
+MAX_RANGE_READERS = 64
 """Parts of a range that are walked through at once, each one message after the other."""
 
-SHORTEST_PART = 16
+MIN_RANGE_PART = 16
 """Sequences: a shorter range is not divided."""
 
-FAILED_RETRY_SECONDS = (0.02, 0.1, 0.2, 0.3)
+LOOKUP_RETRY_WAITS_SECONDS = (0.02, 0.1, 0.2, 0.3)
 """Waits before a question that the server could not answer is asked again."""
 
 TEMPORARY_STATUS = 503
@@ -94,7 +94,7 @@ class Lookups:
             if messages and messages[-1].sequence > after:
                 found.extend(message for message in messages if MARK in message.block)
 
-        await _side_by_side((look(*counted) for counted in counts), LOOKUPS_AT_ONCE)
+        await _side_by_side((look(*counted) for counted in counts), MAX_SUBJECT_LOOKUPS_IN_FLIGHT)
         return in_order(found)
 
     async def between(self, after: int, through: int, holds: Callable[[str], bool]) -> list[StoredMessage]:
@@ -109,7 +109,7 @@ class Lookups:
                 before = message.sequence
                 found.append(_bare(message) if MARK in message.block else message._replace(block=b"", body=None))
 
-        await _side_by_side((walk(*part) for part in _parts(after, through)), WALKERS)
+        await _side_by_side((walk(*part) for part in _parts(after, through)), MAX_RANGE_READERS)
         schedules = {message.subject for message in found if message.block}
         return in_order(
             message for message in found if message.block or message.subject in schedules or holds(message.subject)
@@ -128,7 +128,7 @@ async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
     Where it says nothing the connection asks again, until it gives up.
     """
-    for wait in FAILED_RETRY_SECONDS:
+    for wait in LOOKUP_RETRY_WAITS_SECONDS:
         try:
             return await ask()
         except JetStreamError as error:
@@ -153,7 +153,7 @@ async def _side_by_side(work: Iterable[Awaitable[None]], most: int) -> None:
 
 def _parts(after: int, through: int) -> Iterator[tuple[int, int]]:
     """Divide the sequences behind `after` up to `through` into ranges of the same length."""
-    size = max(-(-(through - after) // WALKERS), SHORTEST_PART)
+    size = max(-(-(through - after) // MAX_RANGE_READERS), MIN_RANGE_PART)
     for start in range(after, through, size):
         yield start, min(start + size, through)
 

@@ -10,7 +10,7 @@ together only once the leader has reached its end (`jetstream.reach`).
 Only for those requests that allow it (`ReadContent.by_sequence`), on streams where a consumer is harmless.
 
 Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: between two schedules of a run lie at most
-`WIDEST_GAP - 1` other messages, which are read in vain.
+`MAX_RUN_GAP - 1` other messages, which are read in vain.
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from itertools import pairwise
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead
 from nats_scheduler.engine.port import Tell
-from nats_scheduler.jetstream.api import CONSUMER_SECONDS, Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import CLUSTER_SECONDS, consumer_from, consumer_name
+from nats_scheduler.jetstream.consumers import CLUSTER_DEADLINE_SECONDS, consumer_from, consumer_name
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 
-SHORTEST_RUN = 64
+MIN_RUN_SCHEDULES = 64
 """Fewer schedules are looked up one by one: that is done before a consumer is made."""
 
-LONGEST_RUN = 2_048
+MAX_RUN_SCHEDULES = 2_048
 """Schedules of one run: others wait for its end."""
 
-WIDEST_GAP = 3
+MAX_RUN_GAP = 3
 """Neighbours in a run are at most so far apart in the stream."""
 
-SILENCE_SECONDS = 1.0
+RUN_SILENCE_LIMIT_SECONDS = 1.0
 """Without a message for so long, what is still wanted of a run is looked up one by one."""
 
 Run = list[ReadContent]
@@ -140,7 +140,7 @@ class RangeReader:
         self._inbox, self._next = inbox, f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         sid = self._connection.subscribe(inbox, self._received)
         try:
-            patience = CLUSTER_SECONDS if self._connection.server.cluster else CONSUMER_SECONDS
+            patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
             info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config), patience)
             self._to_come = min(last - first + 1, integer(info.get("num_pending")))
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
@@ -169,7 +169,9 @@ class RangeReader:
         while heard != self._to_come and not self._over.done() and not self._connection.is_lost:
             heard = self._to_come
             await asyncio.wait(
-                (self._over, self._connection.lost), timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                (self._over, self._connection.lost),
+                timeout=RUN_SILENCE_LIMIT_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
             )
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
@@ -207,9 +209,9 @@ def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:
         if gap == 0:
             single.append(request)
             continue
-        if gap > WIDEST_GAP or len(run) >= LONGEST_RUN:
-            (runs.append if len(run) >= SHORTEST_RUN else single.extend)(run)
+        if gap > MAX_RUN_GAP or len(run) >= MAX_RUN_SCHEDULES:
+            (runs.append if len(run) >= MIN_RUN_SCHEDULES else single.extend)(run)
             run = []
         run.append(request)
-    (runs.append if len(run) >= SHORTEST_RUN else single.extend)(run)
+    (runs.append if len(run) >= MIN_RUN_SCHEDULES else single.extend)(run)
     return runs, single

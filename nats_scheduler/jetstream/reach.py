@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.errors import JetStreamError, LeaderBehindError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
-LOOK_AGAIN_SECONDS = (0.01, 0.02, 0.05, 0.1)
+LEADER_RETRY_WAITS_SECONDS = (0.01, 0.02, 0.05, 0.1)
 """Waits before the leader is asked again how far it is. Who waits in vain for all of them tries again later."""
 
 Look = Callable[[], Awaitable[StoredMessage | None]]
@@ -66,7 +66,7 @@ class LeaderReach:
 
     async def leader_at(self, sequence: int) -> str:
         """Return the name of the leader once it has reached a sequence; raises `LeaderBehindError` after some waits."""
-        for wait in (*LOOK_AGAIN_SECONDS, None):
+        for wait in (*LEADER_RETRY_WAITS_SECONDS, None):
             leader, last = await self._ask()
             if last >= sequence:
                 return leader

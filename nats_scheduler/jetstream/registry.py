@@ -19,7 +19,7 @@ from typing import Any
 from nats_scheduler.engine.inputs import ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.contact import NO_PLACE_FOR_A_CONSUMER
+from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
 from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
@@ -30,25 +30,25 @@ from nats_scheduler.message.stored import StoredMessage
 BUCKET_IN_USE = 10058
 """Somebody created the bucket at the same moment, with other settings."""
 
-REPLICAS = 3
+BUCKET_REPLICAS = 3
 """Copies of the bucket in a cluster."""
 
-NO_PLACE_FOR_REPLICAS = frozenset({10005, 10074})
+REPLICAS_REFUSED = frozenset({10005, 10074})
 """No three peers have room for it, or the server's cluster is none of JetStream."""
 
-LOOK_UP_SECONDS = 0.25
+KEY_POLL_INTERVAL_SECONDS = 0.25
 """How often the keys are looked up where they cannot be followed."""
 
-WRONG_LAST_SEQUENCE = 10071
+WRONG_LAST_SEQUENCE_CODE = 10071
 """Somebody wrote the key since its revision was seen."""
 
-BEING_WRITTEN = 10164
+WRITE_IN_PROGRESS_CODE = 10164
 """Somebody writes the key at this moment: nodes of a cluster are agreeing on it."""
 
-LOST_RACES = frozenset({WRONG_LAST_SEQUENCE, BEING_WRITTEN})
+LOST_RACE_CODES = frozenset({WRONG_LAST_SEQUENCE_CODE, WRITE_IN_PROGRESS_CODE})
 """Normal business where several write: whoever lost looks again."""
 
-IN_A_DOMAIN = re.compile(r"\$JS\.[^.]+\.API")
+DOMAIN_API_PREFIX = re.compile(r"\$JS\.[^.]+\.API")
 """The prefix of a JetStream domain."""
 
 MAX_VALUE_BYTES = 64 * 1024
@@ -63,7 +63,7 @@ class Registry:
         self._stream = f"KV_{bucket}"
         self._subject = f"$KV.{bucket}"
         # A leaf node keeps `$KV` to itself where its domain is another one; the server of the domain maps this.
-        self._written_to = f"{api.prefix}.{self._subject}" if IN_A_DOMAIN.fullmatch(api.prefix) else self._subject
+        self._written_to = f"{api.prefix}.{self._subject}" if DOMAIN_API_PREFIX.fullmatch(api.prefix) else self._subject
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
         """Is told the key of a value that is not of our making, and what is wrong with it."""
         self.created = ""
@@ -93,13 +93,13 @@ class Registry:
         return is_new
 
     async def _create(self) -> Any:
-        for replicas in (REPLICAS, 1) if self._connection.server.cluster else (1,):
+        for replicas in (BUCKET_REPLICAS, 1) if self._connection.server.cluster else (1,):
             try:
                 return await self._api.create_stream(self._config(replicas))
             except ApiError as error:
                 if error.code == BUCKET_IN_USE:
                     return None
-                if replicas == 1 or error.code not in NO_PLACE_FOR_REPLICAS:
+                if replicas == 1 or error.code not in REPLICAS_REFUSED:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -126,7 +126,7 @@ class Registry:
         subject = f"{self._written_to}.{key}"
         reply = await self._connection.request(subject, json.dumps(value).encode(), with_headers(b"", headers))
         answer = read_object(reply.body) or {}
-        if inner(answer.get("error")).get("err_code") in LOST_RACES:
+        if inner(answer.get("error")).get("err_code") in LOST_RACE_CODES:
             return None
         raise_refusal(answer, f"swap {key}")
         return integer(answer.get("seq"))
@@ -168,7 +168,7 @@ class Registry:
         try:
             await ConsumerFollower(self._connection, self._api, {"name": self._stream}, tell, wanted).follow(0)
         except ApiError as error:
-            if error.code != NO_PLACE_FOR_A_CONSUMER:
+            if error.code != CONSUMER_LIMIT_REACHED:
                 raise
         await self._look_up(keys, tell)
 
@@ -185,7 +185,7 @@ class Registry:
             found.sort(key=lambda message: message.sequence)
             last = found[-1].sequence if found else last
             tell(MessagesRead(found))
-            await asyncio.sleep(LOOK_UP_SECONDS)
+            await asyncio.sleep(KEY_POLL_INTERVAL_SECONDS)
 
     async def written_at(self, key: str) -> int | None:
         """Return when the last value was written (ns since the Unix epoch), None where there is none."""

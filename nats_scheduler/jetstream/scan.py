@@ -40,28 +40,28 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
 
-LOOKUP_RETRY_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
+HINT_RETRY_WAITS_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
 """Waits before each attempt to find what was seen: it is stored a moment after it is published, or it was refused.
 
 Close to each other, because a schedule may be due at once, and a busy server takes tenths of a second to store.
 """
 
-MARK_SECONDS = 1.0
+PROGRESS_INTERVAL_SECONDS = 1.0
 """How often it is noted up to which sequence everything was looked at, while anything is published."""
 
-ROUTE_SECONDS = 1.0
+MAX_ROUTE_DELAY_SECONDS = 1.0
 """In a cluster a publish is seen at most so much later than its leader counts it."""
 
-RETRY_SECONDS = 0.1
+SCAN_RETRY_INTERVAL_SECONDS = 0.1
 """Pause after the stream could not be asked."""
 
-LAG_SECONDS = 2.0
+MAX_LEADER_LAG_SECONDS = 2.0
 """So long a new leader may take to know what the one before had acknowledged."""
 
-LOST_SECONDS = 8.0
+MAX_UNANSWERED_SECONDS = 8.0
 """After so long without an answer somebody has to look whether the stream is still there."""
 
-SUBJECTS_SAVE = 2
+MIN_MESSAGES_PER_SUBJECT = 2
 """So much fewer subjects than messages make it worth while to look up each subject."""
 
 
@@ -122,10 +122,10 @@ class ScanFollower:
                     assert isinstance(error, JetStreamError)
                     now = self._loop.time()
                     failing_since = failing_since or now
-                    if not is_temporary(error) or now - failing_since > LOST_SECONDS:
+                    if not is_temporary(error) or now - failing_since > MAX_UNANSWERED_SECONDS:
                         raise error from None
                     self._tell(ContactLost(str(error)))
-                    await asyncio.sleep(RETRY_SECONDS)
+                    await asyncio.sleep(SCAN_RETRY_INTERVAL_SECONDS)
         finally:
             for number in subscriptions:
                 self._connection.unsubscribe(number)
@@ -143,7 +143,7 @@ class ScanFollower:
         if last < self._through:
             self._went_back(last)
         behind = min(last - self._through, state.messages)
-        if self._through == 0 or behind > SUBJECTS_SAVE * state.subjects:
+        if self._through == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
             found = await self._lookups.of_all_subjects(self._through)
         else:
             found = await self._lookups.between(self._through, last, self._holds)
@@ -154,7 +154,7 @@ class ScanFollower:
         """Look at everything anew where the stream is not what it was; raises `NoAnswerError` where that may change."""
         now = self._loop.time()
         since = self._behind_since = self._behind_since or now
-        if self._is_clustered and now - since < LAG_SECONDS:
+        if self._is_clustered and now - since < MAX_LEADER_LAG_SECONDS:
             raise NoAnswerError(f"the stream's leader is at sequence {last}, and was at {self._through} before")
         self._through = 0
 
@@ -181,14 +181,14 @@ class ScanFollower:
         """Note up to where everything was looked at, and read what hints do not tell."""
         if self._is_clustered:
             # A publish at another node may not have been shown to us yet, nor be known to a leader that is new.
-            await self._read_what_was_not_seen(MARK_SECONDS)
+            await self._read_what_was_not_seen(PROGRESS_INTERVAL_SECONDS)
         while True:
             await self._something_was_published.wait()
             self._something_was_published.clear()
-            await self._overflows_within(MARK_SECONDS)
+            await self._overflows_within(PROGRESS_INTERVAL_SECONDS)
             last = (await self._lookups.state()).last_sequence
             if self._is_clustered:
-                await self._overflows_within(ROUTE_SECONDS)
+                await self._overflows_within(MAX_ROUTE_DELAY_SECONDS)
             await self._hints.settled()
             if self._was_not_found or self._hints.overflowed.is_set():
                 await self._read_what_was_not_seen(0)
@@ -213,7 +213,7 @@ class ScanFollower:
 
         What it lies under is told with the first message on the subject, since nobody may have seen that.
         """
-        for wait in LOOKUP_RETRY_SECONDS:
+        for wait in HINT_RETRY_WAITS_SECONDS:
             await asyncio.sleep(wait)
             message = await self._lookups.last(hint.subject)
             if message is not None and fingerprint_of(message.block, message.body) == hint.fingerprint:
@@ -230,7 +230,7 @@ class ScanFollower:
         while True:
             await self._something_was_published.wait()
             self._something_was_published.clear()
-            for wait in LOOKUP_RETRY_SECONDS:
+            for wait in HINT_RETRY_WAITS_SECONDS:
                 await asyncio.sleep(wait)
                 while (message := await self._lookups.next(self._through)) is not None:
                     self._tell_next(message)

@@ -21,12 +21,17 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied, takes_from_others
+from nats_scheduler.message.rejection import INVALID_JSON, Rejection
+from nats_scheduler.message.stream_rules import (
+    FLAG,
+    StreamRules,
+    check_create,
+    check_update,
+    implied,
+    takes_from_others,
+)
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-
-FLAG = "allow_msg_schedules"
 
 METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
 """The metadata key that stands for the flag where a user sets it by hand, to `true`."""
@@ -38,13 +43,10 @@ METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
 
 ROLL_UPS = "allow_rollup_hdrs"
 
-INVALID_JSON = 10025
-"""The server does not know a field of the request, and was told to mind (`jetstream { strict: true }`)."""
-
-CLOCKS_APART = SECOND
+MAX_CLOCK_DIFFERENCE_NS = SECOND
 """A stream and its first message may get their times (ns) from two nodes, whose clocks differ so much at most."""
 
-SERVER_METADATA = "_nats."
+SERVER_METADATA_PREFIX = "_nats."
 """What begins so is the server's own, and changes when the server does."""
 
 NEVER_FILLED_IN: dict[str, Any] = {
@@ -108,7 +110,7 @@ class StreamState:
         first, last = int(state.get("first_seq", 0)), int(state.get("last_seq", 0))
         created = str(info.get("created", ""))
         oldest, made = parse_rfc3339(str(state.get("first_ts"))), parse_rfc3339(created)
-        is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - CLOCKS_APART
+        is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - MAX_CLOCK_DIFFERENCE_NS
         return cls(dict(info["config"]), created, first, last, holds_older_messages=is_older)
 
     @property
@@ -176,8 +178,9 @@ class FlaggedStreams:
             answer = await self._sent(self._api.create_stream, self._purgeable(config))
         else:
             before = await self.recall(StreamState.from_info(info))
-            if config.get(FLAG) and before.is_flagged and self._server.schedules_natively:
-                _refuse_what_waits(before)
+            is_handed_over = config.get(FLAG) and before.is_flagged and self._server.schedules_natively
+            if is_handed_over and before.waits_for_graduation:
+                raise NotGraduatedError(before.name)
             known = before.remembered
             old = {**before.config, FLAG: before.is_flagged, TTL_FLAG: before.rules.allow_msg_ttl}
             _refuse(config["name"], check_update(old, config))
@@ -385,13 +388,8 @@ def _merged(before: StreamState, config: Config) -> Config:
     return merged
 
 
-def _refuse_what_waits(before: StreamState) -> None:
-    if before.waits_for_graduation:
-        raise NotGraduatedError(before.name)
-
-
 def _own(metadata: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA)}
+    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA_PREFIX)}
 
 
 def _refuse(stream: str, rejection: Rejection | None) -> None:

@@ -3,7 +3,7 @@
 A cluster that has lost its leader makes no consumer for 4 s to 9 s, while the stream itself may be well: its messages
 are asked for then, as its contents are.
 
-The rule: whoever cannot be answered for `DEAF_SECONDS` says that contact is lost.
+The rule: whoever cannot be answered for `WALK_ANSWER_DEADLINE_SECONDS` says that contact is lost.
 Cost: one request a message, bodies included (some 5,000 a second), and ten a second where none comes.
 """
 
@@ -15,10 +15,10 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.message.stored import StoredMessage
 
-LOOK_SECONDS = 0.1
+WALK_POLL_INTERVAL_SECONDS = 0.1
 """How often it is looked whether there is another message."""
 
-DEAF_SECONDS = 1.5
+WALK_ANSWER_DEADLINE_SECONDS = 1.5
 """Longest wait for an answer: what is cancelled meanwhile fires on."""
 
 
@@ -52,7 +52,7 @@ class Walk:
                 if not self._is_deaf:
                     self._tell(ContactLost(str(error)))
                 self._is_deaf = True
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
 
     async def _read_on(self) -> None:
         """Tell what is stored, and then what is published, until nobody answers."""
@@ -64,11 +64,11 @@ class Walk:
             if not is_caught_up:
                 self._tell(CaughtUp())
             is_caught_up, self._is_deaf = True, False
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
 
     async def _next(self) -> StoredMessage | None:
         try:
-            async with asyncio.timeout(DEAF_SECONDS):
+            async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
                 return await self._api.message(self._stream, seq=self.last + 1, next_by_subj=">")
         except TimeoutError:
-            raise NoAnswerError(f"no message could be asked for within {DEAF_SECONDS} s") from None
+            raise NoAnswerError(f"no message could be asked for within {WALK_ANSWER_DEADLINE_SECONDS} s") from None

@@ -15,15 +15,22 @@ from dataclasses import dataclass, replace
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.foreign_json import REMOVAL, STREAM_CONFIG, Object, has_types, integer, read_object
+from nats_scheduler.jetstream.foreign_json import (
+    REMOVAL_TYPES,
+    STREAM_CONFIG_TYPES,
+    Object,
+    has_types,
+    integer,
+    read_object,
+)
 
 SIDECAR_INBOX = "nats-scheduler-sidecar-"
 """How the inboxes of sidecars begin: what another one writes into a stream's configuration is no user's wish."""
 
-LONGEST_STREAM_NAME = 255
+MAX_STREAM_NAME_BYTES = 255
 """Bytes: the server refuses longer names."""
 
-LONGEST_SUBJECT = 4_096
+MAX_SUBJECT_CHARACTERS = 4_096
 """Characters: what is longer does not go through the protocol."""
 
 
@@ -97,7 +104,7 @@ class RequestWatch:
                 return
             stream = asked[asked.rfind(b".") + 1 :]
             wanted = read_object(body) if body.strip() else {}
-            if len(stream) > LONGEST_STREAM_NAME:
+            if len(stream) > MAX_STREAM_NAME_BYTES:
                 return  # the server refuses such a request itself
             request = read(stream.decode("utf-8", "replace"), wanted)
             if isinstance(request, ConfigRequested) and f".{SIDECAR_INBOX}".encode() in reply:
@@ -114,7 +121,7 @@ def _config_requested(stream: str, body: Object | None, *, creates: bool) -> Req
     # As the server does: the letters of a field may be of either case
     # (`test_the_fields_of_a_request_may_be_of_either_case`).
     config = _lowered(body)
-    is_taken = config.get("name") == stream and has_types(config, STREAM_CONFIG)
+    is_taken = config.get("name") == stream and has_types(config, STREAM_CONFIG_TYPES)
     return ConfigRequested(stream, config, creates) if is_taken else None
 
 
@@ -124,7 +131,7 @@ def _purge_requested(stream: str, body: Object | None) -> Request | None:
     asked = _lowered(body or {})
     wanted, below = asked.get("filter"), integer(asked.get("seq"))
     # A filter that is longer than any subject is not worth a comparison: everything is looked at again.
-    is_known = isinstance(wanted, str) and 0 < len(wanted) <= LONGEST_SUBJECT
+    is_known = isinstance(wanted, str) and 0 < len(wanted) <= MAX_SUBJECT_CHARACTERS
     return MessageRemovalRequested(stream, filter=wanted if is_known else None, below=below or None)
 
 
@@ -135,7 +142,7 @@ def _lowered(body: Object) -> Object:
 def _delete_requested(stream: str, body: Object | None) -> Request | None:
     body = _lowered(body or {})
     sequence = body.get("seq")
-    return MessageRemovalRequested(stream, sequence=sequence) if sequence and has_types(body, REMOVAL) else None
+    return MessageRemovalRequested(stream, sequence=sequence) if sequence and has_types(body, REMOVAL_TYPES) else None
 
 
 def watched_prefix(api_prefix: str, js_domain: str | None, servers_domain: str) -> str:

@@ -33,13 +33,13 @@ Run = Callable[[bytes, int], int]
 It takes what its subscription's sink would be given, in the same way, or leaves it.
 """
 
-LEAST_FOR_A_RUN = 1_024
+MIN_RUN_BYTES = 1_024
 """Fewer bytes read at once are not worth a look for runs."""
 
-MAX_CONTROL_LINE_BYTES = 64 * 1024
+MAX_RECEIVED_CONTROL_LINE_BYTES = 64 * 1024
 """Longest control line that is waited for: far above the server's own default of 4 KiB."""
 
-READ_AT_ONCE_BYTES = nats.aio.client.DEFAULT_BUFFER_SIZE
+READ_BUFFER_BYTES = nats.aio.client.DEFAULT_BUFFER_SIZE
 """What nats-py reads at most at a time; where so much came, more is probably there."""
 
 _CRLF = b"\r\n"
@@ -79,7 +79,7 @@ class FrameParser:
             position = self._deliver(buffer, end + 2)
         self._keep(buffer[position:] if position else buffer)
         self._client.chunk_ended()
-        if len(data) >= READ_AT_ONCE_BYTES:
+        if len(data) >= READ_BUFFER_BYTES:
             await asyncio.sleep(0)  # let what follows from this leave before more is read
 
     def _is_worth_a_look(self, data: bytes) -> bool:
@@ -88,7 +88,7 @@ class FrameParser:
             return self._held >= self._wanted
         if b"\n" in data:
             return True
-        if self._held > MAX_CONTROL_LINE_BYTES:
+        if self._held > MAX_RECEIVED_CONTROL_LINE_BYTES:
             raise ProtocolError("no end of line in a control line")
         return False
 
@@ -104,7 +104,7 @@ class FrameParser:
         What can be taken in runs is; for the rest there is one loop without a call but to the sinks.
         """
         sinks, find, held = self._client.sinks, buffer.find, len(buffer)
-        runs = self._client.runs if held - position >= LEAST_FOR_A_RUN else {}
+        runs = self._client.runs if held - position >= MIN_RUN_BYTES else {}
         while (end := find(_CRLF, position)) >= 0 and (kind := buffer[position]) in _MESSAGES:
             fields = buffer[position:end].split()
             has_headers = kind in _MESSAGES_WITH_HEADERS

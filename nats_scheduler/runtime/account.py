@@ -18,7 +18,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamRefusedError, StreamState, is_in_force
+from nats_scheduler.jetstream.streams import FlaggedStreams, StreamRefusedError, StreamState, is_in_force
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
@@ -30,7 +30,7 @@ from nats_scheduler.jetstream.watch import (
     watched_prefix,
 )
 from nats_scheduler.message.rejection import SCHEDULES_STAY
-from nats_scheduler.message.stream_rules import check_flag
+from nats_scheduler.message.stream_rules import FLAG, check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.background import Background
 from nats_scheduler.runtime.continuity import StreamWentBackError

@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import FLAG, FlaggedStreams, StreamState
+from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
+from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService

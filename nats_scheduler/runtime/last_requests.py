@@ -16,8 +16,9 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.streams import FLAG, TTL_FLAG
+from nats_scheduler.jetstream.streams import TTL_FLAG
 from nats_scheduler.jetstream.watch import ConfigRequested
+from nats_scheduler.message.stream_rules import FLAG
 
 OVERLAP_SECONDS = 1.0
 """A request that was seen up to so long after our update had been answered may have reached the server before it."""

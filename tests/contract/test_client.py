@@ -13,7 +13,7 @@ import pytest
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.dial import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Dialer
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
-from nats_scheduler.jetstream.wire import MAX_CONTROL_LINE_BYTES, FrameParser, WireClient
+from nats_scheduler.jetstream.wire import MAX_RECEIVED_CONTROL_LINE_BYTES, FrameParser, WireClient
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import SharedServer, StartServer
 from tests.harness.servers import V2_11
@@ -158,7 +158,9 @@ class TestTheEndOfAConnection:
             assert await is_lost(connection)
             await connection.close()
 
-    @pytest.mark.parametrize("said", [b"MSG a b c d e\r\n", b"GIBBERISH\r\n", b"x" * (MAX_CONTROL_LINE_BYTES + 1)])
+    @pytest.mark.parametrize(
+        "said", [b"MSG a b c d e\r\n", b"GIBBERISH\r\n", b"x" * (MAX_RECEIVED_CONTROL_LINE_BYTES + 1)]
+    )
     async def test_bytes_that_are_not_the_protocol_end_the_connection(self, said: bytes) -> None:
         async with impostor() as server:
             connection = await connect(server.url)

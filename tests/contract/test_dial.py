@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 20.0
 @pytest.fixture
 def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no server tried beside another one, however busy this machine is."""
-    monkeypatch.setattr(dial, "NEXT_SERVER_SECONDS", 60.0)
+    monkeypatch.setattr(dial, "NEXT_SERVER_DELAY_SECONDS", 60.0)
 
 
 def dialer(*servers: str) -> Dialer:

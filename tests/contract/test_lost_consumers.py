@@ -113,7 +113,7 @@ async def test_a_consumer_that_only_answers_has_forgotten_what_it_was_asked_for(
 async def test_a_consumer_whose_node_died_is_noticed_by_asking(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "SILENT_LOOKS", 1_000_000)  # it is not the silence that tells
+    monkeypatch.setattr(follow, "MAX_SILENT_CHECKS", 1_000_000)  # it is not the silence that tells
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
         async with followed(account.connection, stream_name) as told:
@@ -136,17 +136,17 @@ async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_ma
 ) -> None:
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
-        nodes.dead_places, nodes.has_stream = len(follow.WAITS_IN_A_CLUSTER) - 1, False
+        nodes.dead_places, nodes.has_stream = len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
         async with followed(account.connection, stream_name) as told:
             await told_so_far(told, CaughtUp)
-    assert len(set(nodes.placed)) == len(follow.WAITS_IN_A_CLUSTER)
+    assert len(set(nodes.placed)) == len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS)
 
 
 @pytest.mark.usefixtures("of_a_cluster")
 async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "WAITS_IN_A_CLUSTER", (0.2, 0.2))
+    monkeypatch.setattr(follow, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 0.2))
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
         nodes.dead_places, nodes.stored = 1_000_000, 2
@@ -167,7 +167,7 @@ async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
 async def test_while_messages_cannot_be_asked_for_either_contact_is_lost(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "WAITS_IN_A_CLUSTER", (0.2, 30.0))
+    monkeypatch.setattr(follow, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 30.0))
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
         nodes.dead_places = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead
-from nats_scheduler.jetstream.ranges import LONGEST_RUN, SHORTEST_RUN, WIDEST_GAP, runs_of
+from nats_scheduler.jetstream.ranges import MAX_RUN_GAP, MAX_RUN_SCHEDULES, MIN_RUN_SCHEDULES, runs_of
 from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
 from tests.contract.conftest import OpenSide
@@ -14,7 +14,7 @@ from tests.contract.sides import Side, server_side
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 
-HERD = 3 * SHORTEST_RUN
+HERD = 3 * MIN_RUN_SCHEDULES
 
 
 async def store_herd(side: Side) -> list[ReadContent]:
@@ -113,7 +113,7 @@ def asked(*sequences: int) -> list[ReadContent]:
 
 
 def test_runs_are_of_neighbours_and_the_others_are_single() -> None:
-    herd = asked(*range(1_000, 1_000 + WIDEST_GAP * HERD, WIDEST_GAP))
+    herd = asked(*range(1_000, 1_000 + MAX_RUN_GAP * HERD, MAX_RUN_GAP))
     far = asked(1, 2, 3, 5_000, 9_000)
     runs, single = runs_of([*reversed(herd), *far])
     assert runs == [herd]
@@ -121,9 +121,9 @@ def test_runs_are_of_neighbours_and_the_others_are_single() -> None:
 
 
 def test_a_run_is_not_longer_than_others_should_wait() -> None:
-    runs, single = runs_of(asked(*range(2 * LONGEST_RUN + 1)))
-    assert [len(run) for run in runs] == [LONGEST_RUN, LONGEST_RUN]
-    assert [request.sequence for request in single] == [2 * LONGEST_RUN]
+    runs, single = runs_of(asked(*range(2 * MAX_RUN_SCHEDULES + 1)))
+    assert [len(run) for run in runs] == [MAX_RUN_SCHEDULES, MAX_RUN_SCHEDULES]
+    assert [request.sequence for request in single] == [2 * MAX_RUN_SCHEDULES]
 
 
 def test_a_second_request_for_a_sequence_is_single() -> None:

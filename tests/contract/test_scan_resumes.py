@@ -220,8 +220,8 @@ async def test_a_fire_of_ours_is_not_looked_up(queue: Queue) -> None:
 
 
 async def test_a_burst_of_more_hints_than_are_kept_loses_none(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hints, "MOST_WAITING", 5)
-    monkeypatch.setattr(hints, "LOOKUPS_AT_ONCE", 1)
+    monkeypatch.setattr(hints, "MAX_WAITING_HINTS", 5)
+    monkeypatch.setattr(hints, "MAX_HINT_LOOKUPS_IN_FLIGHT", 1)
     async with queue.following():
         await queue.store_all(300)
         await queue.told(lambda: len(queue.sequences) == 300)

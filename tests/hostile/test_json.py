@@ -13,7 +13,7 @@ from nats_scheduler.engine.inputs import Outcome, Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import decode_message, parse_message_answer
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, UnreadableAnswerError
-from nats_scheduler.jetstream.foreign_json import STREAM_CONFIG, has_types, integer, read_object
+from nats_scheduler.jetstream.foreign_json import STREAM_CONFIG_TYPES, has_types, integer, read_object
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState, is_in_force
@@ -53,7 +53,7 @@ _values: st.SearchStrategy[Any] = st.recursive(
     max_leaves=12,
 )
 _keys = st.sampled_from(
-    [*STREAM_CONFIG, "error", "err_code", "code", "seq", "message", "time", "hdrs", "data", "duplicate", "filter"]
+    [*STREAM_CONFIG_TYPES, "error", "err_code", "code", "seq", "message", "time", "hdrs", "data", "duplicate", "filter"]
 )
 odd_objects = st.dictionaries(_keys, _values, max_size=6)
 
@@ -121,7 +121,7 @@ def test_an_answer_that_is_not_the_streams_is_none(body: bytes, outcome: Outcome
 def test_a_configuration_of_the_right_types_can_be_compared(asked: dict[str, Any]) -> None:
     config = {"name": "S", "subjects": ["s.>"], "metadata": {"a": "b"}, "retention": "limits"}
     known = read_object(json.dumps(asked).encode())
-    if known is not None and has_types(known, STREAM_CONFIG):
+    if known is not None and has_types(known, STREAM_CONFIG_TYPES):
         for closely in (True, False):
             is_in_force({k: v for k, v in known.items() if v is not None}, config, closely=closely, echoed=False)
         StreamState.from_info({"config": config}).rules  # noqa: B018 - it must not raise

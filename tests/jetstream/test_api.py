@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.api import CONSUMER_SECONDS, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.foreign_json import Object
 
@@ -31,10 +31,10 @@ async def test_a_consumer_is_awaited_for_less_than_anything_else(deadline: float
     await api.create_consumer("S", "name", {})
     await api.delete_consumer("S", "name")
     await api.consumer("S", "name")
-    shorter = min(CONSUMER_SECONDS, deadline)
+    shorter = min(CONSUMER_DEADLINE_SECONDS, deadline)
     assert connection.waits == {
         "CONSUMER.CREATE.S.name": (shorter, True),
         "CONSUMER.DELETE.S.name": (shorter, False),
         "CONSUMER.INFO.S.name": (deadline, True),
     }
-    assert CONSUMER_SECONDS < REQUEST_DEADLINE_SECONDS
+    assert CONSUMER_DEADLINE_SECONDS < REQUEST_DEADLINE_SECONDS

@@ -1,6 +1,6 @@
 """What is read goes to its own subscription and to nobody else, however many there are."""
 
-from nats_scheduler.jetstream.wire import LEAST_FOR_A_RUN, FrameParser, WireClient
+from nats_scheduler.jetstream.wire import MIN_RUN_BYTES, FrameParser, WireClient
 
 SUBSCRIPTIONS = 1_000
 
@@ -21,7 +21,7 @@ async def test_a_frame_asks_one_reader_and_a_chunk_calls_who_asked_for_it() -> N
 
     for sid in range(1, SUBSCRIPTIONS + 1):
         subscribe(sid)
-    body = b"x" * LEAST_FOR_A_RUN
+    body = b"x" * MIN_RUN_BYTES
     parser = FrameParser(client)
     await parser.parse(b"MSG s 7 %d\r\n%b\r\nMSG s 900 %d\r\n%b\r\n" % (len(body), body, len(body), body))
     assert (asked, delivered, called) == ([7, 900], [7, 900], [7, 900])

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.streams import FLAG, METADATA_FLAG, is_in_force
+from nats_scheduler.jetstream.streams import METADATA_FLAG, is_in_force
+from nats_scheduler.message.stream_rules import FLAG
 
 KEPT: dict[str, Any] = {
     "name": "ORDERS",

@@ -14,9 +14,9 @@ from typing import Any
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoJetStreamError
-from nats_scheduler.jetstream.follow import SILENCE_SECONDS
+from nats_scheduler.jetstream.follow import CONSUMER_SILENCE_LIMIT_SECONDS
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.jetstream.registry import WRONG_LAST_SEQUENCE
+from nats_scheduler.jetstream.registry import WRONG_LAST_SEQUENCE_CODE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.instances import LEASE
@@ -92,7 +92,7 @@ class BucketServer:
             raise NoJetStreamError(f"{key}: nobody answers there")
         outcome = self.stream.publish(key, block, body)
         if isinstance(outcome, Refused):
-            assert outcome.code == WRONG_LAST_SEQUENCE, outcome
+            assert outcome.code == WRONG_LAST_SEQUENCE_CODE, outcome
             return None
         assert isinstance(outcome, Stored), outcome
         self.versions.setdefault(key, []).append(body)
@@ -146,7 +146,7 @@ class Watcher:
 
     def is_gone(self) -> None:
         """Have the news on its way that there is nothing to follow any more, which can get lost."""
-        silence = round(SILENCE_SECONDS * SECOND)
+        silence = round(CONSUMER_SILENCE_LIMIT_SECONDS * SECOND)
         self._arrives(silence if self._link.weather.is_lost() else 0, self._end)
 
     def _arrives(self, late: int, event: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from nats_scheduler.jetstream.connection import ASK_AGAIN_SECONDS, REQUEST_DEADLINE_SECONDS
+from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError
 from tests.judge.history import SECOND
 from tests.simulation.process import Point, Process
@@ -43,7 +43,7 @@ class Link:
 
     async def ask_again(self, point: Point, do: Callable[[], Answer], then: Point | None = None) -> Answer:
         """Ask a question, which changes nothing, and again while no answer comes."""
-        return await self._asked(point, do, then, round(ASK_AGAIN_SECONDS * SECOND))
+        return await self._asked(point, do, then, round(REQUEST_RESEND_INTERVAL_SECONDS * SECOND))
 
     async def _asked(self, point: Point, do: Callable[[], Answer], then: Point | None, again: int | None) -> Answer:
         self.process.point(point)
