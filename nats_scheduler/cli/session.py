@@ -62,7 +62,7 @@ class Session:
         try:
             state = await self.flagged.recall(state)
         except NotPermittedError:
-            if not state.is_native and not state.is_marked:  # these say enough of themselves
+            if not state.is_native and not state.has_metadata_flag:  # these say enough of themselves
                 raise
         facts = Facts(
             server_is_native=self.server.schedules_natively,

@@ -33,7 +33,7 @@ from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplic
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
 
-Tell = Callable[[Input], None]
+Notify = Callable[[Input], None]
 """Takes a fact."""
 
 

@@ -49,11 +49,11 @@ class Acknowledgements:
         self._inbox = connection.inbox("a")
         self._senders: dict[bytes, Sender] = {}
         self._streams: dict[bytes, bytes] = {}
-        self._flying: dict[bytes, Sender] = {}
+        self._busy: dict[bytes, Sender] = {}
         """Those with fires in flight, as far as it was looked at."""
         self._joined = 0
         self._denials: Counter[str] = Counter()
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
         self._frames = AcknowledgementFrames(self._inbox, self._streams)
         sid = connection.subscribe(f"{self._inbox}.*.*", self._received)
         connection.read_runs(sid, self._received_run)
@@ -71,14 +71,14 @@ class Acknowledgements:
         key = inbox[inbox.rindex(".") + 1 :].encode()
         self._senders.pop(key, None)
         self._streams.pop(key, None)
-        self._flying.pop(key, None)
+        self._busy.pop(key, None)
 
     def expect(self, inbox: str) -> None:
         """Look after the fires that the sender with this inbox has in flight, until it has none."""
         key = inbox[inbox.rindex(".") + 1 :].encode()
-        self._flying[key] = self._senders[key]
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
+        self._busy[key] = self._senders[key]
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
 
     def _received(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         _inbox, key, number = subject.rsplit(b".", 2)
@@ -96,23 +96,23 @@ class Acknowledgements:
         return position
 
     def _denied(self, denial: Denial) -> None:
-        if denial.publishes and self._flying:
+        if denial.publishes and self._busy:
             if not self._denials:
                 self._connection.after_this_chunk(self._conclude_denied)
             self._denials[denial.subject] += 1
 
     def _conclude_denied(self) -> None:
         denials, self._denials = self._denials, Counter()
-        for sender in list(self._flying.values()):
+        for sender in list(self._busy.values()):
             sender.conclude_denied(denials)
 
-    def _sweep(self) -> None:
-        self._sweeper = None
+    def _check_deadlines(self) -> None:
+        self._deadline_timer = None
         now = self._loop.time()
-        for key, sender in list(self._flying.items()):
+        for key, sender in list(self._busy.items()):
             if sender.in_flight:
                 sender.conclude_late(now)
             else:
-                self._flying.pop(key, None)
-        if self._flying and self._sweeper is None and not self._connection.is_lost:
-            self._sweeper = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
+                self._busy.pop(key, None)
+        if self._busy and self._deadline_timer is None and not self._connection.is_lost:
+            self._deadline_timer = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)

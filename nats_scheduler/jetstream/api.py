@@ -57,10 +57,10 @@ class JetStreamApi:
 
         Raises as `Connection.request` does where there is no answer, or none within `within_seconds` if that is less.
         """
-        is_question = request.startswith(REPEATABLE_REQUESTS)
+        is_repeatable = request.startswith(REPEATABLE_REQUESTS)
         deadline = min(within_seconds or self._deadline, self._deadline)
         answer = await self._connection.request_json(
-            f"{self.prefix}.{request}", body, deadline, is_question=is_question
+            f"{self.prefix}.{request}", body, deadline, is_repeatable=is_repeatable
         )
         raise_refusal(answer, request)
         return answer
@@ -156,7 +156,7 @@ class JetStreamApi:
 
     def abandon_consumer(self, stream: str, name: str) -> None:
         """Have a consumer deleted, and wait for no answer."""
-        self._connection.tell(f"{self.prefix}.CONSUMER.DELETE.{stream}.{name}", b"")
+        self._connection.publish(f"{self.prefix}.CONSUMER.DELETE.{stream}.{name}", b"")
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer; that it is gone already is not an error."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from nats_scheduler.engine.inputs import Input
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 
 Request = TypeVar("Request")
 
@@ -20,14 +20,14 @@ class BoundedRequests(Generic[Request]):
 
     def __init__(
         self,
-        tell: Tell,
+        notify: Notify,
         tasks: asyncio.TaskGroup,
         *,
         ask: Callable[[Request], Awaitable[Input]],
         give_up: Callable[[Request, str], Input],
         limit: int,
     ) -> None:
-        self._tell = tell
+        self._notify = notify
         self._tasks = tasks
         self._ask = ask
         self._give_up = give_up
@@ -41,7 +41,7 @@ class BoundedRequests(Generic[Request]):
     def begin(self, request: Request) -> None:
         """Make a request as soon as there is room for it."""
         if self._ended is not None:
-            self._tell(self._give_up(request, self._ended))
+            self._notify(self._give_up(request, self._ended))
             return
         self._waiting.append(request)
         if self._workers < self._limit and is_started(self._work(), self._tasks):
@@ -59,7 +59,7 @@ class BoundedRequests(Generic[Request]):
         self._asked.clear()
         self._waiting.clear()
         for request in opened:
-            self._tell(self._give_up(request, reason))
+            self._notify(self._give_up(request, reason))
 
     async def _work(self) -> None:
         try:
@@ -69,7 +69,7 @@ class BoundedRequests(Generic[Request]):
                 self._asked[number] = request
                 answer = await self._ask(request)
                 if self._asked.pop(number, None) is not None:
-                    self._tell(answer)
+                    self._notify(answer)
         finally:
             self._workers -= 1
 

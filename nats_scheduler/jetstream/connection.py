@@ -93,16 +93,16 @@ def _check_length(line: str) -> None:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingRequest:
     """A request that waits for its answer, until `deadline` by the loop's clock."""
 
     subject: str
     answer: asyncio.Future[Reply]
     deadline: float
     seconds: float
-    question: bytes = b""
+    resend_frame: bytes = b""
     """The frame that is sent again while no answer comes; empty for what is asked once."""
-    ask_again_at: float = 0.0
+    resend_at: float = 0.0
 
 
 class Connection:
@@ -113,8 +113,8 @@ class Connection:
         self._inbox = f"{inbox_prefix}.{unique}"
         self._requests = f"{self._inbox}.r."
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[bytes, _Waiting] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._pending: dict[bytes, _PendingRequest] = {}
+        self._deadline_timer: asyncio.TimerHandle | None = None
         self._number = 0
         self._parts: dict[Callable[[Connection], Any], Any] = {}
         """What all streams have in common: one of each kind."""
@@ -189,30 +189,30 @@ class Connection:
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
 
-    def distrust(self, doubt: Callable[[], str]) -> None:
-        """End the connection when `doubt` gives a reason to, "" being none.
+    def end_when(self, find_reason: Callable[[], str]) -> None:
+        """End the connection when `find_reason` gives a reason to, "" being none.
 
         It is asked now and then, and right before bytes are given to the socket; those are not sent then.
         """
 
         def is_sound() -> bool:
-            reason = "" if self.is_lost else doubt()
+            reason = "" if self.is_lost else find_reason()
             if reason:
                 self.end(reason)
             return not self.is_lost
 
-        def look() -> None:
+        def check() -> None:
             if is_sound():
-                asyncio.get_running_loop().call_later(CONNECTION_CHECK_INTERVAL_SECONDS, look)
+                asyncio.get_running_loop().call_later(CONNECTION_CHECK_INTERVAL_SECONDS, check)
 
         self._client.may_write = is_sound
-        look()
+        check()
 
     def write(self, frames: bytes) -> None:
         """Send whole frames."""
         self._client.write(frames)
 
-    def tell(self, subject: str, body: bytes) -> bool:
+    def publish(self, subject: str, body: bytes) -> bool:
         """Publish without an answer; returns False, and sends nothing, where the server would hang up over it."""
         message = frame(subject, "", b"", body)
         if len(body) > self._client.max_payload or message.index(b"\r\n") > MAX_SENT_CONTROL_LINE_BYTES:
@@ -231,7 +231,7 @@ class Connection:
         block: bytes = b"",
         deadline: float = REQUEST_DEADLINE_SECONDS,
         *,
-        is_question: bool = False,
+        is_repeatable: bool = False,
     ) -> Reply:
         """Ask and return the answer.
 
@@ -253,46 +253,46 @@ class Connection:
         _check_length(f"HPUB {subject} {reply_to} {size} {size}")
         message = frame(subject, reply_to, block, body)
         now = self._loop.time()
-        waiting = _Waiting(subject, self._loop.create_future(), now + deadline, deadline)
-        if is_question:
-            waiting.question, waiting.ask_again_at = message, now + REQUEST_RESEND_INTERVAL_SECONDS
+        waiting = _PendingRequest(subject, self._loop.create_future(), now + deadline, deadline)
+        if is_repeatable:
+            waiting.resend_frame, waiting.resend_at = message, now + REQUEST_RESEND_INTERVAL_SECONDS
         token = b"%d" % self._number
-        self._waiting[token] = waiting
+        self._pending[token] = waiting
         self.write(message)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
         try:
             reply = await waiting.answer
         finally:
-            self._waiting.pop(token, None)
+            self._pending.pop(token, None)
         if reply.block.startswith(NO_RESPONDERS):
             raise NoJetStreamError(f"{subject}: nobody answers there; is JetStream enabled for this account?")
         return reply
 
-    def _sweep(self) -> None:
+    def _check_deadlines(self) -> None:
         """End what waited past its deadline, and ask questions again, while anything waits."""
-        self._sweeper = None
+        self._deadline_timer = None
         now = self._loop.time()
-        for waiting in self._waiting.values():
+        for waiting in self._pending.values():
             if waiting.answer.done():
                 continue
             if waiting.deadline <= now:
                 waiting.answer.set_exception(NoAnswerError(f"{waiting.subject}: no answer within {waiting.seconds} s"))
-            elif waiting.question and waiting.ask_again_at <= now:
-                waiting.ask_again_at = now + REQUEST_RESEND_INTERVAL_SECONDS
-                self.write(waiting.question)
-        if self._waiting and not self.is_lost:
-            self._sweeper = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._sweep)
+            elif waiting.resend_frame and waiting.resend_at <= now:
+                waiting.resend_at = now + REQUEST_RESEND_INTERVAL_SECONDS
+                self.write(waiting.resend_frame)
+        if self._pending and not self.is_lost:
+            self._deadline_timer = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
 
     async def request_json(
-        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_question: bool = False
+        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
     ) -> Object:
         """Ask with a JSON body and return the JSON object that is the answer.
 
         Raises as `request` does, and `UnreadableAnswerError` where the answer is anything else.
         """
         payload = b"" if body is None else json.dumps(body).encode()
-        reply = await self.request(subject, payload, deadline=deadline, is_question=is_question)
+        reply = await self.request(subject, payload, deadline=deadline, is_repeatable=is_repeatable)
         answer = read_object(reply.body)
         if answer is None:
             raise UnreadableAnswerError(f"{subject}: the answer is no JSON object: {reply.body[:80]!r}")
@@ -303,12 +303,12 @@ class Connection:
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        for waiting in self._waiting.values():
+        for waiting in self._pending.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(ConnectionLostError(reason))
-        self._waiting.clear()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        self._pending.clear()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
 
     async def close(self) -> None:
         """End it from our side, after the socket took what was written."""
@@ -319,7 +319,7 @@ class Connection:
         self.end("closed by us")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        waiting = self._waiting.get(subject[subject.rfind(b".") + 1 :])
+        waiting = self._pending.get(subject[subject.rfind(b".") + 1 :])
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(Reply(block, body))
 
@@ -327,7 +327,7 @@ class Connection:
         """Tell the oldest request on a subject that it was denied: the server denies in the order of asking."""
         if not denial.publishes:
             return
-        for waiting in self._waiting.values():
+        for waiting in self._pending.values():
             if waiting.subject == denial.subject and not waiting.answer.done():
                 waiting.answer.set_exception(NotPermittedError(waiting.subject))
                 return

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.content import content_reader
@@ -27,7 +27,7 @@ CONSUMER_LIMIT_REACHED = 10026
 """The server's code where the stream or the account has as many consumers as it may."""
 
 
-class RoomyFollower:
+class FallbackFollower:
     """Follows through a consumer while the account has a place for one, and by look-ups otherwise."""
 
     def __init__(self, consumer: ConsumerFollower, scan: ScanFollower) -> None:
@@ -61,16 +61,16 @@ def follower_of(
     connection: Connection,
     api: JetStreamApi,
     config: Config,
-    tell: Tell,
+    notify: Notify,
     holds: Callable[[str], bool],
     in_flight: Callable[[], int] = lambda: 0,
     awaits: Callable[[bytes], bool] = lambda _reply: False,
-) -> RoomyFollower | ScanFollower:
+) -> FallbackFollower | ScanFollower:
     """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
-    scan = ScanFollower(connection, api, config, tell, holds, awaits)
+    scan = ScanFollower(connection, api, config, notify, holds, awaits)
     if not reads_all(config):
         return scan
-    return RoomyFollower(ConsumerFollower(connection, api, config, tell, in_flight=in_flight), scan)
+    return FallbackFollower(ConsumerFollower(connection, api, config, notify, in_flight=in_flight), scan)
 
 
 class StreamContact:
@@ -81,7 +81,7 @@ class StreamContact:
         connection: Connection,
         api: JetStreamApi,
         config: Config,
-        tell: Tell,
+        notify: Notify,
         tasks: asyncio.TaskGroup,
         *,
         holds: Callable[[str], bool],
@@ -95,7 +95,7 @@ class StreamContact:
             connection,
             api,
             config,
-            tell,
+            notify,
             holds,
             in_flight=lambda: self._publisher.in_flight,
             awaits=lambda reply: self._publisher.awaits(reply),
@@ -103,20 +103,20 @@ class StreamContact:
         self._publisher = Publisher(
             connection,
             stream,
-            tell,
+            notify,
             window=window,
             ack_timeout=ack_timeout,
             acknowledged=self._follower.acknowledged,
         )
         reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
-        self._reader = content_reader(api, stream, tell, tasks, reach)
+        self._reader = content_reader(api, stream, notify, tasks, reach)
         self._ranges = (
-            RangeReader(connection, api, config, tell, tasks, self._reader, reach) if reads_all(config) else None
+            RangeReader(connection, api, config, notify, tasks, self._reader, reach) if reads_all(config) else None
         )
-        self._duplicates = duplicate_reader(api, stream, tell, tasks)
-        self._purger = purger(api, stream, tell, tasks, reach)
-        self._remover = remover(api, stream, tell, tasks, reach)
-        self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, tell))
+        self._duplicates = duplicate_reader(api, stream, notify, tasks)
+        self._purger = purger(api, stream, notify, tasks, reach)
+        self._remover = remover(api, stream, notify, tasks, reach)
+        self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, notify))
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, in this order."""

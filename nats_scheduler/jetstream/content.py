@@ -11,7 +11,7 @@ import asyncio
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Input
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
@@ -25,13 +25,13 @@ MAX_CONTENT_READS_IN_FLIGHT = 512
 
 
 def content_reader(
-    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup, reach: LeaderReach
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[ReadContent]:
     """Return what reads contents from a stream."""
 
     async def ask(request: ReadContent) -> Input:
         try:
-            message = await reach.believed(request.sequence, lambda: _held(api, stream, request))
+            message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
             wanted = request.source
             source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
         except JetStreamError as error:
@@ -42,7 +42,7 @@ def content_reader(
     def give_up(request: ReadContent, reason: str) -> Input:
         return ContentUnread(request.schedule, request.sequence, reason)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_CONTENT_READS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_CONTENT_READS_IN_FLIGHT)
 
 
 async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:

@@ -12,7 +12,7 @@ import asyncio
 
 from nats_scheduler.engine.actions import ReadDuplicate
 from nats_scheduler.engine.inputs import DuplicateRead, DuplicateUnread, Input
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -25,23 +25,23 @@ MAX_DUPLICATE_READS_IN_FLIGHT = 256
 
 
 def duplicate_reader(
-    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
 ) -> BoundedRequests[ReadDuplicate]:
     """Return what looks at duplicates in a stream."""
 
     async def ask(request: ReadDuplicate) -> Input:
         try:
-            return await _looked_at(api, stream, request)
+            return await _read_duplicate(api, stream, request)
         except JetStreamError as error:
             return DuplicateUnread(request.fire, str(error))
 
     def give_up(request: ReadDuplicate, reason: str) -> Input:
         return DuplicateUnread(request.fire, reason)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
 
-async def _looked_at(api: JetStreamApi, stream: str, request: ReadDuplicate) -> Input:
+async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate) -> Input:
     fire, sequence = request
     message = await api.message(stream, seq=sequence)
     if message is not None:

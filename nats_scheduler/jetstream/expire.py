@@ -13,7 +13,7 @@ import asyncio
 
 from nats_scheduler.engine.actions import RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -30,25 +30,25 @@ DELETE_NOT_PERMITTED = "message delete not permitted"
 
 
 def remover(
-    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup, reach: LeaderReach
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[RemoveExpired]:
     """Return what removes expired messages from a stream."""
 
     async def ask(request: RemoveExpired) -> Input:
         try:
-            return await _look_and_remove(api, stream, request, reach)
+            return await _check_and_delete(api, stream, request, reach)
         except JetStreamError as error:
-            return await _judge(api, stream, request, error)
+            return await _conclude_error(api, stream, request, error)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=_failed, limit=MAX_EXPIRED_DELETES_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, give_up=_failed, limit=MAX_EXPIRED_DELETES_IN_FLIGHT)
 
 
 def _failed(request: RemoveExpired, reason: str) -> Input:
     return ExpiryConcluded(request.sequence, failure=reason)
 
 
-async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpired, reach: LeaderReach) -> Input:
-    message = await reach.believed(request.sequence, lambda: api.message(stream, seq=request.sequence))
+async def _check_and_delete(api: JetStreamApi, stream: str, request: RemoveExpired, reach: LeaderReach) -> Input:
+    message = await reach.confirmed(request.sequence, lambda: api.message(stream, seq=request.sequence))
     expires = None if message is None else expiry_of(message, DIALECTS)
     if message is None or expires is None:
         return ExpiryConcluded(request.sequence)
@@ -58,7 +58,7 @@ async def _look_and_remove(api: JetStreamApi, stream: str, request: RemoveExpire
     return ExpiryConcluded(request.sequence, message.subject if removed else None)
 
 
-async def _judge(api: JetStreamApi, stream: str, request: RemoveExpired, error: JetStreamError) -> Input:
+async def _conclude_error(api: JetStreamApi, stream: str, request: RemoveExpired, error: JetStreamError) -> Input:
     """Say what an error means; two that delete one message at the same moment get it in several words and codes."""
     if not isinstance(error, ApiError) or error.code != DELETE_FAILED:
         return _failed(request, str(error))

@@ -6,7 +6,7 @@ care as this.
 Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its
 node, or with a restart, is made anew behind that message.
 While a cluster makes none, messages are asked for one by one (`jetstream.walking`); while a herd of our own fires is
-stored there is none, and only what others store is asked for (`jetstream.herd`).
+stored there is none, and only what others store is asked for (`jetstream.burst`).
 
 The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
 In a cluster its node may be behind the leader of the stream, for long after a restart: everything is read only where
@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
+from nats_scheduler.jetstream.burst import Burst
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import (
     CLUSTER_DEADLINE_SECONDS,
@@ -33,8 +34,7 @@ from nats_scheduler.jetstream.consumers import (
 )
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.frames import ConsumerFrames
-from nats_scheduler.jetstream.herd import Herd
-from nats_scheduler.jetstream.looks import Looks
+from nats_scheduler.jetstream.periodic_checks import PeriodicChecks
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.walking import Walk
 from nats_scheduler.message.stored import StoredMessage
@@ -91,7 +91,7 @@ class ConsumerFollower:
         connection: Connection,
         api: JetStreamApi,
         config: Config,
-        tell: Tell,
+        notify: Notify,
         wanted: Mapping[str, object] = MappingProxyType({}),
         in_flight: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -103,33 +103,31 @@ class ConsumerFollower:
         self._api = api
         self._stream: str = config["name"]
         self._config = config
-        self._tell = tell
-        self._wants = wanted
+        self._notify = notify
+        self._extra_config = wanted
         self._has_bodies = wanted.get("headers_only") is False
-        self._last = 0
-        self._delivered = 0
-        self._wanted = 0
+        self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._may_be_behind = may_lag(connection, config) and not wanted
-        self._goal = 0
+        self._leader_last = 0
         """The last sequence that the leader had when the consumer was made, where its node may be behind."""
         self._walk: Walk | None = None
         """How the stream is read while no consumer can be made."""
-        self._herd = Herd(api, self._stream, in_flight, self._tell_of_others)
-        self._rarer = STANDALONE_INTERVAL_FACTOR if stands_alone(connection, api) else 1
+        self._burst = Burst(api, self._stream, in_flight, self._deliver_others)
+        self._factor = STANDALONE_INTERVAL_FACTOR if stands_alone(connection, api) else 1
         self._waits = CLUSTER_CONSUMER_DEADLINES_SECONDS if connection.server.cluster else (CONSUMER_DEADLINE_SECONDS,)
-        self._heard = False
+        self._has_received = False
         """Whether anything came from the consumer since it was looked at last."""
         self._is_made = False
         """Whether there is a consumer to pull from: before, nobody would listen."""
         self._caught_up = False
-        self._is_following = self._is_in_a_herd = self._is_called = False
+        self._is_following = self._is_in_burst = self._is_call_due = False
         """Whether we read through a consumer, or by acknowledgements; and whether we are called after this chunk."""
         self._silent = 0
         """Looks in a row without a sign of the consumer."""
         self._batch: list[StoredMessage] = []
-        self._over: asyncio.Future[str] | None = None
+        self._ended: asyncio.Future[str] | None = None
         self._inbox = ""
         self._frames: ConsumerFrames | None = None
         self._next = ""
@@ -145,61 +143,61 @@ class ConsumerFollower:
                 try:
                     reason = await self._follow_with_one_consumer(self._waits[attempt])
                 except NoAnswerError:
-                    if not self._go_on_without_one() and attempt == len(self._waits) - 1:
+                    if not self._read_without_consumer() and attempt == len(self._waits) - 1:
                         raise
                     attempt = min(attempt + 1, len(self._waits) - 1)
                     continue
                 attempt = 0
                 if reason == BURST_BEGAN:
-                    await self._follow_the_herd()
+                    await self._follow_burst()
                 else:
-                    self._tell(ContactLost(reason))
+                    self._notify(ContactLost(reason))
         finally:
             self._end_walk()
-            self._herd.leave()
+            self._burst.end()
         raise ConnectionLostError(self._connection.lost.result())
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Take note that fires of ours were stored under these sequences."""
-        self._herd.acknowledged(sequences)
-        if self._is_in_a_herd or self._herd.is_reached(self._last):
+        self._burst.acknowledged(sequences)
+        if self._is_in_burst or self._burst.is_known_after(self._last):
             self._call_after_this_chunk()
 
-    async def _follow_the_herd(self) -> None:
+    async def _follow_burst(self) -> None:
         """Do without a consumer for as long as the herd lasts."""
-        self._herd.join(self._last)
-        self._is_in_a_herd = True
+        self._burst.begin(self._last)
+        self._is_in_burst = True
         try:
-            await self._herd.over()
+            await self._burst.wait_until_over()
         finally:
-            self._is_in_a_herd = False
-        self._tell_of_others()
-        self._herd.leave()
+            self._is_in_burst = False
+        self._deliver_others()
+        self._burst.end()
 
     def _call_after_this_chunk(self) -> None:
-        if not self._is_called:
-            self._is_called = True
+        if not self._is_call_due:
+            self._is_call_due = True
             self._connection.after_this_chunk(self._chunk_ended)
 
     def _chunk_ended(self) -> None:
-        self._is_called = False
-        if self._is_in_a_herd:
-            self._tell_of_others()
+        self._is_call_due = False
+        if self._is_in_burst:
+            self._deliver_others()
         elif self._is_following:
-            self._hand_over()
+            self._deliver_batch()
 
-    def _tell_of_others(self) -> None:
+    def _deliver_others(self) -> None:
         """Tell what others stored between the fires of a herd, and that the fires are known."""
-        messages, through = self._herd.told()
+        messages, through = self._burst.take_others()
         if through > self._last:
             self._last = through
-            self._tell(MessagesRead(messages, through))
+            self._notify(MessagesRead(messages, through))
 
-    def _go_on_without_one(self) -> bool:
+    def _read_without_consumer(self) -> bool:
         """Read without a consumer until one is made; returns whether that goes well."""
         if self._may_walk and self._walk is None:
-            self._walk = Walk(self._api, self._stream, self._last, self._tell)
-        return self._walk is not None and self._walk.is_well
+            self._walk = Walk(self._api, self._stream, self._last, self._notify)
+        return self._walk is not None and self._walk.is_answered
 
     def _end_walk(self) -> None:
         if self._walk is not None:
@@ -211,35 +209,37 @@ class ConsumerFollower:
         name = consumer_name()
         self._inbox = self._connection.inbox(f"f.{name}")
         self._next = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
-        self._delivered = self._wanted = 0
-        self._is_made = self._caught_up = self._heard = False
-        self._over = asyncio.get_running_loop().create_future()
+        self._delivered = self._requested = 0
+        self._is_made = self._caught_up = self._has_received = False
+        self._ended = asyncio.get_running_loop().create_future()
         sid = self._connection.subscribe(self._inbox, self._received)
         self._frames = None if self._has_bodies else ConsumerFrames(sid, self._stream, name)
         self._connection.read_runs(sid, self._received_run)
         self._is_following = True
         try:
-            info = await self._api.create_consumer(self._stream, name, self._consumer(), within_seconds)
+            info = await self._api.create_consumer(self._stream, name, self._consumer_config(), within_seconds)
             self._end_walk()
-            self._goal = await self._last_of_the_leader()
+            self._leader_last = await self._leader_last_sequence()
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
             self._pull_size = min(MAX_PULL_BATCH, info["config"].get("max_batch") or MAX_PULL_BATCH)
             if info.get("num_pending", 0) == 0 and await self._is_all_read():
                 self._catch_up()
-            self._is_made = self._heard = True
+            self._is_made = self._has_received = True
             self._pull()
-            return await self._until_over(name)
+            return await self._until_ended(name)
         finally:
             self._is_following = False
             self._connection.unsubscribe(sid)
-            await self._remove(name)
+            await self._delete_consumer(name)
 
-    async def _until_over(self, name: str) -> str:
+    async def _until_ended(self, name: str) -> str:
         """Return why the consumer is over, having watched that it is heard of."""
-        assert self._over is not None
+        assert self._ended is not None
         self._silent = 0
-        stop_looking = self._connection.one(Looks).every(self._rarer * CONSUMER_CHECK_INTERVAL_SECONDS, self._look)
-        ends = (self._over, self._connection.lost)
+        stop_checking = self._connection.one(PeriodicChecks).every(
+            self._factor * CONSUMER_CHECK_INTERVAL_SECONDS, self._check_consumer
+        )
+        ends = (self._ended, self._connection.lost)
         try:
             behind = 0
             while not self._caught_up:
@@ -252,21 +252,21 @@ class ConsumerFollower:
                 behind = 0 if self._caught_up or self._delivered != delivered else behind + 1
                 if behind:
                     await self._ask_what_is_pending(name)
-                if behind >= MAX_CHECKS_BEHIND and self._last < self._goal and not self._caught_up:
+                if behind >= MAX_CHECKS_BEHIND and self._last < self._leader_last and not self._caught_up:
                     return "the node of the consumer is behind the leader of the stream"
             done, _pending = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             return str(done.pop().result())
         finally:
-            stop_looking()
+            stop_checking()
 
-    def _look(self) -> None:
+    def _check_consumer(self) -> None:
         """Take a consumer of which nothing was heard for too long for dead."""
-        self._silent = 0 if self._heard else self._silent + 1
-        self._heard = False
+        self._silent = 0 if self._has_received else self._silent + 1
+        self._has_received = False
         if self._silent >= MAX_SILENT_CHECKS:
-            self._finish(f"nothing was heard of the consumer for {self._rarer * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s")
+            self._finish(f"nothing was heard of the consumer for {self._factor * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s")
         elif self._silent:
-            self._ask_for_one()
+            self._probe()
 
     async def _ask_what_is_pending(self, name: str) -> None:
         """Catch up where nothing more will come: what was still pending was removed before it was delivered."""
@@ -279,7 +279,7 @@ class ConsumerFollower:
         if info.get("num_pending", 0) == 0 and all_came and await self._is_all_read() and not self._caught_up:
             self._catch_up()
 
-    async def _last_of_the_leader(self) -> int:
+    async def _leader_last_sequence(self) -> int:
         """Return up to where the stream is to be read, as far as its consumer does not know that itself."""
         if not self._may_be_behind:
             return 0
@@ -290,20 +290,20 @@ class ConsumerFollower:
 
     async def _is_all_read(self) -> bool:
         """Tell whether the leader has nothing more of what it had when the consumer was made."""
-        if self._last >= self._goal:
+        if self._last >= self._leader_last:
             return True
         try:
             async with asyncio.timeout(CLUSTER_DEADLINE_SECONDS):
                 message = await self._api.message(self._stream, seq=self._last + 1, next_by_subj=">")
         except (JetStreamError, TimeoutError):
             return False
-        return message is None or message.sequence > self._goal
+        return message is None or message.sequence > self._leader_last
 
-    async def _remove(self, name: str) -> None:
+    async def _delete_consumer(self, name: str) -> None:
         """Remove the consumer; where it is silent its node may be dead, and who waits for the answer waits in vain."""
         if self._connection.is_lost:
             return
-        if not self._heard or self._herd.is_reached(self._last):
+        if not self._has_received or self._burst.is_known_after(self._last):
             self._api.abandon_consumer(self._stream, name)
             return
         try:
@@ -312,27 +312,27 @@ class ConsumerFollower:
         except (JetStreamError, TimeoutError):
             return  # the server removes it by itself when it is inactive
 
-    def _consumer(self) -> Config:
+    def _consumer_config(self) -> Config:
         last = self._last if self._walk is None else self._walk.last
-        return {**consumer_from(last + 1, self._config), "headers_only": True, **self._wants}
+        return {**consumer_from(last + 1, self._config), "headers_only": True, **self._extra_config}
 
     def _pull(self) -> None:
         request = {
             "batch": self._pull_size,
             "expires": PULL_EXPIRES_SECONDS * SECOND,
-            "idle_heartbeat": int(self._rarer * CONSUMER_HEARTBEAT_INTERVAL_SECONDS * SECOND),
+            "idle_heartbeat": int(self._factor * CONSUMER_HEARTBEAT_INTERVAL_SECONDS * SECOND),
         }
-        self._wanted += self._pull_size
+        self._requested += self._pull_size
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
 
-    def _ask_for_one(self) -> None:
+    def _probe(self) -> None:
         self._connection.write(frame(self._next, self._inbox, b"", PROBE_PULL))
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not reply.startswith(b"$JS.ACK."):
             self._status(block)
             return
-        self._heard = True
+        self._has_received = True
         fields = reply.split(b".")
         first = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
         sequence, in_order = int(fields[first]), int(fields[first + 1])
@@ -340,11 +340,11 @@ class ConsumerFollower:
             self._finish(f"the consumer delivered {in_order} after {self._delivered}")
             return
         self._delivered, self._last = in_order, sequence
-        self._wanted -= 1
+        self._requested -= 1
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
         self._call_after_this_chunk()
         self._batch.append(StoredMessage(name, sequence, int(fields[first + 2]), block, kept))
-        if not self._caught_up and fields[first + 3] == b"0" and sequence >= self._goal:
+        if not self._caught_up and fields[first + 3] == b"0" and sequence >= self._leader_last:
             self._catch_up()
 
     def _received_run(self, buffer: bytes, position: int) -> int:
@@ -352,49 +352,49 @@ class ConsumerFollower:
 
         What came first in this chunk is left to it: where the messages of many streams take turns, nothing is gained.
         """
-        if self._frames is None or not self._is_called:
+        if self._frames is None or not self._is_call_due:
             return position
         messages, position = self._frames.read(buffer, position, self._delivered, is_live=self._caught_up)
         if messages:
-            self._heard = True
+            self._has_received = True
             self._delivered += len(messages)
-            self._wanted -= len(messages)
+            self._requested -= len(messages)
             self._last = messages[-1].sequence
             self._batch += messages
             self._call_after_this_chunk()
         return position
 
-    def _hand_over(self) -> None:
+    def _deliver_batch(self) -> None:
         if self._batch:
             batch, self._batch = self._batch, []
-            self._tell(MessagesRead(batch))
-        is_alive = self._is_made and self._over is not None and not self._over.done()
-        if is_alive and self._caught_up and self._herd.is_reached(self._last):
+            self._notify(MessagesRead(batch))
+        is_alive = self._is_made and self._ended is not None and not self._ended.done()
+        if is_alive and self._caught_up and self._burst.is_known_after(self._last):
             self._finish(BURST_BEGAN)
-        elif is_alive and self._wanted <= self._pull_size // 2:
+        elif is_alive and self._requested <= self._pull_size // 2:
             self._pull()
 
     def _catch_up(self) -> None:
         self._caught_up = True
         if self._batch:
             batch, self._batch = self._batch, []
-            self._tell(MessagesRead(batch))
-        self._tell(CaughtUp())
+            self._notify(MessagesRead(batch))
+        self._notify(CaughtUp())
 
     def _status(self, block: bytes) -> None:
         status = block[9:12]
         if status == STATUS_NO_MESSAGES:
             return
-        self._heard = status != STATUS_NO_RESPONDERS
+        self._has_received = status != STATUS_NO_RESPONDERS
         if status == STATUS_HEARTBEAT:
             return
         if status == STATUS_PULL_EXPIRED:
-            self._wanted -= undelivered(block, otherwise=self._pull_size)
+            self._requested -= undelivered(block, otherwise=self._pull_size)
             self._call_after_this_chunk()
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
         self._finish(f"the consumer ended: {'nobody listens for it' if status == STATUS_NO_RESPONDERS else line}")
 
     def _finish(self, reason: str) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(reason)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(reason)

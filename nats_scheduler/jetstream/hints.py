@@ -46,13 +46,13 @@ def fingerprint_of(block: bytes, body: bytes | None) -> int:
 class Hints:
     """The hints of one stream."""
 
-    def __init__(self, settle: Callable[[Hint], Awaitable[None]]) -> None:
-        """Begin with none; `settle` looks one up, and raises `JetStreamError` where that cannot be done."""
-        self._settle = settle
+    def __init__(self, resolve: Callable[[Hint], Awaitable[None]]) -> None:
+        """Begin with none; `resolve` looks one up, and raises `JetStreamError` where that cannot be done."""
+        self._resolve = resolve
         self._waiting: dict[str, Hint] = {}
-        self._under_way: set[Hint] = set()
+        self._in_progress: set[Hint] = set()
         self._changed = asyncio.Event()
-        self._one_settled = asyncio.Event()
+        self._one_resolved = asyncio.Event()
         self._number = 0
         self.overflowed = asyncio.Event()
         """Set once hints were dropped; for the owner to clear when it begins to read what is stored."""
@@ -67,42 +67,42 @@ class Hints:
         if len(self._waiting) >= MAX_WAITING_HINTS:
             self._waiting.clear()
             self.overflowed.set()
-            self._one_settled.set()
+            self._one_resolved.set()
             return
         self._waiting[subject] = Hint(subject, fingerprint, self._number)
         self._changed.set()
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._under_way)
+        return len(self._waiting) + len(self._in_progress)
 
     async def look_up(self) -> None:
         """Look up what is waiting and what comes; ends by cancellation, or with the error of one that failed."""
         async with TaskGroup() as tasks:
             while True:
-                while self._waiting and len(self._under_way) < MAX_HINT_LOOKUPS_IN_FLIGHT:
+                while self._waiting and len(self._in_progress) < MAX_HINT_LOOKUPS_IN_FLIGHT:
                     hint = self._waiting.pop(next(iter(self._waiting)))
-                    self._under_way.add(hint)
+                    self._in_progress.add(hint)
                     tasks.create_task(self._look_up(hint))
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def settled(self) -> None:
+    async def resolved(self) -> None:
         """Wait until everything is settled that was seen up to now; what is dropped meanwhile counts as settled."""
         number = self._number
-        while any(hint.number <= number for hint in (*self._under_way, *self._waiting.values())):
-            self._one_settled.clear()
-            await self._one_settled.wait()
+        while any(hint.number <= number for hint in (*self._in_progress, *self._waiting.values())):
+            self._one_resolved.clear()
+            await self._one_resolved.wait()
 
     async def _look_up(self, hint: Hint) -> None:
-        is_settled = False
+        is_resolved = False
         try:
-            await self._settle(hint)
-            is_settled = True
+            await self._resolve(hint)
+            is_resolved = True
         finally:
-            self._under_way.discard(hint)
+            self._in_progress.discard(hint)
             self._changed.set()
-            self._one_settled.set()
-            if not is_settled:
+            self._one_resolved.set()
+            if not is_resolved:
                 self._keep(hint)
 
     def _keep(self, hint: Hint) -> None:

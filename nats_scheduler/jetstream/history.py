@@ -12,7 +12,7 @@ Limit: what another sidecar stores, and is buried at once, is found at the next 
 import asyncio
 
 from nats_scheduler.engine.inputs import HistoryRead
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.expiry import lifetime_of
@@ -25,17 +25,17 @@ HISTORY_RETRY_INTERVAL_SECONDS = 1.0
 """Pause after a request that failed."""
 
 
-async def walk_through(api: JetStreamApi, stream: str, after: int, tell: Tell) -> None:
+async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notify) -> None:
     """Tell the messages above sequence `after` that have a TTL; ends when all that is stored was looked at."""
     while True:
-        messages, through = await _some(api, stream, after)
-        tell(HistoryRead(messages, through))
+        messages, through = await _read_batch(api, stream, after)
+        notify(HistoryRead(messages, through))
         if through == after:
             return
         after = through
 
 
-async def _some(api: JetStreamApi, stream: str, after: int) -> tuple[list[StoredMessage], int]:
+async def _read_batch(api: JetStreamApi, stream: str, after: int) -> tuple[list[StoredMessage], int]:
     """Look at some messages above `after`; returns those with a TTL, and how far it came."""
     found: list[StoredMessage] = []
     for _ in range(MAX_HISTORY_BATCH):

@@ -53,12 +53,12 @@ class Publisher:
         self._connection = connection
         self._stream = stream
         self._concluded = concluded
-        self._tell_acknowledged = acknowledged
+        self._notify_stored = acknowledged
         self._window = window
         self._ack_timeout = ack_timeout
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Fire] = deque()
-        self._flying: dict[bytes, Fire] = {}
+        self._in_flight: dict[bytes, Fire] = {}
         """By number, in the order in which they were sent."""
         self._deadlines: deque[tuple[float, int]] = deque()
         """By when (of the loop's clock) the fires up to a number have to be acknowledged."""
@@ -82,12 +82,12 @@ class Publisher:
     @property
     def in_flight(self) -> int:
         """How many fires were sent and are not concluded."""
-        return len(self._flying)
+        return len(self._in_flight)
 
     def awaits(self, reply: bytes) -> bool:
         """Tell whether a reply subject is that of a fire in flight."""
         stem, _, token = reply.rpartition(b".")
-        return token in self._flying and stem == self._stem
+        return token in self._in_flight and stem == self._stem
 
     def end(self, reason: str) -> None:
         """Conclude everything as unknown, also what waits unsent: to send it again is harmless."""
@@ -95,13 +95,13 @@ class Publisher:
             return
         self._ended = True
         self._acknowledgements.leave(self._inbox)
-        flying, self._flying = self._flying, {}
+        in_flight, self._in_flight = self._in_flight, {}
         waiting, self._waiting = self._waiting, deque()
-        for fire in (*flying.values(), *waiting):
+        for fire in (*in_flight.values(), *waiting):
             self._concluded(PublishConcluded(fire, Unknown(reason)))
 
     def _fill(self) -> None:
-        count = min(len(self._waiting), self._window - len(self._flying))
+        count = min(len(self._waiting), self._window - len(self._in_flight))
         if count <= 0:
             return
         if not self._flying:
@@ -109,7 +109,7 @@ class Publisher:
         frames: list[bytes] = []
         for number in range(self._number + 1, self._number + count + 1):
             fire = self._waiting.popleft()
-            self._flying[b"%d" % number] = fire
+            self._in_flight[b"%d" % number] = fire
             frames.append(frame(fire.target, f"{self._inbox}.{number}", fire.block, fire.body))
         self._number += count
         self._connection.write(b"".join(frames))
@@ -118,23 +118,23 @@ class Publisher:
 
     def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
         """Conclude one fire."""
-        if number not in self._flying:
+        if number not in self._in_flight:
             return
         outcome = outcome_of(self._stream, block, body)
         if outcome is None:
             return  # whoever subscribes to the target may answer too; the server's own answer is awaited
-        self._concluded(PublishConcluded(self._flying.pop(number), outcome))
+        self._concluded(PublishConcluded(self._in_flight.pop(number), outcome))
         if isinstance(outcome, Stored) and not outcome.duplicate:
-            self._tell_acknowledged((outcome.sequence,))
+            self._notify_stored((outcome.sequence,))
         self._fill_soon()
 
     def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
         """Do what `acknowledged` does with acknowledgements that say that something was stored anew."""
-        flown = [self._flying.pop(number, None) for number in numbers]
-        fires = [fire for fire in flown if fire is not None]
-        self._tell_acknowledged(sequences)
-        if len(fires) != len(flown):  # some came too late
-            sequences = [sequence for fire, sequence in zip(flown, sequences, strict=True) if fire is not None]
+        popped = [self._in_flight.pop(number, None) for number in numbers]
+        fires = [fire for fire in popped if fire is not None]
+        self._notify_stored(sequences)
+        if len(fires) != len(popped):  # some came too late
+            sequences = [sequence for fire, sequence in zip(popped, sequences, strict=True) if fire is not None]
         self._concluded(FiresStored(fires, sequences))
         self._fill_soon()
 
@@ -151,10 +151,10 @@ class Publisher:
 
     def conclude_denied(self, denials: Counter[str]) -> None:
         """Conclude the oldest fires to each denied target, in one pass for all that came together."""
-        for token, fire in list(self._flying.items()):
+        for token, fire in list(self._in_flight.items()):
             if denials[fire.target] > 0:
                 denials[fire.target] -= 1
-                del self._flying[token]
+                del self._in_flight[token]
                 outcome = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
                 self._concluded(PublishConcluded(fire, outcome))
         self._fill()
@@ -164,8 +164,8 @@ class Publisher:
         late_through = 0
         while self._deadlines and self._deadlines[0][0] <= now:
             _deadline, late_through = self._deadlines.popleft()
-        for token in list(takewhile(lambda token: int(token) <= late_through, self._flying)):
-            fire = self._flying.pop(token)
+        for token in list(takewhile(lambda token: int(token) <= late_through, self._in_flight)):
+            fire = self._in_flight.pop(token)
             self._concluded(PublishConcluded(fire, Unknown(f"no acknowledgement within {self._ack_timeout} s")))
         self._fill()
 

@@ -8,7 +8,7 @@ import asyncio
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
@@ -23,7 +23,7 @@ TEMPORARY_STATUS = 503
 
 
 def purger(
-    api: JetStreamApi, stream: str, tell: Tell, tasks: asyncio.TaskGroup, reach: LeaderReach
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[PurgeSchedule]:
     """Return what removes schedules from a stream."""
 
@@ -41,7 +41,7 @@ def purger(
     def give_up(request: PurgeSchedule, reason: str) -> Input:
         return PurgeConcluded(request.schedule, request.through, reason)
 
-    return BoundedRequests(tell, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_UNDER_WAY)
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_UNDER_WAY)
 
 
 async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
@@ -53,6 +53,6 @@ async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule, reach:
         # The server removes what lies below `seq`.
         await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})
         return
-    message = await reach.believed(request.through, lambda: api.message(stream, seq=request.through))
+    message = await reach.confirmed(request.through, lambda: api.message(stream, seq=request.through))
     if message is not None:
         await api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": request.through, "no_erase": True})

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection, frame
@@ -54,7 +54,7 @@ class RangeReader:
         connection: Connection,
         api: JetStreamApi,
         config: Config,
-        tell: Tell,
+        notify: Notify,
         tasks: asyncio.TaskGroup,
         one_by_one: BoundedRequests[ReadContent],
         reach: LeaderReach,
@@ -63,19 +63,19 @@ class RangeReader:
         self._api = api
         self._stream: str = config["name"]
         self._config = config
-        self._tell = tell
+        self._notify = notify
         self._tasks = tasks
         self._one_by_one = one_by_one
         self._reach = reach
         self._gathered: Run = []
         self._runs: deque[Run] = deque()
         self._wanted: dict[int, ReadContent] = {}
-        self._is_at_work = False
-        self._is_given_up = False
-        self._over: asyncio.Future[None] | None = None
+        self._is_working = False
+        self._is_disabled = False
+        self._ended: asyncio.Future[None] | None = None
         self._inbox = self._next = ""
         self._last = 0
-        self._most = 0
+        self._max_pull = 0
         self._pulled = 0
         """Messages of the last pull that are to come."""
         self._to_come = 0
@@ -83,23 +83,23 @@ class RangeReader:
 
     def begin(self, request: ReadContent) -> None:
         """Read a content, with its neighbours where there are enough of them."""
-        if self._is_given_up or not request.by_sequence or request.source is not None:
+        if self._is_disabled or not request.by_sequence or request.source is not None:
             self._one_by_one.begin(request)
             return
         self._gathered.append(request)
-        if not self._is_at_work:
-            self._is_at_work = is_started(self._work(), self._tasks)
+        if not self._is_working:
+            self._is_working = is_started(self._work(), self._tasks)
 
     def end(self) -> None:
         """Read nothing together any more: what is still wanted is left to the reader of single contents."""
-        self._is_given_up = True
+        self._is_disabled = True
         left = [*self._wanted.values(), *(request for run in self._runs for request in run), *self._gathered]
         self._wanted.clear()
         self._runs.clear()
         self._gathered.clear()
-        self._leave(left)
+        self._read_one_by_one(left)
 
-    def _leave(self, requests: Iterable[ReadContent]) -> None:
+    def _read_one_by_one(self, requests: Iterable[ReadContent]) -> None:
         for request in requests:
             self._one_by_one.begin(request)
 
@@ -110,13 +110,13 @@ class RangeReader:
                 gathered, self._gathered = self._gathered, []
                 runs, single = runs_of(gathered)
                 self._runs.extend(runs)
-                self._leave(single)
+                self._read_one_by_one(single)
                 while self._runs:
                     await self._read_together(self._runs.popleft())
-                if self._is_given_up:
+                if self._is_disabled:
                     self.end()
         finally:
-            self._is_at_work = False
+            self._is_working = False
 
     async def _read_together(self, run: Run) -> None:
         self._wanted = {request.sequence: request for request in run}
@@ -125,18 +125,18 @@ class RangeReader:
                 await self._reach.leader_at(run[-1].sequence)
             await self._deliver(run[0].sequence, run[-1].sequence)
         except ApiError:
-            self._is_given_up = True
+            self._is_disabled = True
         except JetStreamError:
             pass  # what was not told is looked up one by one
         finally:
             left, self._wanted = self._wanted, {}
-            self._leave(left.values())
+            self._read_one_by_one(left.values())
 
     async def _deliver(self, first: int, last: int) -> None:
         """Have a consumer deliver what lies between two sequences."""
         name = consumer_name()
         inbox = self._connection.inbox(f"c.{name}")
-        self._over, self._last = asyncio.get_running_loop().create_future(), last
+        self._ended, self._last = asyncio.get_running_loop().create_future(), last
         self._inbox, self._next = inbox, f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         sid = self._connection.subscribe(inbox, self._received)
         try:
@@ -144,10 +144,10 @@ class RangeReader:
             info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config), patience)
             self._to_come = min(last - first + 1, integer(info.get("num_pending")))
             # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
-            self._most = integer(inner(info.get("config")).get("max_batch")) or self._to_come
+            self._max_pull = integer(inner(info.get("config")).get("max_batch")) or self._to_come
             self._pull()
-            await self._until_over()
-            if self._over.done():
+            await self._until_ended()
+            if self._ended.done():
                 await self._api.delete_consumer(self._stream, name)
             else:  # it fell silent, and may never answer
                 self._api.abandon_consumer(self._stream, name)
@@ -155,21 +155,21 @@ class RangeReader:
             self._connection.unsubscribe(sid)
 
     def _pull(self) -> None:
-        self._pulled = min(self._most, self._to_come)
+        self._pulled = min(self._max_pull, self._to_come)
         if self._pulled == 0:
             self._finish()
             return
         pull = json.dumps({"batch": self._pulled, "no_wait": True}).encode()
         self._connection.write(frame(self._next, self._inbox, b"", pull))
 
-    async def _until_over(self) -> None:
+    async def _until_ended(self) -> None:
         """Wait until nothing more comes, or nothing was heard for a while."""
-        assert self._over is not None
-        heard = -1
-        while heard != self._to_come and not self._over.done() and not self._connection.is_lost:
-            heard = self._to_come
+        assert self._ended is not None
+        seen_to_come = -1
+        while seen_to_come != self._to_come and not self._ended.done() and not self._connection.is_lost:
+            seen_to_come = self._to_come
             await asyncio.wait(
-                (self._over, self._connection.lost),
+                (self._ended, self._connection.lost),
                 timeout=RUN_SILENCE_LIMIT_SECONDS,
                 return_when=asyncio.FIRST_COMPLETED,
             )
@@ -187,15 +187,15 @@ class RangeReader:
         if request is not None and request.schedule.encode("utf-8", "surrogateescape") == subject:
             del self._wanted[sequence]
             message = StoredMessage(request.schedule, sequence, int(fields[first + 2]), block, body)
-            self._tell(ContentRead(request.schedule, sequence, message, None))
+            self._notify(ContentRead(request.schedule, sequence, message, None))
         if sequence >= self._last:
             self._finish()
         elif self._pulled == 0:
             self._pull()
 
     def _finish(self) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
 
 def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:

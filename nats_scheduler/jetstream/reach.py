@@ -26,7 +26,7 @@ from nats_scheduler.message.stored import StoredMessage
 LEADER_RETRY_WAITS_SECONDS = (0.01, 0.02, 0.05, 0.1)
 """Waits before the leader is asked again how far it is. Who waits in vain for all of them tries again later."""
 
-Look = Callable[[], Awaitable[StoredMessage | None]]
+Read = Callable[[], Awaitable[StoredMessage | None]]
 """Asks the leader for a message."""
 
 
@@ -50,16 +50,16 @@ class LeaderReach:
         self._waiting: list[asyncio.Future[tuple[str, int]]] = []
         self._is_asking = False
 
-    async def believed(self, sequence: int, look: Look) -> StoredMessage | None:
-        """Return what `look` finds: a message not older than `sequence`, or what is known to be all there is.
+    async def confirmed(self, sequence: int, read: Read) -> StoredMessage | None:
+        """Return what `read` finds: a message not older than `sequence`, or what is known to be all there is.
 
-        Raises `LeaderBehindError` where the leader may not know better, and as `look` does.
+        Raises `LeaderBehindError` where the leader may not know better, and as `read` does.
         """
-        message = await look()
+        message = await read()
         if not self.may_lag or _is_as_new_as(message, sequence):
             return message
         leader = await self.leader_at(sequence)
-        message = await look()
+        message = await read()
         if not _is_as_new_as(message, sequence) and (await self._ask())[0] != leader:
             raise LeaderBehindError(f"the leader of stream {self._stream} changed")
         return message

@@ -131,16 +131,16 @@ class Registry:
         raise_refusal(answer, f"swap {key}")
         return integer(answer.get("seq"))
 
-    def tell(self, key: str, value: Any) -> bool:
+    def send(self, key: str, value: Any) -> bool:
         """Write a value without waiting whether it is stored; False where it is too large."""
-        return self._connection.tell(f"{self._written_to}.{key}", json.dumps(value).encode())
+        return self._connection.publish(f"{self._written_to}.{key}", json.dumps(value).encode())
 
     def mark_deleted(self, key: str) -> None:
         """Let whoever follows know that a key has no value any more, without waiting whether it is stored."""
         block = with_headers(b"", [(b"KV-Operation", b"DEL")])
         self._connection.write(frame(f"{self._written_to}.{key}", "", block, b""))
 
-    async def forget(self, key: str) -> None:
+    async def purge(self, key: str) -> None:
         """Remove whatever is stored under a key."""
         await self._api.call(f"STREAM.PURGE.{self._stream}", {"filter": f"{self._subject}.{key}"})
 
@@ -149,7 +149,7 @@ class Registry:
         message = await self._last(key)
         return (None, 0) if message is None else (read_object(message.body or b""), message.sequence)
 
-    async def follow(self, keys: Sequence[str], told: Callable[[str, Object | None, StoredMessage], None]) -> None:
+    async def follow(self, keys: Sequence[str], received: Callable[[str, Object | None, StoredMessage], None]) -> None:
         """Tell what is stored under keys that match, and then what is written, in order.
 
         What is no JSON object, a deleted key among them, is told as None.
@@ -158,21 +158,21 @@ class Registry:
         """
         prefix = f"{self._subject}."
 
-        def tell(given: Input) -> None:
+        def notify(given: Input) -> None:
             if isinstance(given, ContactLost):
                 raise ConsumerLostError(given.reason)
             for message in given.messages if isinstance(given, MessagesRead) else ():
-                told(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
+                received(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
 
         wanted = {"headers_only": False, "filter_subjects": [f"{prefix}{key}" for key in keys]}
         try:
-            await ConsumerFollower(self._connection, self._api, {"name": self._stream}, tell, wanted).follow(0)
+            await ConsumerFollower(self._connection, self._api, {"name": self._stream}, notify, wanted).follow(0)
         except ApiError as error:
             if error.code != CONSUMER_LIMIT_REACHED:
                 raise
-        await self._look_up(keys, tell)
+        await self._look_up(keys, notify)
 
-    async def _look_up(self, keys: Sequence[str], tell: Callable[[Input], None]) -> None:
+    async def _look_up(self, keys: Sequence[str], notify: Callable[[Input], None]) -> None:
         """Follow by asking again and again, where the account has no place for a consumer."""
         last = 0
         while True:
@@ -184,7 +184,7 @@ class Registry:
                         found.append(message)
             found.sort(key=lambda message: message.sequence)
             last = found[-1].sequence if found else last
-            tell(MessagesRead(found))
+            notify(MessagesRead(found))
             await asyncio.sleep(KEY_POLL_INTERVAL_SECONDS)
 
     async def written_at(self, key: str) -> int | None:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
@@ -73,7 +73,7 @@ class ScanFollower:
         connection: Connection,
         api: JetStreamApi,
         config: Config,
-        tell: Tell,
+        notify: Notify,
         holds: Callable[[str], bool],
         awaits: Callable[[bytes], bool] = lambda _reply: False,
     ) -> None:
@@ -85,7 +85,7 @@ class ScanFollower:
         self._loop = asyncio.get_running_loop()
         self._lookups = Lookups(api, config["name"])
         self._subjects: list[str] = list(config.get("subjects") or [])
-        self._tell = tell
+        self._notify = notify
         self._holds = holds
         self._awaits = (lambda _reply: False) if config.get("no_ack") else awaits
         self._transforms = bool(config.get("subject_transform"))
@@ -124,7 +124,7 @@ class ScanFollower:
                     failing_since = failing_since or now
                     if not is_temporary(error) or now - failing_since > MAX_UNANSWERED_SECONDS:
                         raise error from None
-                    self._tell(ContactLost(str(error)))
+                    self._notify(ContactLost(str(error)))
                     await asyncio.sleep(SCAN_RETRY_INTERVAL_SECONDS)
         finally:
             for number in subscriptions:
@@ -134,10 +134,10 @@ class ScanFollower:
 
     async def _catch_up(self) -> None:
         """Tell what was stored since everything was looked at, and that this was all."""
-        await self._look_at_all(await self._lookups.state())
-        self._tell(CaughtUp(self._through))
+        await self._read_all(await self._lookups.state())
+        self._notify(CaughtUp(self._through))
 
-    async def _look_at_all(self, state: StreamNumbers) -> None:
+    async def _read_all(self, state: StreamNumbers) -> None:
         """Tell what lies behind what was looked at, in the cheaper of two ways."""
         last = state.last_sequence
         if last < self._through:
@@ -147,7 +147,7 @@ class ScanFollower:
             found = await self._lookups.of_all_subjects(self._through)
         else:
             found = await self._lookups.between(self._through, last, self._holds)
-        self._tell(MessagesRead(found))
+        self._notify(MessagesRead(found))
         self._through, self._behind_since = last, None
 
     def _went_back(self, last: int) -> None:
@@ -189,12 +189,12 @@ class ScanFollower:
             last = (await self._lookups.state()).last_sequence
             if self._is_clustered:
                 await self._overflows_within(MAX_ROUTE_DELAY_SECONDS)
-            await self._hints.settled()
+            await self._hints.resolved()
             if self._was_not_found or self._hints.overflowed.is_set():
                 await self._read_what_was_not_seen(0)
                 continue
             self._through = max(self._through, last)
-            self._tell(CaughtUp(self._through))
+            self._notify(CaughtUp(self._through))
 
     async def _overflows_within(self, seconds: float) -> None:
         """Wait, but no longer than until hints were dropped."""
@@ -218,12 +218,12 @@ class ScanFollower:
             message = await self._lookups.last(hint.subject)
             if message is not None and fingerprint_of(message.block, message.body) == hint.fingerprint:
                 if not hint.covers_others:
-                    self._tell(MessagesRead([message._replace(body=None)]))
+                    self._notify(MessagesRead([message._replace(body=None)]))
                     return
                 break
         else:
             self._was_not_found = True
-        self._tell(MessagesRead(await self._lookups.first_and_last(hint.subject)))
+        self._notify(MessagesRead(await self._lookups.first_and_last(hint.subject)))
 
     async def _walk(self) -> None:
         """Tell every message behind what was looked at, whatever subject it is stored on."""
@@ -233,13 +233,13 @@ class ScanFollower:
             for wait in HINT_RETRY_WAITS_SECONDS:
                 await asyncio.sleep(wait)
                 while (message := await self._lookups.next(self._through)) is not None:
-                    self._tell_next(message)
+                    self._deliver_next(message)
                 if self._awaited <= 0:
                     break
             self._awaited = 0
-            self._tell(CaughtUp(self._through))
+            self._notify(CaughtUp(self._through))
 
-    def _tell_next(self, message: StoredMessage) -> None:
+    def _deliver_next(self, message: StoredMessage) -> None:
         self._through = message.sequence
         self._awaited -= 1
-        self._tell(MessagesRead([message._replace(body=None)]))
+        self._notify(MessagesRead([message._replace(body=None)]))

@@ -129,9 +129,9 @@ class StreamState:
         return not self.is_native and 0 < self.first_sequence <= self.last_sequence
 
     @property
-    def is_marked(self) -> bool:
+    def has_metadata_flag(self) -> bool:
         """Whether its metadata stand for the flag."""
-        return _says(self.config, METADATA_FLAG)
+        return _is_set(self.config, METADATA_FLAG)
 
     @property
     def excludes_schedules(self) -> bool:
@@ -141,7 +141,7 @@ class StreamState:
     @property
     def is_flagged(self) -> bool:
         """Whether it carries the flag, in whatever form it is kept."""
-        return self.is_native or self.is_marked or self.remembered is not None
+        return self.is_native or self.has_metadata_flag or self.remembered is not None
 
     @property
     def has_servers_ttl(self) -> bool:
@@ -152,7 +152,7 @@ class StreamState:
     def rules(self) -> StreamRules:
         """What reading its messages depends on, with what the registry and its metadata stand for."""
         by_us = self.remembered is not None and self.remembered.allow_msg_ttl
-        ttl = self.config.get(TTL_FLAG) is True or _says(self.config, METADATA_TTL_FLAG) or by_us
+        ttl = self.config.get(TTL_FLAG) is True or _is_set(self.config, METADATA_TTL_FLAG) or by_us
         return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
 
 
@@ -201,7 +201,7 @@ class FlaggedStreams:
         Nothing is written where everything is as it should be, and nothing into the stream's configuration.
         """
         is_known, has_ttl = state.remembered is not None, state.rules.allow_msg_ttl
-        if _says(asked, METADATA_TTL_FLAG):
+        if _is_set(asked, METADATA_TTL_FLAG):
             asked = {**asked, TTL_FLAG: True}
         allow_msg_ttl = has_ttl or StreamRules.from_config(asked).allow_msg_ttl
         wanted = {**state.config, FLAG: True, TTL_FLAG: allow_msg_ttl}
@@ -357,7 +357,7 @@ def _is_plain(value: object) -> bool:
     return all(isinstance(item, str | int | bool) for item in items)
 
 
-def _says(config: Config, key: str) -> bool:
+def _is_set(config: Config, key: str) -> bool:
     value = (config.get("metadata") or {}).get(key, "")
     return str(value).lower() in ("true", "1", "yes", "on")
 

@@ -10,7 +10,7 @@ Cost: one request a message, bodies included (some 5,000 a second), and ten a se
 import asyncio
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.message.stored import StoredMessage
@@ -25,20 +25,20 @@ WALK_ANSWER_DEADLINE_SECONDS = 1.5
 class Walk:
     """One walk through one stream, from behind the message with sequence `last`."""
 
-    def __init__(self, api: JetStreamApi, stream: str, last: int, tell: Tell) -> None:
+    def __init__(self, api: JetStreamApi, stream: str, last: int, notify: Notify) -> None:
         """Begin."""
         self._api = api
         self._stream = stream
-        self._tell = tell
+        self._notify = notify
         self.last = last
         """The last message that was told."""
-        self._is_deaf = False
+        self._is_unanswered = False
         self._walking = asyncio.create_task(self._walk())
 
     @property
-    def is_well(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether messages can be asked for, as far as that is known."""
-        return not self._is_deaf
+        return not self._is_unanswered
 
     def end(self) -> None:
         """Tell nothing any more."""
@@ -49,9 +49,9 @@ class Walk:
             try:
                 await self._read_on()
             except JetStreamError as error:
-                if not self._is_deaf:
-                    self._tell(ContactLost(str(error)))
-                self._is_deaf = True
+                if not self._is_unanswered:
+                    self._notify(ContactLost(str(error)))
+                self._is_unanswered = True
                 await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
 
     async def _read_on(self) -> None:
@@ -60,10 +60,10 @@ class Walk:
         while True:
             while (message := await self._next()) is not None:
                 self.last = message.sequence
-                self._tell(MessagesRead([message._replace(body=None)]))
+                self._notify(MessagesRead([message._replace(body=None)]))
             if not is_caught_up:
-                self._tell(CaughtUp())
-            is_caught_up, self._is_deaf = True, False
+                self._notify(CaughtUp())
+            is_caught_up, self._is_unanswered = True, False
             await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
 
     async def _next(self) -> StoredMessage | None:

@@ -66,7 +66,7 @@ class FrameParser:
 
     async def parse(self, data: bytes = b"") -> None:
         """Take the bytes just read; raise `ProtocolError` where they are not the NATS protocol."""
-        self._client.heard()
+        self._client.reset_pings()
         self._pieces.append(data)
         self._held += len(data)
         if not self._is_worth_a_look(data):
@@ -171,7 +171,7 @@ class WireClient(nats.aio.client.Client):
         self.must_encrypt = False
         """Refuse to log in on a socket that is not TLS, so that no secret leaves in clear."""
 
-    def heard(self) -> None:
+    def reset_pings(self) -> None:
         """Take any bytes for a sign of life: an answer to our ping may stand behind megabytes on a thin line."""
         self._pings_outstanding = 0
 

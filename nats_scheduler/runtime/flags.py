@@ -101,7 +101,7 @@ class StreamFlags:
         known = state.remembered
         if known is not None and known.created != state.created and asked.get(FLAG) is not True:
             self._reporter.problem("flag_kept", stream=state.name, reason=MOVED)
-        if asked and asked.get(FLAG) is None and not state.is_marked:
+        if asked and asked.get(FLAG) is None and not state.has_metadata_flag:
             code = SCHEDULES_STAY.code
             self._reporter.problem("flag_stays_on", stream=state.name, code=code, reason=REWRITTEN)
         return adopted

@@ -281,7 +281,7 @@ class Instances:
         about: Object = {"serves": self._named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
         if cannot:
             about["cannot"] = cannot
-        self._registry.tell(f"{INSTANCE}{self._leases.me}", about)
+        self._registry.send(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:
         """Do what is to be done about a stream; what does not come to an end is tried again at the next look."""
@@ -302,7 +302,7 @@ class Instances:
 
     async def _forget(self, name: str) -> None:
         async with _patience():
-            await self._registry.forget(f"{INSTANCE}{name}")
+            await self._registry.purge(f"{INSTANCE}{name}")
 
     async def _record(self, key: str, holders: Holders) -> bool:
         async with _patience():

@@ -59,14 +59,14 @@ class Leftovers:
         """Remove what is stored of ourselves, at the very end: the others have read by now that we left."""
         with suppress(JetStreamError, TimeoutError):
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                await self._registry.forget(f"{INSTANCE}{self._leases.me}")
+                await self._registry.purge(f"{INSTANCE}{self._leases.me}")
 
     async def _remove_instances(self) -> None:
         living = {self._leases.me, *self._leases.others}
         for name in await self._registry.keys(INSTANCE.removesuffix(".")):
             told_at = None if name in living else await self._registry.written_at(f"{INSTANCE}{name}")
             if told_at is not None and self._clock.now() - told_at >= OLD:
-                await self._registry.forget(f"{INSTANCE}{name}")
+                await self._registry.purge(f"{INSTANCE}{name}")
 
     async def _remove_leases(self) -> None:
         if not self._leases.is_heard(self._clock.monotonic()):
@@ -77,5 +77,5 @@ class Leftovers:
                 continue
             stream = key.partition(".")[2]
             if stream in self._services or await self._api.stream(stream) is None:
-                await self._registry.forget(f"{LEASE}{key}")
+                await self._registry.purge(f"{LEASE}{key}")
                 self._leases.looked_up(key, Record())

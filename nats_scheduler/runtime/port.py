@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from nats_scheduler.engine.port import StreamPort, Tell
+from nats_scheduler.engine.port import Notify, StreamPort
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.message.stored import StoredMessage
@@ -40,11 +40,11 @@ class Bucket(Protocol):
         """Write a value in place of the one with this revision (0: of none); None where another one is there by now."""
         ...
 
-    async def forget(self, key: str) -> None:
+    async def purge(self, key: str) -> None:
         """Remove whatever is stored under a key."""
         ...
 
-    def tell(self, key: str, value: Any) -> bool:
+    def send(self, key: str, value: Any) -> bool:
         """Write a value without waiting whether it is stored; False where it is too large."""
         ...
 
@@ -52,7 +52,7 @@ class Bucket(Protocol):
         """Let whoever follows know that a key has no value any more, without waiting whether it is stored."""
         ...
 
-    async def follow(self, keys: Sequence[str], told: Callable[[str, Object | None, StoredMessage], None]) -> None:
+    async def follow(self, keys: Sequence[str], received: Callable[[str, Object | None, StoredMessage], None]) -> None:
         """Tell what is stored under keys that match, and then what is written, in order; it ends only by failing."""
         ...
 
@@ -79,7 +79,7 @@ class Contacts(Protocol):
     def __call__(
         self,
         config: Config,
-        tell: Tell,
+        tell: Notify,
         tasks: asyncio.TaskGroup,
         *,
         holds: Callable[[str], bool],

@@ -130,11 +130,11 @@ class Sidecar:
             self.serving,
             self._shared,
         )
-        self._reporter.advise = connection.tell
+        self._reporter.advise = connection.publish
         self.connection = connection
         connection.when_denied(self._denied)
         standstill = Standstill(self._clock.monotonic, self._clock.monotonic)
-        connection.distrust(lambda: _stood_still(standstill.gap()))
+        connection.end_when(lambda: _stood_still(standstill.gap()))
         try:
             server = await account.prepare()
             self._reporter.connected(

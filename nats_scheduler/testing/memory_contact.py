@@ -32,7 +32,7 @@ from nats_scheduler.engine.inputs import (
     Refused,
     Unknown,
 )
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import expiry_of
 from nats_scheduler.message.headers import with_header
@@ -65,7 +65,7 @@ class MemoryContact:
     def __init__(
         self,
         stream: MemoryStream,
-        tell: Tell,
+        tell: Notify,
         clock: ManualClock,
         network: Network | None = None,
         *,

@@ -283,15 +283,15 @@ async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_
         other.subscribe("doubt.*", lambda subject, *_rest: heard.append(subject))
         await other.request("$JS.API.INFO")
         said = ""
-        one.distrust(lambda: said)
-        assert one.tell("doubt.before", b"")
+        one.end_when(lambda: said)
+        assert one.publish("doubt.before", b"")
         await eventually(lambda: heard, within_seconds=NOTICED_SECONDS)
-        assert one.tell("doubt.after", b"")
+        assert one.publish("doubt.after", b"")
         said = "the process stood still"  # in the turn in which it was written, and not yet given to the socket
         async with asyncio.timeout(NOTICED_SECONDS):
             assert await one.lost == said
         await one.close()
         async with connected(server.url) as third:
-            assert third.tell("doubt.last", b"")
+            assert third.publish("doubt.last", b"")
             await eventually(lambda: b"doubt.last" in heard, within_seconds=NOTICED_SECONDS)
     assert heard == [b"doubt.before", b"doubt.last"]

@@ -61,11 +61,11 @@ class Nodes:
             return
         pulled = f"{self._prefix}.CONSUMER.MSG.NEXT.{STREAM}.{name}"
         self._listening[name] = self._connection.subscribe(pulled, self._pulled)
-        self._connection.tell(reply.decode(), json.dumps({"config": {}, "num_pending": 0}).encode())
+        self._connection.publish(reply.decode(), json.dumps({"config": {}, "num_pending": 0}).encode())
 
     def _inform(self, _subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
         if self.has_stream:
-            self._connection.tell(reply.decode(), json.dumps({"state": {"last_seq": self.stored}}).encode())
+            self._connection.publish(reply.decode(), json.dumps({"state": {"last_seq": self.stored}}).encode())
 
     def _get(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
         sequence = json.loads(body)["seq"]
@@ -73,7 +73,7 @@ class Nodes:
         missing = {"error": {"code": 404, "err_code": MESSAGE_NOT_FOUND, "description": "no message found"}}
         if self.has_stream:
             answer = found if sequence <= self.stored else missing
-            self._connection.tell(reply.decode(), json.dumps(answer).encode())
+            self._connection.publish(reply.decode(), json.dumps(answer).encode())
 
     def _pulled(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
         if json.loads(body).get("no_wait"):

@@ -13,7 +13,9 @@ from tests.harness.servers import V2_11
 def refuse(connection: Connection, subject: str, code: int) -> None:
     """Answer what is written on a subject with a refusal, as the leader of a stream does."""
     answer = b'{"error":{"code":400,"err_code":%d,"description":"refused"}}' % code
-    connection.subscribe(subject, lambda _subject, reply, _block, _body: _sent(connection.tell(reply.decode(), answer)))
+    connection.subscribe(
+        subject, lambda _subject, reply, _block, _body: _sent(connection.publish(reply.decode(), answer))
+    )
 
 
 def _sent(is_sent: bool) -> None:

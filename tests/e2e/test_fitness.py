@@ -108,7 +108,7 @@ async def test_a_record_that_keeps_naming_a_ghost_stops_no_fires(start_server: S
             value = json.dumps({"holders": {GHOST: sorted(ALL_SHARDS)}}).encode()
 
             async def relieved() -> bool:
-                account.connection.tell(f"$KV.nats_scheduler.lease.emulated.{STREAM}", value)
+                account.connection.publish(f"$KV.nats_scheduler.lease.emulated.{STREAM}", value)
                 return len(await fleet.fires_since(CLOCK.now() - SECOND)) == SCHEDULES
 
             await eventually(relieved, within_seconds=45, describe="everything fires although the record denies it")

@@ -79,7 +79,7 @@ async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at
         async with sidecar_with(settings) as running:
             await running.ready(stream_name)
             leader.knows_the_stream = False
-            account.connection.tell(f"{PREFIX}.STREAM.UPDATE.{stream_name}", json.dumps(info["config"]).encode())
+            account.connection.publish(f"{PREFIX}.STREAM.UPDATE.{stream_name}", json.dumps(info["config"]).encode())
             await eventually(
                 lambda: stream_name not in running.sidecar.services,
                 within_seconds=WAIT_SECONDS,

@@ -20,7 +20,7 @@ async def ghost_of(account: Account) -> AsyncIterator[None]:
     timers: list[asyncio.TimerHandle] = []
 
     def beat() -> None:
-        account.connection.tell(f"$KV.nats_scheduler.instance.{GHOST}", body)
+        account.connection.publish(f"$KV.nats_scheduler.instance.{GHOST}", body)
         timers[:] = [asyncio.get_running_loop().call_later(HEARTBEAT / SECOND, beat)]
 
     beat()

@@ -140,8 +140,8 @@ class Requests:
         self.seen.clear()
         heard = asyncio.Event()
         number = self._account.connection.subscribe("$TEST.after", lambda *_message: heard.set())
-        assert self._account.connection.tell(f"$TEST.API.{request}", body)
-        assert self._account.connection.tell("$TEST.after", b"")
+        assert self._account.connection.publish(f"$TEST.API.{request}", body)
+        assert self._account.connection.publish("$TEST.after", b"")
         async with asyncio.timeout(10):
             await heard.wait()
         self._account.connection.unsubscribe(number)
@@ -279,7 +279,7 @@ async def test_an_answer_that_is_none_is_an_error_of_ours(shared_server: SharedS
         connection, documents = account.connection, list(DOCUMENTS.values())
 
         def answer(_subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
-            connection.tell(reply.decode(), documents[int(body)])
+            connection.publish(reply.decode(), documents[int(body)])
 
         connection.subscribe("odd", answer)
         for number in range(len(documents)):

@@ -100,7 +100,7 @@ async def test_a_request_that_the_server_would_hang_up_over_is_not_sent(shared_s
             await connection.request("a", b"x" * (connection.server.max_payload + 1))
         with pytest.raises(UnsendableError):
             connection.subscribe("s" * 5_000, lambda *_message: None)
-        assert not connection.tell("a" * 5_000, b"")
-        assert not connection.tell("a", b"x" * (connection.server.max_payload + 1))
+        assert not connection.publish("a" * 5_000, b"")
+        assert not connection.publish("a", b"x" * (connection.server.max_payload + 1))
         await account.api.info()
         assert not connection.is_lost

@@ -16,10 +16,10 @@ class Unanswered(Connection):
         self.waits: dict[str, tuple[float, bool]] = {}
 
     async def request_json(
-        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_question: bool = False
+        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
     ) -> Object:
         """Note it."""
-        self.waits[subject.removeprefix("$JS.API.")] = deadline, is_question
+        self.waits[subject.removeprefix("$JS.API.")] = deadline, is_repeatable
         return {}
 
 

@@ -205,11 +205,11 @@ class SimulatedBucket:
         before, after = _asking(key)
         return await self._link.ask(before, lambda: self._server.swap(key, value, revision), after)
 
-    async def forget(self, key: str) -> None:
+    async def purge(self, key: str) -> None:
         """Remove whatever is stored under a key."""
         await self._link.ask(Point.FORGET, lambda: self._server.forget(key), Point.FORGOT)
 
-    def tell(self, key: str, value: Any) -> bool:
+    def send(self, key: str, value: Any) -> bool:
         """Write a value without waiting."""
         self._link.process.point(Point.TELL)
         self._link.tell(lambda: self._server.tell(key, json.dumps(value).encode()))

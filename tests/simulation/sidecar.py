@@ -23,7 +23,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
 )
 from nats_scheduler.engine.leases import Leases
-from nats_scheduler.engine.port import Tell
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
@@ -111,7 +111,7 @@ class SilentReporter(Reporter):
 class SimulatedContact(MemoryContact):
     """Contact with the stream; the process may die at each request, and before it hears each answer."""
 
-    def __init__(self, server: Server, link: Link, tell: Tell) -> None:
+    def __init__(self, server: Server, link: Link, tell: Notify) -> None:
         self._link = link
         self._server = server
         super().__init__(server.stream, partial(self._heard, tell), server.timeline.clock, link.weather)
@@ -174,10 +174,10 @@ class SimulatedContact(MemoryContact):
     def _after(self, duration: int, event: Happening) -> None:
         self._server.timeline.after(duration, event)
 
-    def _heard(self, tell: Tell, fact: Input) -> None:
+    def _heard(self, tell: Notify, fact: Input) -> None:
         self._link.process.hear(partial(self._told, tell, fact))
 
-    def _told(self, tell: Tell, fact: Input) -> None:
+    def _told(self, tell: Notify, fact: Input) -> None:
         if type(fact) in ANSWERS:
             self._link.process.point(ANSWERS[type(fact)])
         tell(fact)
@@ -326,7 +326,7 @@ class Sidecar:
         self,
         link: Link,
         config: Config,
-        tell: Tell,
+        tell: Notify,
         tasks: asyncio.TaskGroup,
         **_how: Any,
     ) -> SimulatedContact:

@@ -36,7 +36,7 @@ BURST_STALL_SECONDS = 0.25
 """The same while acknowledgements are owed: a server that stores a herd stands still for some 30 ms now and then."""
 
 
-class Herd:
+class Burst:
     """The fires of one stream that come back as acknowledgements, and what is stored between them."""
 
     def __init__(
@@ -51,13 +51,13 @@ class Herd:
         self._in_flight = in_flight
         self._stream = stream
         self._loop = asyncio.get_running_loop()
-        self._highest = 0
-        self._run = self._left_out = 0
+        self._last_stored = 0
+        self._run = self._others = 0
         """Acknowledgements since the herd began, and sequences that they left out."""
-        self._heard_at = 0.0
-        self._since: int | None = None
+        self._last_acknowledged_at = 0.0
+        self._known_since: int | None = None
         """Of all that lies behind this sequence it is known whether it is ours; None while track of it is lost."""
-        self._told_through: int | None = None
+        self._delivered_through: int | None = None
         """Up to here everything was told, since the herd was joined; None while a consumer tells."""
         self._waiting: deque[int] = deque()
         """Left out and not told yet, in order."""
@@ -67,35 +67,35 @@ class Herd:
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Note under which sequences fires of ours were stored just now."""
         now = self._loop.time()
-        if self._since is None and now - self._heard_at > BURST_PAUSE_SECONDS:
-            self._run = self._left_out = 0
-        self._heard_at = now
+        if self._known_since is None and now - self._last_acknowledged_at > BURST_PAUSE_SECONDS:
+            self._run = self._others = 0
+        self._last_acknowledged_at = now
         for sequence in sequences:
-            if sequence != self._highest + 1:
-                self._leave_out(self._highest + 1, sequence)
-            self._highest = max(self._highest, sequence)
+            if sequence != self._last_stored + 1:
+                self._note_others(self._last_stored + 1, sequence)
+            self._last_stored = max(self._last_stored, sequence)
         self._run += len(sequences)
         if (
-            self._left_out * MIN_FIRES_PER_OTHER > max(self._run, MIN_BURST_FIRES)
+            self._others * MIN_FIRES_PER_OTHER > max(self._run, MIN_BURST_FIRES)
             or len(self._waiting) > MAX_OTHERS_WAITING
         ):
             self._lose_track()
-        elif self._since is None and self._told_through is None and self._run >= MIN_BURST_FIRES:
-            self._since = self._highest
+        elif self._known_since is None and self._delivered_through is None and self._run >= MIN_BURST_FIRES:
+            self._known_since = self._last_stored
 
-    def is_reached(self, last: int) -> bool:
+    def is_known_after(self, last: int) -> bool:
         """Tell whether no consumer is needed behind the message `last`."""
-        return self._since is not None and last >= self._since
+        return self._known_since is not None and last >= self._known_since
 
-    def join(self, last: int) -> None:
+    def begin(self, last: int) -> None:
         """Tell of the others from behind the message `last` on, where no consumer is needed."""
-        if self.is_reached(last):
-            self._told_through = last
+        if self.is_known_after(last):
+            self._delivered_through = last
 
-    def told(self) -> tuple[list[StoredMessage], int]:
+    def take_others(self) -> tuple[list[StoredMessage], int]:
         """Return what others stored and was not told yet, and up to where all is known; 0 where track was lost."""
-        before = self._told_through
-        if self._since is None or before is None:
+        before = self._delivered_through
+        if self._known_since is None or before is None:
             return [], 0
         messages = []
         while self._waiting and (self._waiting[0] <= before or self._waiting[0] in self._read):
@@ -103,37 +103,37 @@ class Herd:
             message = self._read.pop(sequence, None)
             if message is not None and sequence > before:
                 messages.append(message._replace(body=None))
-        self._told_through = max(before, self._waiting[0] - 1 if self._waiting else self._highest)
-        return messages, self._told_through
+        self._delivered_through = max(before, self._waiting[0] - 1 if self._waiting else self._last_stored)
+        return messages, self._delivered_through
 
-    async def over(self) -> None:
+    async def wait_until_over(self) -> None:
         """Wait until the herd that was joined is over, or track of it is lost."""
-        while self._since is not None and self._told_through is not None:
-            silent = self._loop.time() - self._heard_at
+        while self._known_since is not None and self._delivered_through is not None:
+            silent = self._loop.time() - self._last_acknowledged_at
             if silent > (BURST_STALL_SECONDS if self._in_flight() else BURST_PAUSE_SECONDS):
                 return
             await asyncio.sleep(BURST_CHECK_INTERVAL_SECONDS)
 
-    def leave(self) -> None:
+    def end(self) -> None:
         """Let a consumer go on behind what was told last."""
-        self._told_through = None
+        self._delivered_through = None
         self._lose_track()
 
     def _lose_track(self) -> None:
         """Know nothing any more of what others stored."""
-        self._run = self._left_out = 0
-        self._since = None
+        self._run = self._others = 0
+        self._known_since = None
         self._waiting.clear()
         self._read.clear()
         for task in self._asking:
             task.cancel()
 
-    def _leave_out(self, first: int, end: int) -> None:
+    def _note_others(self, first: int, end: int) -> None:
         """Note that what lies from `first` to before `end` is not ours, and have it read."""
         if self._run == 0 or end < first:
             return  # nothing is known of what lies before a herd
-        self._left_out += end - first
-        if self._since is None or self._left_out > self._run:
+        self._others += end - first
+        if self._known_since is None or self._others > self._run:
             return
         for sequence in range(first, end):
             self._waiting.append(sequence)
@@ -147,6 +147,6 @@ class Herd:
         except JetStreamError:
             self._lose_track()  # the consumer finds out what is wrong
             return
-        if self._since is not None:
+        if self._known_since is not None:
             self._read[sequence] = message
             self._when_read()

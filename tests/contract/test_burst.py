@@ -8,8 +8,8 @@ import pytest
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import MessagesRead, PublishConcluded, Stored
+from nats_scheduler.jetstream.burst import MIN_BURST_FIRES
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.herd import MIN_BURST_FIRES
 from nats_scheduler.jetstream.publish import outcome_of
 from tests.conftest import SharedServer
 from tests.contract.sides import Side, server_side
