@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from nats_scheduler.cli.doubts import warnings_about
+from nats_scheduler.cli.message_warnings import warnings_about
 from nats_scheduler.cli.output import (
     EXIT_FAILED,
     EXIT_WRONG_USE,
@@ -35,20 +35,20 @@ from nats_scheduler.runtime.clock import SystemClock
 
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
 """A stream in which nothing but the message itself can be wrong."""
-ANY_SUBJECT = "nats-scheduler.check"
+DEFAULT_SUBJECT = "nats-scheduler.check"
 """The subject of a message whose subject was not told."""
-ANY_TARGET = "nats-scheduler.target"
+DEFAULT_TARGET = "nats-scheduler.target"
 """The target of a pattern that is looked at alone."""
 
 
 def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition | Rejection | None:
     """Read a pattern as a message would bring it, stored at `stored_at` (ns); None means "no schedule"."""
-    given = [(ADR51.schedule, pattern), (ADR51.target, ANY_TARGET)]
+    given = [(ADR51.schedule, pattern), (ADR51.target, DEFAULT_TARGET)]
     given += [] if zone is None else [(ADR51.time_zone, zone)]
     block = EMPTY_BLOCK
     for name, value in given:
         block = with_header(block, name, _one_line(value))
-    return read_definition(block, ANY_SUBJECT, ANY_STREAM_RULES, ADR51, stored_at)
+    return read_definition(block, DEFAULT_SUBJECT, ANY_STREAM_RULES, ADR51, stored_at)
 
 
 def no_schedule_error(hint: str) -> CommandError:
@@ -90,7 +90,7 @@ def command(
     for header in headers:
         block = with_header(block, *_split(header))
     now = SystemClock().now()
-    reading = read_message(block, subject or ANY_SUBJECT, now, rules, DIALECTS)
+    reading = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS)
     warnings = warnings_about(block, reading, rules, now)
     _answer(reading, "\n".join(warnings), as_json, warnings)
 
@@ -137,16 +137,16 @@ def _definition(definition: Definition) -> dict[str, object]:
     """Return what a schedule asks for; what was not asked for is left out."""
     pattern, terms = definition
     first = pattern.first_fire(SystemClock().now())
-    told = {
+    fields = {
         "pattern": pattern.text,
         "headers": terms.dialect.name,
-        "target": "" if terms.target == ANY_TARGET else terms.target,
+        "target": "" if terms.target == DEFAULT_TARGET else terms.target,
         "source": terms.source,
         "ttl": terms.ttl,
         "rollup": "sub" if terms.rollup else "",
         "first_fire": "" if first is None else pattern.format(first),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _rules(path: str | None, as_json: bool) -> StreamRules:

@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from nats_scheduler.cli.fires import Kind
+from nats_scheduler.cli.fires import ScheduleKind
 from nats_scheduler.jetstream.api import raise_refusal
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError
@@ -45,7 +45,7 @@ DELAYED_FIRE_AFTER_NS = 5 * SECOND
 class DemoSchedule:
     """One schedule of the demo."""
 
-    kind: Kind
+    kind: ScheduleKind
     pattern: str
     target: str
     body: str
@@ -67,10 +67,10 @@ def demo_schedules(now: int) -> list[DemoSchedule]:
     """Return the four schedules, the delayed one due some seconds after `now` (ns)."""
     at = format_rfc3339(floor_to_second(now) + DELAYED_FIRE_AFTER_NS)
     return [
-        DemoSchedule(Kind.DELAYED, f"@at {at}", "demo.reminders", "Call back"),
-        DemoSchedule(Kind.INTERVAL, "@every 2s", "demo.heartbeats", "Still here"),
-        DemoSchedule(Kind.CRON, "*/3 * * * * *", "demo.reports", "Report, please"),
-        DemoSchedule(Kind.SAMPLING, "@every 4s", "demo.samples", "No value yet", source=SENSOR_SUBJECT),
+        DemoSchedule(ScheduleKind.DELAYED, f"@at {at}", "demo.reminders", "Call back"),
+        DemoSchedule(ScheduleKind.INTERVAL, "@every 2s", "demo.heartbeats", "Still here"),
+        DemoSchedule(ScheduleKind.CRON, "*/3 * * * * *", "demo.reports", "Report, please"),
+        DemoSchedule(ScheduleKind.SAMPLING, "@every 4s", "demo.samples", "No value yet", source=SENSOR_SUBJECT),
     ]
 
 

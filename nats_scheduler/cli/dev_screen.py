@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from nats_scheduler.cli.demo import DemoSchedule
-from nats_scheduler.cli.fires import Kind, SeenFire
+from nats_scheduler.cli.fires import ScheduleKind, StoredFire
 from nats_scheduler.cli.output import printable
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -33,7 +33,12 @@ LATE_FROM_NS = 10 * MILLISECOND
 """What *Timely* promises for p99 while fires are spread (ns); later than this is shown in another colour."""
 ALL_PATTERNS_API_LEVEL = 4
 """From this API level on (2.14) a native server knows every pattern; before that, only `@at`."""
-KIND_COLOURS = {Kind.DELAYED: "cyan", Kind.INTERVAL: "green", Kind.CRON: "magenta", Kind.SAMPLING: "blue"}
+KIND_COLOURS = {
+    ScheduleKind.DELAYED: "cyan",
+    ScheduleKind.INTERVAL: "green",
+    ScheduleKind.CRON: "magenta",
+    ScheduleKind.SAMPLING: "blue",
+}
 STDOUT_FD = 1
 
 
@@ -42,7 +47,7 @@ class Tally:
 
     def __init__(self, since: int) -> None:
         self._since = since
-        self._fires: Counter[Kind] = Counter()
+        self._fires: Counter[ScheduleKind] = Counter()
         self._lateness = array("q")
         self._events: Counter[type[Event]] = Counter()
 
@@ -50,20 +55,20 @@ class Tally:
         """Count an event of the sidecar; made to listen to a `Reporter`."""
         self._events[type(event)] += 1
 
-    def fire(self, fire: SeenFire) -> None:
+    def fire(self, fire: StoredFire) -> None:
         """Count a fire. One that was overdue before we could know of it says nothing about lateness."""
         self._fires[fire.kind] += 1
         if not self.is_overdue(fire):
             self._lateness.append(fire.lateness)
 
-    def is_overdue(self, fire: SeenFire) -> bool:
+    def is_overdue(self, fire: StoredFire) -> bool:
         """Tell whether a fire was due before this start, or before its schedule was stored."""
         return fire.due < max(fire.since, self._since)
 
     def lines(self) -> list[str]:
         """Return the summary."""
         total = self._fires.total()
-        kinds = ", ".join(f"{self._fires[kind]} {kind}" for kind in Kind if self._fires[kind])
+        kinds = ", ".join(f"{self._fires[kind]} {kind}" for kind in ScheduleKind if self._fires[kind])
         overdue = total - len(self._lateness)
         return [
             f"fires     {total}{f': {kinds}' if kinds else ''}",
@@ -85,7 +90,7 @@ class Screen:
 
     def __init__(self, gone: Callable[[], None]) -> None:
         self._gone: Callable[[], None] | None = gone
-        self._columns_told = False
+        self._heading_printed = False
 
     def lines(self, *lines: str) -> None:
         """Print lines, in one write."""
@@ -121,15 +126,15 @@ class Screen:
                 "Those were published with the portable header X-Nats-Schedule, which the sidecar fires.",
             )
 
-    def fires(self, fires: Sequence[SeenFire], is_overdue: Callable[[SeenFire], bool]) -> None:
+    def fires(self, fires: Sequence[StoredFire], is_overdue: Callable[[StoredFire], bool]) -> None:
         """Print one line per fire."""
-        if not self._columns_told:
-            self._columns_told = True
+        if not self._heading_printed:
+            self._heading_printed = True
             self.heading("due                   late      kind      schedule -> target")
         self.lines(*(fire_line(fire, overdue=is_overdue(fire)) for fire in fires))
 
 
-def fire_line(fire: SeenFire, *, overdue: bool) -> str:
+def fire_line(fire: StoredFire, *, overdue: bool) -> str:
     """Return the line of one fire: due time, lateness, kind, schedule and target."""
     late = click.style(f"{milliseconds(fire.lateness):>8}", fg="yellow" if fire.lateness > LATE_FROM_NS else None)
     kind = click.style(f"{fire.kind:<8}", fg=KIND_COLOURS.get(fire.kind))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from nats_scheduler.cli.fires import FireReader, SeenFire
+from nats_scheduler.cli.fires import FireReader, StoredFire
 from nats_scheduler.engine.inputs import Input, MessagesRead
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -39,15 +39,15 @@ class FireWatch:
         self,
         services: Mapping[str, StreamService],
         since: int,
-        tell: Callable[[list[SeenFire]], None],
-        tell_stream: Callable[[StreamService], None],
+        notify_fires: Callable[[list[StoredFire]], None],
+        notify_stream: Callable[[StreamService], None],
     ) -> None:
         self._services = services
         self._since = since
-        self._tell = tell
-        self._tell_stream = tell_stream
+        self._notify_fires = notify_fires
+        self._notify_stream = notify_stream
         self._progress = asyncio.Event()
-        self._told: dict[str, str] = {}
+        self._reported_modes: dict[str, str] = {}
         self._readers: dict[Key, FireReader] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
@@ -55,7 +55,7 @@ class FireWatch:
         """Watch until cancelled, or until the connection is lost; what was read is kept for the next connection."""
         try:
             while not connection.is_lost:
-                self._look(connection, api)
+                self._check_streams(connection, api)
                 await asyncio.wait((connection.lost,), timeout=SERVED_STREAMS_CHECK_INTERVAL_SECONDS)
         finally:
             await self._end_all()
@@ -76,34 +76,36 @@ class FireWatch:
             self._progress.clear()
             await self._progress.wait()
 
-    def _look(self, connection: Connection, api: JetStreamApi) -> None:
+    def _check_streams(self, connection: Connection, api: JetStreamApi) -> None:
         served = {(name, service.state.created): service for name, service in self._services.items()}
         for key in set(self._tasks) - set(served):
             self._tasks.pop(key).cancel()
             self._readers.pop(key, None)
         for key, service in served.items():
-            if self._told.get(service.state.name) != service.mode:
-                self._told[service.state.name] = service.mode
-                self._tell_stream(service)
+            if self._reported_modes.get(service.state.name) != service.mode:
+                self._reported_modes[service.state.name] = service.mode
+                self._notify_stream(service)
             if key not in self._tasks or self._tasks[key].done():
                 self._tasks[key] = asyncio.create_task(self._follow(service.state, key, connection, api))
 
     async def _follow(self, state: StreamState, key: Key, connection: Connection, api: JetStreamApi) -> None:
         reader = self._readers.setdefault(key, FireReader(state.config))
-        follower = follower_of(connection, api, state.config, lambda fact: self._read(reader, fact), holds=reader.holds)
+        follower = follower_of(
+            connection, api, state.config, lambda given: self._read(reader, given), holds=reader.holds
+        )
         try:
             await follower.follow(reader.last_read)
         except JetStreamError:
             return  # the next look begins anew, where the stream is still served
 
-    def _read(self, reader: FireReader, fact: Input) -> None:
-        if not isinstance(fact, MessagesRead):
+    def _read(self, reader: FireReader, given: Input) -> None:
+        if not isinstance(given, MessagesRead):
             return
         self._progress.set()
-        fires = [fire for message in fact.messages if (fire := reader.read(message)) is not None]
+        fires = [fire for message in given.messages if (fire := reader.read(message)) is not None]
         fires = [fire for fire in fires if fire.stored_at >= self._since]
         if fires:
-            self._tell(fires)
+            self._notify_fires(fires)
 
     async def _end_all(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}

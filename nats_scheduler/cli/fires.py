@@ -25,7 +25,7 @@ from nats_scheduler.schedule.patterns import At, Every
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 
-class Kind(StrEnum):
+class ScheduleKind(StrEnum):
     """What sort of schedule a fire came from."""
 
     DELAYED = "delayed"
@@ -37,13 +37,13 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFire:
+class StoredFire:
     """A generated message; all times are nanoseconds since the Unix epoch."""
 
     stream: str
     schedule: str
     target: str
-    kind: Kind
+    kind: ScheduleKind
     due: int
     stored_at: int
     since: int
@@ -79,7 +79,7 @@ class FireReader:
         """Tell whether a schedule was read on this subject."""
         return subject in self._known
 
-    def read(self, message: StoredMessage) -> SeenFire | None:
+    def read(self, message: StoredMessage) -> StoredFire | None:
         """Take the next message; returns the fire that it is, if it is one."""
         self.last_read = max(self.last_read, message.sequence)
         fire = self._native_fire(message) if self._is_native else None
@@ -93,13 +93,13 @@ class FireReader:
         self._known.pop(message.subject, None)
         return self._our_fire(reading.generated, message) if reading is not None and reading.generated else None
 
-    def _our_fire(self, generated: Generated, message: StoredMessage) -> SeenFire:
+    def _our_fire(self, generated: Generated, message: StoredMessage) -> StoredFire:
         known = self._known.get(generated.schedule)
         if known is not None and not known.definition.pattern.repeats:
             del self._known[generated.schedule]
-        return self._seen(generated.schedule, message, known, generated.fire_time)
+        return self._stored_fire(generated.schedule, message, known, generated.fire_time)
 
-    def _native_fire(self, message: StoredMessage) -> SeenFire | None:
+    def _native_fire(self, message: StoredMessage) -> StoredFire | None:
         """Recognise a fire of the server's own scheduler: it names a schedule that was due, and lies on its target."""
         scheduler = header_value(message.block, ADR51.scheduler)
         schedule = "" if scheduler is None else scheduler.decode("utf-8", "surrogateescape")
@@ -108,23 +108,23 @@ class FireReader:
             return None
         if message.stored_at < known.due:
             return None
-        fire = self._seen(schedule, message, known, known.due)
+        fire = self._stored_fire(schedule, message, known, known.due)
         following = parse_rfc3339((header_value(message.block, ADR51.next) or b"").decode("utf-8", "surrogateescape"))
         known.due = following if isinstance(following, int) else None
         if known.due is None:
             del self._known[schedule]
         return fire
 
-    def _seen(self, schedule: str, message: StoredMessage, known: _Known | None, due: int) -> SeenFire:
-        kind = Kind.UNKNOWN if known is None else kind_of(known.definition)
+    def _stored_fire(self, schedule: str, message: StoredMessage, known: _Known | None, due: int) -> StoredFire:
+        kind = ScheduleKind.UNKNOWN if known is None else kind_of(known.definition)
         since = due if known is None else known.stored_at
-        return SeenFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
+        return StoredFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
 
 
-def kind_of(definition: Definition) -> Kind:
+def kind_of(definition: Definition) -> ScheduleKind:
     """Return what sort of schedule this is; one with a source is sampling, whatever its pattern."""
     if definition.terms.source is not None:
-        return Kind.SAMPLING
+        return ScheduleKind.SAMPLING
     if isinstance(definition.pattern, At):
-        return Kind.DELAYED
-    return Kind.INTERVAL if isinstance(definition.pattern, Every) else Kind.CRON
+        return ScheduleKind.DELAYED
+    return ScheduleKind.INTERVAL if isinstance(definition.pattern, Every) else ScheduleKind.CRON

@@ -44,7 +44,7 @@ class Instance:
 
     name: str
     since: int | None
-    heard_at: int | None
+    heartbeat_at: int | None
     serves: Sequence[str] | None
     parts: Sequence[Part]
     cannot: Mapping[str, str] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class Instance:
 
     def state(self, at: int) -> str:
         """Say whether it lives; who is silent for so long has lost his shards to others, where there are any."""
-        if self.heard_at is None:
+        if self.heartbeat_at is None:
             return "gone"
-        return "alive" if at - self.heard_at < LEASE_DURATION else "silent"
+        return "alive" if at - self.heartbeat_at < LEASE_DURATION else "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,13 @@ async def read_fleet(session: Session) -> Fleet:
     if info is None:
         return Fleet(SystemClock().now(), [])
     parts = await _parts(session)
-    told = [await _told(session, name, parts.pop(name, [])) for name in sorted(await _keys(session, INSTANCE))]
+    known = [
+        await _read_instance(session, name, parts.pop(name, [])) for name in sorted(await _keys(session, INSTANCE))
+    ]
     silent = [Instance(name, None, None, None, held) for name, held in sorted(parts.items())]
     # Asked last: nobody was heard in the future.
     at = server_time(await session.api.stream(session.registry.stream)) or SystemClock().now()
-    return Fleet(at, [*(one for one in told if one is not None), *silent])
+    return Fleet(at, [*(one for one in known if one is not None), *silent])
 
 
 async def _keys(session: Session, kind: str) -> list[str]:
@@ -115,16 +117,16 @@ async def _parts(session: Session) -> dict[str, list[Part]]:
     return parts
 
 
-async def _told(session: Session, name: str, parts: Sequence[Part]) -> Instance | None:
+async def _read_instance(session: Session, name: str, parts: Sequence[Part]) -> Instance | None:
     """Return what an instance tells; None where it has left and holds nothing."""
     value = await session.registry.get(f"{INSTANCE}{name}")
-    heard_at = await session.registry.written_at(f"{INSTANCE}{name}")
-    if value is None or heard_at is None:
+    heartbeat_at = await session.registry.written_at(f"{INSTANCE}{name}")
+    if value is None or heartbeat_at is None:
         return Instance(name, None, None, None, parts) if parts else None
     since, serves = parse_rfc3339(str(value.get("since"))), value.get("serves")
     named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
     cannot = {key: str(why) for key, why in inner(value.get("cannot")).items()}
-    return Instance(name, since if isinstance(since, int) else None, heard_at, named, parts, cannot)
+    return Instance(name, since if isinstance(since, int) else None, heartbeat_at, named, parts, cannot)
 
 
 def _print(fleet: Fleet, *, wide: bool) -> None:
@@ -138,7 +140,7 @@ def _print(fleet: Fleet, *, wide: bool) -> None:
 
 
 def _rows(one: Instance, at: int) -> list[list[str]]:
-    age = "-" if one.heard_at is None else f"{max(at - one.heard_at, 0) // (100 * MILLISECOND) / 10} s ago"
+    age = "-" if one.heartbeat_at is None else f"{max(at - one.heartbeat_at, 0) // (100 * MILLISECOND) / 10} s ago"
     about = [one.name, one.state(at), "-" if one.since is None else moment_text(one.since), age]
     held = [[part.stream, part.mode, f"{len(part.shards)} of {SHARDS}"] for part in one.parts]
     return [[*about, *part] for part in held or [["-", "-", "0"]]]
@@ -149,8 +151,8 @@ def _document(one: Instance, at: int) -> dict[str, object]:
         "id": one.name,
         "state": one.state(at),
         "since": None if one.since is None else format_rfc3339(one.since),
-        "heard": None if one.heard_at is None else format_rfc3339(one.heard_at),
-        "age_nanoseconds": None if one.heard_at is None else max(at - one.heard_at, 0),
+        "heard": None if one.heartbeat_at is None else format_rfc3339(one.heartbeat_at),
+        "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": one.serves,
         "cannot": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.cannot.items())],
         "holds": [{"stream": part.stream, "mode": part.mode, "shards": part.shards} for part in one.parts],

@@ -161,7 +161,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "ttl": lambda _, listed: listed.terms.ttl,
         "rollup": lambda _, listed: rollup_of(listed) or "",
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
-        "in": lambda _, listed: _away(listed, listing.at),
+        "in": lambda _, listed: _time_left(listed, listing.at),
         "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
         "sequence": lambda _, listed: str(listed.sequence),
         "stored": lambda _, listed: moment_text(listed.stored_at),
@@ -222,11 +222,11 @@ def _names(listing: Listing) -> str:
     return ", ".join(one.state.name for one in listing.streams)
 
 
-def _away(listed: ListedSchedule, at: int) -> str:
+def _time_left(listed: ListedSchedule, at: int) -> str:
     """Say how far away the next fire is, or why there is none."""
     if listed.next_fire is None:
         return listed.standing
-    away = listed.next_fire - at
+    left = listed.next_fire - at
     if listed.standing is Standing.OVERDUE:
-        return f"overdue {span_text(-away)}"
-    return span_text(max(away, 0))
+        return f"overdue {span_text(-left)}"
+    return span_text(max(left, 0))

@@ -54,7 +54,7 @@ class Session:
         """The streams that carry the flag."""
         return FlaggedStreams(self.api, self.registry, self.server)
 
-    async def look_at(self, state: StreamState) -> tuple[StreamState, Mode | None]:
+    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
         """Return a stream with what the registry says of it, and who serves it: the sidecar's own decision.
 
         None where nobody does.
@@ -76,7 +76,7 @@ class Session:
     async def served_streams(self) -> list[ServedStream]:
         """Return every stream of the account that is served, by name."""
         states = [StreamState.from_info(info) async for info in self.api.streams()]
-        served = [await self.look_at(state) for state in sorted(states, key=lambda state: state.name)]
+        served = [await self.with_mode(state) for state in sorted(states, key=lambda state: state.name)]
         return [ServedStream(state, mode) for state, mode in served if mode is not None]
 
     async def served_stream(self, name: str) -> ServedStream:
@@ -84,7 +84,7 @@ class Session:
         info = await self.api.stream(name)
         if info is None:
             raise CommandError(f"stream {name} does not exist")
-        state, mode = await self.look_at(StreamState.from_info(info))
+        state, mode = await self.with_mode(StreamState.from_info(info))
         if mode is None:
             hint = "give its configuration with allow_msg_schedules to `nats-scheduler stream add`"
             raise CommandError(f"stream {name} does not carry schedules: {hint}")

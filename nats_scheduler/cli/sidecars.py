@@ -61,19 +61,19 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
     """Return the session with the settings that the running sidecars go by, and the sidecars."""
     fleet = await read_fleet(session)
     alive = [one for one in fleet.instances if one.state(fleet.at) == "alive"]
-    told: dict[str, SidecarSettings] = {}
+    known: dict[str, SidecarSettings] = {}
     warnings: list[str] = []
     written = await session.registry.get(SETTINGS) or {}
     for one in alive:
         value = written.get(one.name)
-        known = None if value is None else _settings(value)
-        if known is not None:
-            told[one.name] = known
+        read = None if value is None else _settings(value)
+        if read is not None:
+            known[one.name] = read
         elif value is not None:
             warnings.append(f"sidecar {one.name} does not tell its settings in a form that is known here")
     chosen: dict[str, Any] = {}
     for name in TOLD:
-        values = {instance: getattr(settings, name) for instance, settings in told.items()}
+        values = {instance: getattr(settings, name) for instance, settings in known.items()}
         if len(set(values.values())) > 1:
             warnings.append(f"the sidecars disagree about {name}: {_listed(values)}")
         elif values and resolved.sources[name] != "default" and getattr(session.settings, name) not in values.values():

@@ -86,7 +86,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
     wanted = [(file, config) for file, config in read if not isinstance(config, NotAdded)]
     failed = [config for _, config in read if isinstance(config, NotAdded)]
     if not as_json:
-        _complain(failed)
+        _print_errors(failed)
     outcomes = in_session(resolved, lambda session: _add_all(session, wanted)) if wanted else []
     added = [outcome for outcome in outcomes if isinstance(outcome, Added)]
     refused = [outcome for outcome in outcomes if isinstance(outcome, NotAdded)]
@@ -95,7 +95,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
     else:
         for one in added:
             click.echo(f"stream {one.stream} {one.outcome}, {one.mode or 'not served'}: {one.served}")
-        _complain(refused)
+        _print_errors(refused)
     raise click.exceptions.Exit(max((one.exit_code for one in failed + refused), default=0))
 
 
@@ -126,7 +126,7 @@ def _read(file: str) -> Config | NotAdded:
         return NotAdded(file, None, {"reason": str(error)}, str(error), EXIT_WRONG_USE)
 
 
-def _complain(failures: list[NotAdded]) -> None:
+def _print_errors(failures: list[NotAdded]) -> None:
     for failure in failures:
         CommandError(printable(failure.message)).show()
 
@@ -154,7 +154,7 @@ async def _added(session: Session, file: str, config: Config) -> Added:
     before = await session.api.stream(config["name"])
     known = before is not None and (await session.flagged.recall(StreamState.from_info(before))).remembered is not None
     added, created = await session.flagged.add(config)
-    state, mode = await session.look_at(added)
+    state, mode = await session.with_mode(added)
     was_so = before is not None and _own(before["config"]) == _own(state.config)
     unchanged = was_so and (known or mode is not Mode.EMULATED)
     return Added(file, state.name, "created" if created else "unchanged" if unchanged else "updated", mode)

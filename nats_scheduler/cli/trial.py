@@ -17,7 +17,7 @@ from typing import Any
 from nats_scheduler.cli.demo import publish_demo, write_sensor
 from nats_scheduler.cli.dev_screen import Screen, Tally, paste_lines, who_fires
 from nats_scheduler.cli.fire_watch import FireWatch
-from nats_scheduler.cli.fires import SeenFire
+from nats_scheduler.cli.fires import StoredFire
 from nats_scheduler.cli.process import pages_of
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -130,7 +130,7 @@ class Trial:
 
     async def _show_through(self, session: Session) -> None:
         if self._session is None:
-            self._introduce(session.server)
+            self._print_introduction(session.server)
         self._session = session
         if self._demo_is_due:
             await session.registry.open()
@@ -146,7 +146,7 @@ class Trial:
                 sensor.cancel()
                 await asyncio.gather(sensor, return_exceptions=True)
 
-    def _introduce(self, server: Capabilities) -> None:
+    def _print_introduction(self, server: Capabilities) -> None:
         end = "kept" if self._plan.keeps_data else "removed at the end"
         self._screen.lines(
             f"nats-server {server.version} at {self._server.url}, its data in {self._plan.folder} ({end})",
@@ -155,7 +155,7 @@ class Trial:
         self._screen.heading("To paste into another terminal (nats CLI 0.4.0 or later)")
         self._screen.lines(*paste_lines(self._server.url, self._plan.stream_file, server, self._clock.now()))
 
-    def _fired(self, fires: Sequence[SeenFire]) -> None:
+    def _fired(self, fires: Sequence[StoredFire]) -> None:
         for fire in fires:
             self._tally.fire(fire)
         self._screen.fires(fires, self._tally.is_overdue)

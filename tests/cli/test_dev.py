@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.cli.dev_screen import Screen, Tally, fire_line
-from nats_scheduler.cli.fires import Kind, SeenFire
+from nats_scheduler.cli.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.cli.conftest import Cli
 from tests.harness.nats_cli import NatsCli
@@ -214,8 +214,10 @@ def test_where_others_connect_does_not_matter(cli: Cli) -> None:
     assert "context" not in result.stderr
 
 
-def fire(lateness: int, *, due: int = 100 * SECOND, since: int = 0, kind: Kind = Kind.CRON) -> SeenFire:
-    return SeenFire("S", "s.a", "s.b", kind, due, due + lateness, since)
+def fire(
+    lateness: int, *, due: int = 100 * SECOND, since: int = 0, kind: ScheduleKind = ScheduleKind.CRON
+) -> StoredFire:
+    return StoredFire("S", "s.a", "s.b", kind, due, due + lateness, since)
 
 
 def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
@@ -224,7 +226,7 @@ def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
     for lateness in range(1, 101):
         tally.fire(fire(lateness * MILLISECOND))
     tally.fire(fire(60 * SECOND, due=10 * SECOND))
-    tally.fire(fire(60 * SECOND, since=130 * SECOND, kind=Kind.DELAYED))
+    tally.fire(fire(60 * SECOND, since=130 * SECOND, kind=ScheduleKind.DELAYED))
     assert tally.lines() == [
         "fires     102: 1 delayed, 101 cron",
         "lateness  p50 51.0 ms, p99 100.0 ms, max 100.0 ms (2 overdue at the start left out)",
@@ -234,7 +236,7 @@ def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
 
 
 def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:
-    hostile = SeenFire("S", "s.\x1b[2J", "s.b", Kind.CRON, 0, MILLISECOND, 0)
+    hostile = StoredFire("S", "s.\x1b[2J", "s.b", ScheduleKind.CRON, 0, MILLISECOND, 0)
     assert r"s.\x1b[2J -> s.b" in fire_line(hostile, overdue=False)
 
 

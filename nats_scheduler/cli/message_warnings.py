@@ -23,8 +23,10 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     """Return what to say of a message with these headers, stored at `stored_at` (ns) in a stream with these rules."""
     definition = None if reading is None else reading.definition
     misnamed = misnamed_headers(block, DIALECTS, is_schedule=definition is not None)
-    told = [f"{printable(header)} {reason}" for header, reason in misnamed]
-    return told if definition is None else told + list(_of_lifetime(block, definition.pattern, rules, stored_at))
+    warnings = [f"{printable(header)} {reason}" for header, reason in misnamed]
+    return (
+        warnings if definition is None else warnings + list(_of_lifetime(block, definition.pattern, rules, stored_at))
+    )
 
 
 def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: int) -> Iterator[str]:
