@@ -103,7 +103,7 @@ def _pattern_reading(pattern: str, zone: str | None) -> Reading | None:
 
 
 def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequence[str] = ()) -> None:
-    """Print what a message means; ends the command with 1 where it is not a schedule or a cancel."""
+    """Print what a message means; ends the command with 1 if it is not a schedule or a cancel."""
     rejection = reading.rejection if reading else None
     valid = reading is not None and rejection is None
     if as_json:
@@ -150,7 +150,7 @@ def _definition(definition: Definition) -> dict[str, object]:
 
 
 def _rules(path: str | None, as_json: bool) -> StreamRules:
-    """Return the rules of the stream in a file; ends the command with 1 where the server would refuse it."""
+    """Return the rules of the stream in a file; ends the command with 1 if the server would refuse it."""
     if path is None:
         return ANY_STREAM_RULES
     try:

@@ -77,7 +77,7 @@ def demo_schedules(now: int) -> list[DemoSchedule]:
 async def publish_demo(connection: Connection, streams: FlaggedStreams, now: int) -> list[tuple[DemoSchedule, Dialect]]:
     """Add the stream, publish the schedules, and return each with the headers that the server took.
 
-    Raises `JetStreamError` where the server refuses more than a pattern that it does not know.
+    Raises `JetStreamError` if the server refuses more than a pattern that it does not know.
     """
     await streams.add(DEMO_STREAM)
     return [(schedule, await _publish(connection, schedule)) for schedule in demo_schedules(now)]

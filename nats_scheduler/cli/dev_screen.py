@@ -62,7 +62,7 @@ class Tally:
             self._lateness.append(fire.lateness)
 
     def is_overdue(self, fire: StoredFire) -> bool:
-        """Tell whether a fire was due before this start, or before its schedule was stored."""
+        """Return whether a fire was due before this start, or before its schedule was stored."""
         return fire.due < max(fire.since, self._since)
 
     def lines(self) -> list[str]:

@@ -76,7 +76,7 @@ class FireReader:
         self._known: dict[str, _Known] = {}
 
     def holds(self, subject: str) -> bool:
-        """Tell whether a schedule was read on this subject."""
+        """Return whether a schedule was read on this subject."""
         return subject in self._known
 
     def read(self, message: StoredMessage) -> StoredFire | None:

@@ -118,7 +118,7 @@ async def _parts(session: Session) -> dict[str, list[Part]]:
 
 
 async def _read_instance(session: Session, name: str, parts: Sequence[Part]) -> Instance | None:
-    """Return what an instance tells; None where it has left and holds nothing."""
+    """Return what an instance tells; None if it has left and holds nothing."""
     value = await session.registry.get(f"{INSTANCE}{name}")
     heartbeat_at = await session.registry.written_at(f"{INSTANCE}{name}")
     if value is None or heartbeat_at is None:

@@ -99,11 +99,11 @@ def _misnamed(stream: ServedStream, noted: HeadersMisnamed) -> dict[str, object]
 
 
 def zone_of(listed: ListedSchedule) -> str | None:
-    """Return the name of a pattern's time zone, None where it has none of its own."""
+    """Return the name of a pattern's time zone, None if it has none of its own."""
     pattern = listed.pattern
     return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
 
 
 def rollup_of(listed: ListedSchedule) -> str | None:
-    """Return what the generated message rolls up, None where it does not."""
+    """Return what the generated message rolls up, None if it does not."""
     return "sub" if listed.terms.rollup else None

@@ -57,7 +57,7 @@ class Session:
     async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
         """Return a stream with what the registry says of it, and who serves it: the sidecar's own decision.
 
-        None where nobody does.
+        None if nobody does.
         """
         try:
             state = await self.flagged.recall(state)
@@ -80,7 +80,7 @@ class Session:
         return [ServedStream(state, mode) for state, mode in served if mode is not None]
 
     async def served_stream(self, name: str) -> ServedStream:
-        """Return one stream; ends the command with 1 where it does not exist or is not served."""
+        """Return one stream; ends the command with 1 if it does not exist or is not served."""
         info = await self.api.stream(name)
         if info is None:
             raise CommandError(f"stream {name} does not exist")
@@ -92,7 +92,7 @@ class Session:
 
 
 def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Do a command's work with a server and return what it returns; ends the command with 1 where that fails."""
+    """Do a command's work with a server and return what it returns; ends the command with 1 if that fails."""
     for warning in resolved.warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
     # Not the task's result: asyncio.run builds the text of a finished task, of all 100,000 schedules of a list, twice.
@@ -111,7 +111,7 @@ def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T
 
 @asynccontextmanager
 async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
-    """Connect, and close the connection in the end; raises `JetStreamError` where JetStream is not to be had."""
+    """Connect, and close the connection in the end; raises `JetStreamError` if JetStream is not to be had."""
     connection = await Dialer(settings.connection).dial()
     try:
         api = JetStreamApi(connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds)

@@ -42,7 +42,7 @@ class Sidecars:
         return sum(one.serves is None or key in one.serves for one in self.alive)
 
     def complaint(self, stream: ServedStream) -> str:
-        """Say why nothing fires on a stream that is left to sidecars, "" where something does."""
+        """Say why nothing fires on a stream that is left to sidecars, "" if something does."""
         if stream.mode not in BY_SIDECAR or self.serving(stream):
             return ""
         return NOT_SERVED_YET if self.alive else NONE_RUNNING
@@ -84,7 +84,7 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
 
 
 def _settings(value: object) -> SidecarSettings | None:
-    """Read what a sidecar told; None where that is not of its making, or was too much."""
+    """Read what a sidecar told; None if that is not of its making, or was too much."""
     if not isinstance(value, dict) or TOO_LARGE in value:
         return None
     try:

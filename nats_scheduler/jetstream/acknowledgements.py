@@ -1,10 +1,10 @@
-"""What comes back for the fires of all streams of one connection: one inbox, one timer.
+"""The acknowledgements of all streams of one connection: one inbox, one timer.
 
-A fire's reply subject names its publisher and its number there, so that the acknowledgements of a thousand streams are
-cut out together as those of one are.
+A fire's reply subject names its publisher and the fire's number there. So the acknowledgements of a thousand streams
+are parsed together like those of one.
 
-The rule: a publisher is called for what is its own, and not otherwise.
-Cost: a dictionary entry for each publisher; where nothing is in flight, nothing.
+The rule: a publisher is called for its own fires only.
+Cost: a dictionary entry for each publisher; nothing while nothing is in flight.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ ACK_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 
 
 class Sender(Protocol):
-    """Whoever publishes with acknowledgements."""
+    """What publishes with acknowledgements."""
 
     @property
     def in_flight(self) -> int:
-        """How many fires were sent and are not concluded."""
+        """The number of fires that were sent and are not concluded."""
 
     def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
         """Take the acknowledgement of one fire."""
 
     def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
-        """Take acknowledgements that are nothing special, and follow each other."""
+        """Take consecutive acknowledgements that each say that something was stored anew."""
 
     def conclude_denied(self, denials: Counter[str]) -> None:
-        """Conclude the oldest fires to each denied target, and count down what was found."""
+        """Conclude the oldest fires to each denied target, and subtract them from `denials`."""
 
     def conclude_late(self, now: float) -> None:
-        """Conclude what was to be acknowledged by now, of the loop's clock."""
+        """Conclude the fires whose deadline is at or before `now`, by the loop's clock."""
 
 
 class Acknowledgements:
@@ -50,7 +50,7 @@ class Acknowledgements:
         self._senders: dict[bytes, Sender] = {}
         self._streams: dict[bytes, bytes] = {}
         self._busy: dict[bytes, Sender] = {}
-        """Those with fires in flight, as far as it was looked at."""
+        """The senders that had fires in flight at the last check."""
         self._joined = 0
         self._denials: Counter[str] = Counter()
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -60,21 +60,21 @@ class Acknowledgements:
         connection.when_denied(self._denied)
 
     def join(self, sender: Sender, stream: str) -> str:
-        """Return the inbox of one more sender, below which its fires into a stream are numbered."""
+        """Return the inbox of a new sender; the fires that it sends into a stream are numbered below it."""
         self._joined += 1
         key = b"%d" % self._joined
         self._senders[key], self._streams[key] = sender, stream.encode("utf-8", "surrogateescape")
         return f"{self._inbox}.{self._joined}"
 
     def leave(self, inbox: str) -> None:
-        """Call the sender with this inbox no more."""
+        """Stop calling the sender with this inbox."""
         key = inbox[inbox.rindex(".") + 1 :].encode()
         self._senders.pop(key, None)
         self._streams.pop(key, None)
         self._busy.pop(key, None)
 
     def expect(self, inbox: str) -> None:
-        """Look after the fires that the sender with this inbox has in flight, until it has none."""
+        """Check the deadlines of the sender with this inbox until it has nothing in flight."""
         key = inbox[inbox.rindex(".") + 1 :].encode()
         self._busy[key] = self._senders[key]
         if self._deadline_timer is None:
@@ -87,7 +87,7 @@ class Acknowledgements:
             sender.acknowledged(number, block, body)
 
     def _received_run(self, buffer: bytes, position: int) -> int:
-        """Do what `_received` does with acknowledgements that are nothing special, and follow each other."""
+        """Do what `_received` does, for consecutive acknowledgements that say that something was stored anew."""
         groups, position = self._frames.read(buffer, position)
         for key, numbers, sequences in groups:
             sender = self._senders.get(key)

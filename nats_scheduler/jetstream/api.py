@@ -1,6 +1,6 @@
 """The JetStream API as raw JSON requests.
 
-Raw, because a client library's configuration classes drop the fields that they do not know: read, modify and update
+Raw, because a client library's configuration classes drop the fields that they do not know. To read, modify and update
 through them would reset what a newer server, or another tool, had set.
 Each method is one request: build, call, translate.
 """
@@ -22,16 +22,16 @@ CONSUMER_NOT_FOUND = 10014
 SEQUENCE_NOT_FOUND = 10043
 
 REPEATABLE_REQUESTS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
-"""What changes nothing when it is asked twice; a consumer that exists with the same configuration is one of them."""
+"""Requests that may be sent twice: the second one changes nothing, also if the same consumer is created again."""
 
 CONSUMER_DEADLINE_SECONDS = 2.0
-"""Longest wait for an ephemeral consumer: a cluster may place it on a node that has just died, which never answers.
+"""Longest wait for an ephemeral consumer: a cluster may place it on a node that has just died and never answers.
 
-Another one, under another name, is placed anew.
+A new attempt, under another name, is placed again.
 """
 
 DEFAULT_PREFIX = "$JS.API"
-"""The prefix of the JetStream that is nearest."""
+"""The prefix of the JetStream of the server's own domain."""
 
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
@@ -49,13 +49,13 @@ class JetStreamApi:
 
     @property
     def finds_last(self) -> bool:
-        """Whether `last_by_subj` finds what lies under a message that was deleted: from 2.12 on."""
+        """Whether `last_by_subj` finds the message before one that was deleted: from 2.12 on."""
         return self.prefix == "$JS.API" and finds_last(self._connection.server.version)
 
     async def call(self, request: str, body: Any = None, within_seconds: float | None = None) -> Any:
-        """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` where it is a refusal.
+        """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` if it is a refusal.
 
-        Raises as `Connection.request` does where there is no answer, or none within `within_seconds` if that is less.
+        Raises as `Connection.request` does if there is no answer, or none within `within_seconds` if that is less.
         """
         is_repeatable = request.startswith(REPEATABLE_REQUESTS)
         deadline = min(within_seconds or self._deadline, self._deadline)
@@ -66,7 +66,7 @@ class JetStreamApi:
         return answer
 
     async def info(self) -> Any:
-        """Return the account's JetStream information; `api.level` tells what the server can do, from 2.11 on."""
+        """Return the account's JetStream information; `api.level` shows what the server can do, from 2.11 on."""
         return await self.call("INFO")
 
     async def streams(self) -> AsyncIterator[Any]:
@@ -82,7 +82,7 @@ class JetStreamApi:
                 return
 
     async def stream(self, name: str) -> Any:
-        """Return a stream's information, or None where it does not exist."""
+        """Return a stream's information, or None if it does not exist."""
         try:
             request = f"STREAM.INFO.{name}"
             return _stream_information(await self.call(request), request)
@@ -107,7 +107,7 @@ class JetStreamApi:
         return _stream_information(await self.call(request, config), request)
 
     async def message(self, stream: str, **where: Any) -> StoredMessage | None:
-        """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None where there is none."""
+        """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None if there is none."""
         try:
             answer = await self.call(f"STREAM.MSG.GET.{stream}", where)
         except ApiError as error:
@@ -146,7 +146,7 @@ class JetStreamApi:
     async def create_consumer(
         self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS
     ) -> Any:
-        """Create an ephemeral consumer under a name of ours and return its information."""
+        """Create an ephemeral consumer with this name and return its information."""
         request = {"stream_name": stream, "config": {"name": name, **config}, "action": "create"}
         return await self.call(f"CONSUMER.CREATE.{stream}.{name}", request, within_seconds)
 
@@ -155,11 +155,11 @@ class JetStreamApi:
         return await self.call(f"CONSUMER.INFO.{stream}.{name}")
 
     def abandon_consumer(self, stream: str, name: str) -> None:
-        """Have a consumer deleted, and wait for no answer."""
+        """Ask for the deletion of a consumer, without waiting for the answer."""
         self._connection.publish(f"{self.prefix}.CONSUMER.DELETE.{stream}.{name}", b"")
 
     async def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer; that it is gone already is not an error."""
+        """Delete a consumer; it is not an error if it is gone already."""
         try:
             await self.call(f"CONSUMER.DELETE.{stream}.{name}", None, CONSUMER_DEADLINE_SECONDS)
         except ApiError as error:
@@ -168,7 +168,7 @@ class JetStreamApi:
 
 
 def raise_refusal(answer: Object, request: str) -> None:
-    """Raise `ApiError` where an answer is a refusal."""
+    """Raise `ApiError` if an answer is a refusal."""
     if answer.get("error") is not None:
         error = inner(answer["error"])
         status, code = integer(error.get("code"), 500), integer(error.get("err_code"))
@@ -178,7 +178,7 @@ def raise_refusal(answer: Object, request: str) -> None:
 def decode_message(message: Any) -> StoredMessage:
     """Return the message of a `STREAM.MSG.GET` answer, header block and body as they were stored.
 
-    Raises `UnreadableAnswerError` where it is none.
+    Raises `UnreadableAnswerError` if the answer holds no message.
     """
     try:
         return StoredMessage(
@@ -189,11 +189,11 @@ def decode_message(message: Any) -> StoredMessage:
             body=_bytes(message.get("data")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UnreadableAnswerError(f"what should be a stored message is none: {error!r}") from None
+        raise UnreadableAnswerError(f"the answer to a read of a message holds no stored message: {error!r}") from None
 
 
 def _stream_information(answer: Any, request: str) -> Any:
-    """Return what was said of a stream where it has what everybody relies on."""
+    """Return the information on a stream; raise `UnreadableAnswerError` if it does not name the stream."""
     config = inner(inner(answer).get("config"))
     if not isinstance(config.get("name"), str):
         raise UnreadableAnswerError(f"{request}: the answer describes no stream")
@@ -205,10 +205,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def parse_message_answer(body: bytes, request: str) -> StoredMessage | None:
-    """Return the message of the raw answer, None where there is none; raises `ApiError` on any other refusal."""
+    """Return the message of the raw answer, None if there is none; raises `ApiError` on any other refusal."""
     answer = read_object(body)
     if answer is None:
-        raise UnreadableAnswerError(f"{request}: the answer is no JSON object: {body[:80]!r}")
+        raise UnreadableAnswerError(f"{request}: the answer is not a JSON object: {body[:80]!r}")
     if inner(answer.get("error")).get("err_code") == MESSAGE_NOT_FOUND:
         return None
     raise_refusal(answer, request)

@@ -1,7 +1,7 @@
-"""Many requests, some at a time, each answered exactly once.
+"""Many requests, a limited number at a time, each answered exactly once.
 
-What reads and purges have in common: they come in herds of thousands, the server should see some hundreds at once,
-and the engine must hear of every one of them, also when the contact ends first.
+What reads and purges have in common: they come in bursts of thousands, and the server should get some hundreds at once.
+The engine must receive an answer to each of them, also if the contact ends first.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ Request = TypeVar("Request")
 
 
 class BoundedRequests(Generic[Request]):
-    """Makes requests in the order in which they were begun, at most `limit` at a time."""
+    """Sends requests in the order in which they were begun, at most `limit` at a time."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class BoundedRequests(Generic[Request]):
         self._ended: str | None = None
 
     def begin(self, request: Request) -> None:
-        """Make a request as soon as there is room for it."""
+        """Send a request as soon as fewer than `limit` are in flight."""
         if self._ended is not None:
             self._notify(self._give_up(request, self._ended))
             return
@@ -48,9 +48,9 @@ class BoundedRequests(Generic[Request]):
             self._workers += 1
 
     def end(self, reason: str) -> None:
-        """Answer everything that was begun with `reason`; what the server says of it later is not told any more.
+        """Answer everything that is still open with `reason`, and discard what the server answers later.
 
-        That holds for requests under way too: the tasks that make them may have been cancelled and never answer.
+        That includes requests in flight: the tasks that send them may have been cancelled, and then never answer.
         """
         if self._ended is not None:
             return
@@ -75,7 +75,7 @@ class BoundedRequests(Generic[Request]):
 
 
 def is_started(work: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup) -> bool:
-    """Start work in a task group; False where the group is ending, and whoever ends it answers what waits."""
+    """Start work in a task group; return False if the group is ending, whose end answers what still waits."""
     try:
         tasks.create_task(work)
     except RuntimeError:

@@ -1,13 +1,13 @@
-"""Know a stream by the acknowledgements of our own fires, while a herd of them is nearly all that is stored.
+"""Follow a stream by the acknowledgements of the sidecar's own fires, while they are nearly all that is stored.
 
-Each acknowledgement says under which sequence its fire lies, and they come in the order of the stream: what they leave
-out was stored by others, and is asked for by its sequence.
-So a herd need not be read back, which costs the server as much again as to store it.
+Each acknowledgement has the sequence of its fire, and they come in the order of the stream. A sequence that is missing
+between them was stored by another client, and is read by its sequence.
+So a burst need not be read back, which would cost the server as much as to store it.
 
-The rule: what others stored is told once and in the order of the stream, or the consumer takes over before it.
-Only a herd is read in this way, and only for as long as it lasts: without acknowledgements nobody tells of the others.
+The rule: what other clients stored is delivered once and in the order of the stream, or the consumer takes over before
+it. Only a burst is read in this way, and only while it lasts: without acknowledgements nothing shows what others store.
 
-Cost: a comparison an acknowledgement, one request for each message of another.
+Cost: a comparison an acknowledgement, one request for each message of another client.
 """
 
 import asyncio
@@ -19,32 +19,32 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
 MIN_BURST_FIRES = 1_000
-"""So many fires in a row make a herd."""
+"""So many fires in a row are a burst."""
 
 MIN_FIRES_PER_OTHER = 20
-"""One message of another among so many of ours is rare; where they are not, the consumer reads them for less."""
+"""With more than one message of other clients for so many fires, to read them by the consumer costs less."""
 
 MAX_OTHERS_WAITING = 128
-"""Where more than this wait to be read, the consumer reads them."""
+"""If more messages of other clients than this wait to be read, the consumer reads them."""
 
 BURST_PAUSE_SECONDS = 0.03
-"""After so long without an acknowledgement the herd is over: nothing tells of what others store."""
+"""After so long without an acknowledgement the burst is over: nothing shows what others store."""
 
 BURST_CHECK_INTERVAL_SECONDS = 0.01
 
 BURST_STALL_SECONDS = 0.25
-"""The same while acknowledgements are owed: a server that stores a herd stands still for some 30 ms now and then."""
+"""The same while fires are in flight: a server that stores a burst pauses for some 30 ms now and then."""
 
 
 class Burst:
-    """The fires of one stream that come back as acknowledgements, and what is stored between them."""
+    """The acknowledged fires of one stream, and what other clients store between them."""
 
     def __init__(
         self, api: JetStreamApi, stream: str, in_flight: Callable[[], int], when_read: Callable[[], None]
     ) -> None:
-        """Begin without a herd; `in_flight` tells how many acknowledgements are owed.
+        """Begin without a burst; `in_flight` returns how many fires wait for their acknowledgement.
 
-        `when_read` is called when a message of another was read.
+        `when_read` is called when a message of another client was read.
         """
         self._api = api
         self._when_read = when_read
@@ -53,19 +53,19 @@ class Burst:
         self._loop = asyncio.get_running_loop()
         self._last_stored = 0
         self._run = self._others = 0
-        """Acknowledgements since the herd began, and sequences that they left out."""
+        """Acknowledgements since the burst began, and the number of sequences of other clients between them."""
         self._last_acknowledged_at = 0.0
         self._known_since: int | None = None
-        """Of all that lies behind this sequence it is known whether it is ours; None while track of it is lost."""
+        """For all that is stored behind this sequence it is known whether it is a fire of ours; None: not known."""
         self._delivered_through: int | None = None
-        """Up to here everything was told, since the herd was joined; None while a consumer tells."""
+        """Up to here everything was delivered by this burst; None while a consumer delivers."""
         self._waiting: deque[int] = deque()
-        """Left out and not told yet, in order."""
+        """Sequences of other clients that are not delivered yet, in order."""
         self._read: dict[int, StoredMessage | None] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
-        """Note under which sequences fires of ours were stored just now."""
+        """Note under which sequences fires of this sidecar were stored just now."""
         now = self._loop.time()
         if self._known_since is None and now - self._last_acknowledged_at > BURST_PAUSE_SECONDS:
             self._run = self._others = 0
@@ -84,16 +84,16 @@ class Burst:
             self._known_since = self._last_stored
 
     def is_known_after(self, last: int) -> bool:
-        """Tell whether no consumer is needed behind the message `last`."""
+        """Return whether the stream is known behind the message `last`, so that no consumer is needed."""
         return self._known_since is not None and last >= self._known_since
 
     def begin(self, last: int) -> None:
-        """Tell of the others from behind the message `last` on, where no consumer is needed."""
+        """Begin to deliver what others store behind the message `last`, if no consumer is needed there."""
         if self.is_known_after(last):
             self._delivered_through = last
 
     def take_others(self) -> tuple[list[StoredMessage], int]:
-        """Return what others stored and was not told yet, and up to where all is known; 0 where track was lost."""
+        """Return the undelivered messages of others, and up to which sequence all is known; 0 if that is unknown."""
         before = self._delivered_through
         if self._known_since is None or before is None:
             return [], 0
@@ -107,7 +107,7 @@ class Burst:
         return messages, self._delivered_through
 
     async def wait_until_over(self) -> None:
-        """Wait until the herd that was joined is over, or track of it is lost."""
+        """Wait until the burst is over, or the stream is not known by it any more."""
         while self._known_since is not None and self._delivered_through is not None:
             silent = self._loop.time() - self._last_acknowledged_at
             if silent > (BURST_STALL_SECONDS if self._in_flight() else BURST_PAUSE_SECONDS):
@@ -115,12 +115,12 @@ class Burst:
             await asyncio.sleep(BURST_CHECK_INTERVAL_SECONDS)
 
     def end(self) -> None:
-        """Let a consumer go on behind what was told last."""
+        """End the delivery by acknowledgements; a consumer goes on behind it."""
         self._delivered_through = None
         self._lose_track()
 
     def _lose_track(self) -> None:
-        """Know nothing any more of what others stored."""
+        """Discard what is known of the messages of others: from here on a consumer is needed."""
         self._run = self._others = 0
         self._known_since = None
         self._waiting.clear()
@@ -129,9 +129,9 @@ class Burst:
             task.cancel()
 
     def _note_others(self, first: int, end: int) -> None:
-        """Note that what lies from `first` to before `end` is not ours, and have it read."""
+        """Note that the sequences from `first` to before `end` are of other clients, and begin to read them."""
         if self._run == 0 or end < first:
-            return  # nothing is known of what lies before a herd
+            return  # nothing is known of what was stored before a burst
         self._others += end - first
         if self._known_since is None or self._others > self._run:
             return
@@ -145,7 +145,7 @@ class Burst:
         try:
             message = await self._api.message(self._stream, seq=sequence)
         except JetStreamError:
-            self._lose_track()  # the consumer finds out what is wrong
+            self._lose_track()  # the consumer will get the same error and handle it
             return
         if self._known_since is not None:
             self._read[sequence] = message

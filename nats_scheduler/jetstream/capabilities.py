@@ -1,6 +1,6 @@
-"""What the server at the other end can do, from what it says of itself.
+"""What the connected server can do, by its own information.
 
-`$JS.API.INFO` carries the API level from 2.11 on; before that its absence is the answer.
+`$JS.API.INFO` carries the API level from 2.11 on. Older servers do not send one, which counts as level 0.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ OLDEST_VERSION = (2, 10)
 
 
 FINDS_LAST_VERSION = (2, 12)
-"""From this version on `last_by_subj` finds what lies under a message that was deleted by its sequence."""
+"""From this version on `last_by_subj` finds the message before one that was deleted by its sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What we rely on."""
+    """What the sidecar needs to know of a server."""
 
     version: str
     api_level: int
@@ -48,22 +48,22 @@ class Capabilities:
 
     @property
     def is_too_old(self) -> bool:
-        """Whether the server is older than what the sidecar serves."""
+        """Whether the server is older than the oldest one that the sidecar serves."""
         return (number := _number(self.version)) is not None and number < OLDEST_VERSION
 
 
 def capabilities(account_info: Any, version: str, max_payload: int) -> Capabilities:
-    """Return what a server can do, from its answer to `$JS.API.INFO` and from its greeting."""
+    """Return what a server can do, from its answer to `$JS.API.INFO` and from its INFO line."""
     level = (account_info.get("api") or {}).get("level", 0)
     return Capabilities(version, int(level), max_payload)
 
 
 def finds_last(version: str) -> bool:
-    """Tell whether `last_by_subj` finds an earlier message once the last one of a subject was deleted by sequence."""
+    """Return whether `last_by_subj` finds an earlier message once the last one of a subject was deleted by sequence."""
     return (number := _number(version)) is not None and number >= FINDS_LAST_VERSION
 
 
 def _number(version: str) -> tuple[int, ...] | None:
-    """Return the first two numbers of a version, None where they are none."""
+    """Return the first two numbers of a version, None if they are not numbers."""
     numbers = version.split(".")[:2]
     return tuple(map(int, numbers)) if all(n.isdigit() for n in numbers) else None

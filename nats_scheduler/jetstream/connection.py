@@ -1,8 +1,8 @@
-"""One life of one connection: it begins, it ends once for any reason, and is never mended.
+"""One connection to one server: it begins, it ends once for any reason, and it is never repaired.
 
 nats-py can reconnect by itself, but several of its states look alive and are not (a dead read loop, a client closed for
 good by an `-ERR`).
-So reconnecting is off, and whoever needs a connection makes a new one: one code path for every way to lose it.
+So reconnecting is off, and the runtime makes a new connection: one code path for every way to lose one.
 
 Requests share one inbox; each has its own last token and a deadline.
 """
@@ -29,21 +29,21 @@ from nats_scheduler.settings.server_urls import masked_url
 Part = TypeVar("Part")
 
 REQUEST_DEADLINE_SECONDS = 5.0
-"""How long an answer is awaited unless the caller knows better."""
+"""Longest wait for an answer, unless the caller sets another one."""
 
 REQUEST_RESEND_INTERVAL_SECONDS = 0.5
-"""A question without an answer is asked again this often: *Live* leaves 3 s."""
+"""A repeatable request without an answer is sent again at this interval: *Live* allows 3 s."""
 
 REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.1
-"""How often the requests that wait are looked over: one timer for all of them, since herds of thousands come."""
+"""How often the deadlines of all requests are checked: one timer for all, since they come in bursts of thousands."""
 
 CONNECTION_CHECK_INTERVAL_SECONDS = 0.5
-"""How often it is asked whether the connection is still to be trusted, where nothing is written."""
+"""How often `end_when` checks the connection while nothing is written."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
 
 MAX_SENT_CONTROL_LINE_BYTES = 4_096
-"""Longest control line that a server takes by default; it hangs up over a longer one."""
+"""Longest control line that a server accepts by default; it closes the connection over a longer one."""
 
 
 class Reply(NamedTuple):
@@ -54,7 +54,7 @@ class Reply(NamedTuple):
 
 
 class ServerInfo(NamedTuple):
-    """What the server said of itself when we connected."""
+    """The server's own information, as of the connect."""
 
     name: str
     version: str
@@ -62,9 +62,9 @@ class ServerInfo(NamedTuple):
     """Bytes of headers and body together."""
     domain: str
     cluster: str
-    """The name of the cluster that it is part of, "" where it stands alone."""
+    """The name of its cluster, "" if it is a single server."""
     has_jetstream: bool
-    """Whether JetStream runs in it, and not only behind it."""
+    """Whether JetStream runs in this server, and not only in one that it is connected to."""
 
 
 def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
@@ -84,11 +84,11 @@ def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
 
 
 def _check_length(line: str) -> None:
-    """Raise `UnsendableError` where a control line is longer than the server takes."""
+    """Raise `UnsendableError` if a control line is longer than the server accepts."""
     length = len(line.encode("utf-8", "surrogateescape"))
     if length > MAX_SENT_CONTROL_LINE_BYTES:
         raise UnsendableError(
-            f"{line[:80]}…: a control line of {length} bytes, the server takes {MAX_SENT_CONTROL_LINE_BYTES}"
+            f"{line[:80]}…: a control line of {length} bytes, the server accepts {MAX_SENT_CONTROL_LINE_BYTES}"
         )
 
 
@@ -101,12 +101,12 @@ class _PendingRequest:
     deadline: float
     seconds: float
     resend_frame: bytes = b""
-    """The frame that is sent again while no answer comes; empty for what is asked once."""
+    """The frame that is sent again while no answer comes; empty for a request that is sent once."""
     resend_at: float = 0.0
 
 
 class Connection:
-    """A live connection; `lost` resolves to the reason when it is not one any more."""
+    """A live connection; `lost` resolves to the reason when it ends."""
 
     def __init__(self, client: WireClient, inbox_prefix: str, unique: str) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class Connection:
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._number = 0
         self._parts: dict[Callable[[Connection], Any], Any] = {}
-        """What all streams have in common: one of each kind."""
+        """The objects that all streams of the connection share: one of each kind."""
         self.lost: asyncio.Future[str] = self._loop.create_future()
         self._sid = client.add_sink(f"{self._requests}*", self._answered)
         client.when_denied.append(self._denied)
@@ -125,7 +125,7 @@ class Connection:
 
     @property
     def server(self) -> ServerInfo:
-        """Who is at the other end."""
+        """The server that this connection is to."""
         info = self._client.server_info
         return ServerInfo(
             name=str(info.get("server_name", "")),
@@ -138,15 +138,15 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """The address that was dialled, without what is secret in it; "" once the connection is closed."""
+        """The address that was dialled, without its password; "" once the connection is closed."""
         dialled = self._client.connected_url
         return "" if dialled is None else masked_url(dialled.geturl())
 
     @property
     def known_addresses(self) -> list[str]:
-        """The addresses of its cluster's servers, as the server told them when we connected."""
-        told = self._client.server_info.get("connect_urls")
-        return [one for one in told if isinstance(one, str)] if isinstance(told, list) else []
+        """The addresses of the servers of its cluster, as the server sent them at the connect."""
+        addresses = self._client.server_info.get("connect_urls")
+        return [one for one in addresses if isinstance(one, str)] if isinstance(addresses, list) else []
 
     @property
     def is_lost(self) -> bool:
@@ -154,13 +154,13 @@ class Connection:
         return self.lost.done()
 
     def inbox(self, name: str) -> str:
-        """Return a subject of our own, distinct from that of requests, for instance `inbox("ack")`."""
+        """Return a subject of this connection alone, other than that of requests; for instance `inbox("ack")`."""
         return f"{self._inbox}.{name}"
 
     def subscribe(self, subject: str, sink: Sink) -> int:
         """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`.
 
-        Raises `UnsendableError` where the subject is too long for the protocol, and so for any publisher.
+        Raises `UnsendableError` if the subject is too long for the protocol, and so for any publisher.
         """
         _check_length(f"SUB {subject} 1234567890")
         return self._client.add_sink(subject, sink)
@@ -170,29 +170,29 @@ class Connection:
         self._client.remove_sink(number)
 
     def after_this_chunk(self, listener: Callable[[], None]) -> None:
-        """Call `listener` once, when all of what is being read now has been delivered, or of what is read next."""
+        """Call `listener` once, when all bytes of the current read, or else of the next one, were delivered."""
         self._client.after_chunk.append(listener)
 
     def read_runs(self, number: int, run: Run) -> None:
-        """Have `run` take many messages of a subscription at once, until that is ended."""
+        """Have `run` take many messages of a subscription at once, until the subscription ends."""
         self._client.runs[number] = run
 
     def one(self, kind: Callable[["Connection"], Part]) -> Part:
-        """Return the one part of this kind that the connection has, made when it is asked for first."""
+        """Return the connection's only part of this kind; the first call makes it."""
         if kind not in self._parts:
             self._parts[kind] = kind(self)
         return cast(Part, self._parts[kind])
 
     def when_denied(self, listener: Callable[[Denial], None]) -> Callable[[], None]:
-        """Call `listener` with each thing that our user turns out not to be permitted; returns what ends that."""
+        """Call `listener` with each permission that the user lacks; return the function that ends that."""
         listeners = self._client.when_denied
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
 
     def end_when(self, find_reason: Callable[[], str]) -> None:
-        """End the connection when `find_reason` gives a reason to, "" being none.
+        """End the connection when `find_reason` returns a reason; "" means none.
 
-        It is asked now and then, and right before bytes are given to the socket; those are not sent then.
+        It is called periodically, and right before bytes are given to the socket; with a reason they are not sent.
         """
 
         def is_sound() -> bool:
@@ -213,7 +213,7 @@ class Connection:
         self._client.write(frames)
 
     def publish(self, subject: str, body: bytes) -> bool:
-        """Publish without an answer; returns False, and sends nothing, where the server would hang up over it."""
+        """Publish without an answer; send nothing and return False if the server would close the connection over it."""
         message = frame(subject, "", b"", body)
         if len(body) > self._client.max_payload or message.index(b"\r\n") > MAX_SENT_CONTROL_LINE_BYTES:
             return False
@@ -233,15 +233,15 @@ class Connection:
         *,
         is_repeatable: bool = False,
     ) -> Reply:
-        """Ask and return the answer.
+        """Send a request and return the answer.
 
         A request that may be repeated is sent again every `REQUEST_RESEND_INTERVAL_SECONDS` while no answer comes: a
         group of servers without a leader drops requests without an answer.
 
-        Raises `NoJetStreamError` when nobody listens and `NotPermittedError` without the permission; nothing was done.
-        `NoAnswerError` past `deadline` (seconds) and `ConnectionLostError` when the connection ends first: the outcome
-        is unknown.
-        `UnsendableError` where the server would end the connection over the request.
+        Raises `NoJetStreamError` if nothing subscribes to the subject and `NotPermittedError` without the permission:
+        nothing was done. Raises `NoAnswerError` after `deadline` (seconds) and `ConnectionLostError` if the connection
+        ends first: the outcome is unknown.
+        Raises `UnsendableError` if the server would close the connection over the request.
         """
         if self.is_lost:
             raise ConnectionLostError(f"{subject}: {self.lost.result()}")
@@ -266,11 +266,11 @@ class Connection:
         finally:
             self._pending.pop(token, None)
         if reply.block.startswith(NO_RESPONDERS):
-            raise NoJetStreamError(f"{subject}: nobody answers there; is JetStream enabled for this account?")
+            raise NoJetStreamError(f"{subject}: nothing answers there: is JetStream enabled for this account?")
         return reply
 
     def _check_deadlines(self) -> None:
-        """End what waited past its deadline, and ask questions again, while anything waits."""
+        """End requests that are past their deadline, and send repeatable ones again, while any is pending."""
         self._deadline_timer = None
         now = self._loop.time()
         for waiting in self._pending.values():
@@ -287,19 +287,19 @@ class Connection:
     async def request_json(
         self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
     ) -> Object:
-        """Ask with a JSON body and return the JSON object that is the answer.
+        """Send a request with a JSON body and return the JSON object that is the answer.
 
-        Raises as `request` does, and `UnreadableAnswerError` where the answer is anything else.
+        Raises as `request` does, and `UnreadableAnswerError` if the answer is anything else.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         reply = await self.request(subject, payload, deadline=deadline, is_repeatable=is_repeatable)
         answer = read_object(reply.body)
         if answer is None:
-            raise UnreadableAnswerError(f"{subject}: the answer is no JSON object: {reply.body[:80]!r}")
+            raise UnreadableAnswerError(f"{subject}: the answer is not a JSON object: {reply.body[:80]!r}")
         return answer
 
     def end(self, reason: str) -> None:
-        """Declare the connection dead, once; whoever waits for an answer learns that it is unknown."""
+        """Declare the connection lost, once; every pending request raises `ConnectionLostError`."""
         if self.lost.done():
             return
         self.lost.set_result(reason)
@@ -311,12 +311,12 @@ class Connection:
             self._deadline_timer.cancel()
 
     async def close(self) -> None:
-        """End it from our side, after the socket took what was written."""
+        """Close the connection from this side, after the socket accepted what was written."""
         self._client.sinks.clear()
         self._client.runs.clear()
         self._client.flush_frames()
         await self._client.close()
-        self.end("closed by us")
+        self.end("closed by the sidecar")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         waiting = self._pending.get(subject[subject.rfind(b".") + 1 :])
@@ -324,7 +324,7 @@ class Connection:
             waiting.answer.set_result(Reply(block, body))
 
     def _denied(self, denial: Denial) -> None:
-        """Tell the oldest request on a subject that it was denied: the server denies in the order of asking."""
+        """Fail the oldest request on a denied subject: the server denies requests in the order of sending."""
         if not denial.publishes:
             return
         for waiting in self._pending.values():

@@ -1,6 +1,6 @@
-"""What all consumers of ours have in common, whatever they are for.
+"""What all consumers of the sidecar have in common, whatever they are for.
 
-Ephemeral, in memory, without acknowledgements, under a name that tells whose they are.
+They are ephemeral, in memory and without acknowledgements, and their name begins with `nats-scheduler-`.
 """
 
 import uuid
@@ -13,7 +13,7 @@ CONSUMER_INACTIVITY_LIMIT_SECONDS = 30
 """The server removes a consumer after this long without a request."""
 
 CLUSTER_DEADLINE_SECONDS = 0.5
-"""Wait for a consumer that a cluster may have placed on a node that has just died; a healthy one takes milliseconds."""
+"""Longest wait for a consumer that a cluster may have placed on a node that just died; a healthy one takes ms."""
 
 
 def consumer_name() -> str:
@@ -22,7 +22,7 @@ def consumer_name() -> str:
 
 
 def consumer_from(first: int, stream: Config) -> Config:
-    """Return the configuration of a consumer that reads `stream`, whose configuration is given, from a sequence on."""
+    """Return the configuration of a consumer that reads from `first` on; `stream` is the stream's configuration."""
     return {
         "deliver_policy": "by_start_sequence",
         "opt_start_seq": first,
@@ -35,14 +35,14 @@ def consumer_from(first: int, stream: Config) -> Config:
 
 
 def _inactive_threshold(stream: Config) -> int:
-    """Return after how long (ns) without a request a consumer may go: the stream's own limit may be lower."""
+    """Return after how long (ns) without a request a consumer is removed: the stream's own limit may be lower."""
     allowed = (stream.get("consumer_limits") or {}).get("inactive_threshold") or 0
     ours = CONSUMER_INACTIVITY_LIMIT_SECONDS * SECOND
     return min(ours, allowed) if allowed > 0 else ours
 
 
 def stands_alone(connection: Connection, api: JetStreamApi) -> bool:
-    """Tell whether consumers are in the very process that we are connected to: no cluster, no leaf, no other domain."""
+    """Return whether consumers are in the connected server's process: no cluster, no leaf node, no other domain."""
     server = connection.server
     return server.has_jetstream and not server.cluster and api.prefix == DEFAULT_PREFIX
 

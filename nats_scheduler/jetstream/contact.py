@@ -1,6 +1,6 @@
 """Contact with one stream on one connection: the real implementation of `engine.port.StreamPort`.
 
-It only puts the parts together: who follows depends on what the stream keeps, the rest is the same for all.
+It only puts the parts together: the follower depends on what the stream keeps, the rest is the same for all.
 """
 
 import asyncio
@@ -24,35 +24,35 @@ from nats_scheduler.jetstream.reach import LeaderReach, may_lag
 from nats_scheduler.jetstream.scan import ScanFollower
 
 CONSUMER_LIMIT_REACHED = 10026
-"""The server's code where the stream or the account has as many consumers as it may."""
+"""The server's code if the stream or the account has as many consumers as it may."""
 
 
 class FallbackFollower:
-    """Follows through a consumer while the account has a place for one, and by look-ups otherwise."""
+    """Follows through a consumer while the account allows one more, and by look-ups otherwise."""
 
     def __init__(self, consumer: ConsumerFollower, scan: ScanFollower) -> None:
         self._consumer = consumer
         self._scan = scan
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
-        """Take note that fires of ours were stored under these sequences."""
+        """Note that fires of this sidecar were stored under these sequences."""
         self._consumer.acknowledged(sequences)
 
     async def follow(self, after: int) -> None:
-        """Tell every message above sequence `after`; ends as the followers do."""
+        """Deliver every message above sequence `after`; ends as the followers do."""
         try:
             await self._consumer.follow(after)
         except ApiError as error:
             if error.code != CONSUMER_LIMIT_REACHED:
                 raise
-        # What a scan before this one looked at may be less than the engine has read.
+        # An earlier scan may have looked at less than what the engine has read.
         await self._scan.follow(0)
 
 
 def reads_all(config: Config) -> bool:
-    """Tell whether every message of a stream is read: a consumer is harmless, and nobody takes messages away.
+    """Return whether every message of a stream is read: a consumer is harmless, and no consumer removes messages.
 
-    On a stream that limits the number of its consumers, ours would take the place of somebody's.
+    On a stream that limits the number of its consumers, the sidecar's would take the place of a user's.
     """
     return bool(config.get("retention", "limits") == "limits" and config.get("max_consumers", -1) <= 0)
 
@@ -66,7 +66,7 @@ def follower_of(
     in_flight: Callable[[], int] = lambda: 0,
     awaits: Callable[[bytes], bool] = lambda _reply: False,
 ) -> FallbackFollower | ScanFollower:
-    """Return what follows a stream: a consumer where that is harmless, and look-ups where it is not."""
+    """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not."""
     scan = ScanFollower(connection, api, config, notify, holds, awaits)
     if not reads_all(config):
         return scan
@@ -74,7 +74,7 @@ def follower_of(
 
 
 class StreamContact:
-    """One stream on one connection. Use it inside the task group that is to own its reads and purges."""
+    """One stream on one connection. Use it inside the task group that owns its reads and purges."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class StreamContact:
         ack_timeout: float,
         history_after: int | None = None,
     ) -> None:
-        """Make contact; `history_after` is the sequence from which on buried messages are wanted, None for none."""
+        """Make contact; with `history_after`, messages above it that lie under later ones are read too, None: none."""
         stream = config["name"]
         self._follower = follower_of(
             connection,
@@ -123,23 +123,23 @@ class StreamContact:
         self._publisher.publish(fires)
 
     def read(self, request: ReadContent) -> None:
-        """Begin to read what a fire will say."""
+        """Begin to read the content of a fire."""
         (self._ranges or self._reader).begin(request)
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to look at what has the identity of a fire."""
+        """Begin to read the message that has the identity of a fire."""
         self._duplicates.begin(request)
 
     def purge(self, request: PurgeSchedule) -> None:
-        """Begin to remove a schedule's versions."""
+        """Begin to purge a schedule's versions."""
         self._purger.begin(request)
 
     def remove(self, request: RemoveExpired) -> None:
-        """Begin to remove a message whose TTL has run out."""
+        """Begin to delete a message whose TTL has run out."""
         self._remover.begin(request)
 
     async def follow(self, after: int) -> None:
-        """Tell every message with a sequence above `after`, until cancelled."""
+        """Deliver every message with a sequence above `after`, until cancelled."""
         walking = None if self._walk is None else asyncio.create_task(self._walk())
         try:
             await self._follower.follow(after)
@@ -149,7 +149,7 @@ class StreamContact:
                 await asyncio.wait((walking,))
 
     def end(self, reason: str) -> None:
-        """End the contact: what is in flight is unknown from here on."""
+        """End the contact: what is in flight is concluded as unknown."""
         self._publisher.end(reason)
         if self._ranges is not None:
             self._ranges.end()

@@ -1,10 +1,10 @@
-"""Read what a fire will say: the last message on the schedule's subject, and on its source.
+"""Read the content of a fire: the last message on the schedule's subject, and on its source.
 
-The last message by subject, and not the message by sequence: the same answer tells whether the schedule is still
-there and still the last one, and costs no more.
-Only a subject that is not UTF-8, which JSON cannot name, is looked for by its sequence; such a source is not found.
-It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind; that the leader has no
-such message is believed only once it has come so far (`jetstream.reach`).
+It is read by subject and not by sequence: the same answer shows whether the schedule is still there and still the last
+message, and costs no more.
+Only a schedule whose subject is not UTF-8, which JSON cannot name, is read by its sequence; such a source is not found.
+It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind. An answer that there
+is no such message counts only once the leader has reached its sequence (`jetstream.reach`).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def content_reader(
 
 
 async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
-    """Return what lies on the schedule's subject, None where nothing does."""
+    """Return the last message on the schedule's subject, None if there is none."""
     if is_expressible(request.schedule):
         return await last_on(api, stream, request.schedule)
     message = await api.message(stream, seq=request.sequence)

@@ -1,9 +1,9 @@
-"""What we log in with, read from its files at each connection, so that a secret may be rotated under us.
+"""The credentials of the sidecar, read from their files at each connect, so that a secret can be rotated at runtime.
 
-The rule: whoever holds a file that cannot be used is told which file, and what was expected in it, before any server is
-asked; a server can only say that it does not accept us.
-Nothing of what a file holds is ever part of an error.
-Limit: whether the server knows a key, or has revoked it, is for the server to say.
+The rule: an error about a file that cannot be used names the file and what was expected in it, before any server is
+asked; a server only answers that it does not accept the credentials.
+No error contains anything of what a file holds.
+Limit: only the server knows whether it accepts a key, or has revoked it.
 """
 
 import base64
@@ -23,7 +23,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings
 
 MAX_CREDENTIALS_FILE_BYTES = 1024 * 1024
-"""No file of credentials is larger; a bundle of certificate authorities may be."""
+"""Largest file that is read; bundles of certificate authorities are the largest ones in use."""
 
 SEED_LINE = re.compile(rb"^\s*(S[A-Z2-7]{50,80})\s*$", re.M)
 JWT_LINE = re.compile(rb"^\s*([\w-]+\.[\w-]+\.[\w-]+)\s*$", re.M)
@@ -36,7 +36,7 @@ EXPECTED_CREDS_FILE = "expected a creds file with a user's JWT and seed, as `nsc
 
 
 def login_of(settings: ConnectionSettings) -> dict[str, Any]:
-    """Return what nats-py needs to log in; raises `CredentialsError`."""
+    """Return the options with which nats-py logs in; raises `CredentialsError`."""
     if settings.creds is not None:
         text = _read(settings.creds, "creds")
         token, seed = JWT_LINE.search(text), SEED_LINE.search(text)
@@ -60,7 +60,7 @@ def login_of(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
-    """Return how to encrypt the connection to a server, None for not at all; raises `CredentialsError`."""
+    """Return how to encrypt the connection to a server, None for no encryption; raises `CredentialsError`."""
     asked = settings.tls_first or settings.tls_ca or settings.tls_cert or urlsplit(server).scheme == "tls"
     if not asked:
         return None
@@ -73,7 +73,7 @@ def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
         raise CredentialsError(f"tls_ca {settings.tls_ca} holds no certificate: {_brief(error)}") from None
     if settings.tls_cert is not None and settings.tls_key is not None:
         try:
-            # A key that is encrypted would be asked for on the terminal, where nobody sits.
+            # Without a password here, Python asks for that of an encrypted key on the terminal.
             context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
         except (OSError, ValueError) as error:
             files = f"tls_cert {settings.tls_cert} and tls_key {settings.tls_key}"
@@ -83,13 +83,13 @@ def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
 
 
 def check_credentials(settings: ConnectionSettings) -> None:
-    """Read every file that the settings name, and raise `CredentialsError` where one cannot be used."""
+    """Read every credentials file that the settings name, and raise `CredentialsError` if one cannot be used."""
     login_of(settings)
     tls_of(settings, settings.servers[0])
 
 
 def expiry_of(settings: ConnectionSettings) -> str | None:
-    """Return until when the JWT holds that we log in with, None where none is told."""
+    """Return when the JWT of the login expires, None if there is none or it does not expire."""
     try:
         callback = login_of(settings).get("user_jwt_cb")
     except CredentialsError:
@@ -100,10 +100,10 @@ def expiry_of(settings: ConnectionSettings) -> str | None:
 
 
 def _by_token(token: bytes, seed: bytes, where: str) -> dict[str, Any]:
-    """Return the callbacks that log in with a JWT; its own fields and the seed have to belong together."""
+    """Return the callbacks that log in with a JWT; the seed has to be that of the JWT's user."""
     claims = _claims(token)
     if claims is None or not str(claims.get("sub", "")).startswith("U"):
-        raise CredentialsError(f"{where}: what should be the JWT of a user is none, or is cut short")
+        raise CredentialsError(f"{where}: expected the JWT of a user, and this is none, or is cut short")
     if _checked(seed, where) != claims["sub"]:
         raise CredentialsError(f"{where}: the seed is not that of the JWT's user")
 
@@ -120,7 +120,7 @@ def _checked(seed: bytes, where: str) -> str:
         is_whole = prefix == USER_KEY_PREFIX and nkeys.encode_seed(bytes(raw), prefix) == seed
         if is_whole:
             return str(nkeys.from_seed(bytearray(seed)).public_key.decode())
-    except Exception:  # noqa: S110 - whatever the library raises over it, it is no seed
+    except Exception:  # noqa: S110 - whatever the library raises, this is not a seed
         pass
     raise CredentialsError(f"{where}: the seed is damaged, or cut short: {EXPECTED_SEED}")
 
@@ -139,12 +139,12 @@ SIGNATURE_BYTES = 64
 
 
 def _read(path: Path, kind: str) -> bytes:
-    """Return what a file holds; what is no file at all is not opened, since a pipe would be waited for."""
+    """Return what a file holds; only an ordinary file is opened, since a pipe would block."""
     try:
         if path.is_dir():
             raise CredentialsError(f"{kind} {path} is a folder: expected a file")
         if path.exists() and not path.is_file():
-            raise CredentialsError(f"{kind} {path} is no ordinary file")
+            raise CredentialsError(f"{kind} {path} is not an ordinary file")
         with path.open("rb") as file:
             text = file.read(MAX_CREDENTIALS_FILE_BYTES + 1)
     except OSError as error:

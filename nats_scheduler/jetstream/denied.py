@@ -1,10 +1,10 @@
-"""Read what the server says where our user lacks a permission.
+"""Read the server's `-ERR` lines about a permission that the sidecar's user lacks.
 
-A denied publish gets no answer on its reply subject; the one thing that comes is an `-ERR` line with the subject, in
-quotes and escaped as Go writes them, and the connection goes on.
-So whoever awaits an answer on that subject has to be told from this line, or waits in vain.
+A denied publish gets no answer on its reply subject. The server only sends an `-ERR` line with the subject, in quotes
+and escaped as Go writes them, and the connection stays open.
+So a request that waits for an answer has to be failed because of this line, or it waits until its deadline.
 
-The rule: what cannot be read is no denial, and is left to the client library, which ends the connection.
+The rule: a line that cannot be read is not a denial; the client library gets it, and ends the connection.
 """
 
 import re
@@ -13,26 +13,26 @@ from typing import NamedTuple
 _DENIAL = re.compile(rb"-ERR\s+'Permissions Violation for (Publish|Subscription) to \"((?:[^\"\\]|\\.)*)\"", re.I)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.S)
 _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-f]{32})(?![^.])")
-"""Of consumers, and of inboxes: another one is made at each attempt."""
+"""Names of the sidecar's consumers and inboxes: each attempt makes another one."""
 
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 class Denial(NamedTuple):
-    """What our user may not do."""
+    """What the sidecar's user may not do."""
 
     publishes: bool
-    """Whether it is about a publish; else about a subscription."""
+    """True for a publish, False for a subscription."""
     subject: str
 
     @property
     def permission(self) -> "Denial":
-        """The permission that lacks: the same however often it is tried, under whatever names of our own making."""
+        """The missing permission: the same for every attempt, although each uses another consumer or inbox name."""
         return Denial(self.publishes, _OUR_NAMES.sub("*", self.subject))
 
 
 def read_denial(line: bytes) -> Denial | None:
-    """Return what an `-ERR` line denies us, None where it is about something else."""
+    """Return what an `-ERR` line denies, None if it is about something else."""
     found = _DENIAL.match(line)
     if found is None:
         return None

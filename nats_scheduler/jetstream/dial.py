@@ -1,12 +1,12 @@
-"""Make connections: the settings' servers and those the cluster told us about, one pass at a time.
+"""Make connections: to the servers of the settings and those that the cluster names, one pass at a time.
 
-The order is drawn once for each process, as the client libraries do, so that not everybody goes to the same server when
-a host dies; the one that failed last, or was lost last, comes last.
-A server that does not answer is waited for beside the next one.
+Each process draws its own order once, as the client libraries do, so that not all sidecars go to the same server when a
+host dies. The server that failed last, or was lost last, comes last.
+If a server does not answer, the next one is tried beside it.
 
-The rule: what was asked for is what is used. TLS that was asked for and is not offered ends the attempt before anything
+The rule: what was asked for is what is used. TLS that was asked for and is not offered ends the attempt before any
 secret is sent; an address is never printed with its password.
-Whoever wants to try again calls again: waiting between passes is the runtime's business.
+One call is one pass; the runtime decides when to call again.
 """
 
 import asyncio
@@ -27,30 +27,30 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.server_urls import is_websocket, masked_url
 
 PING_INTERVAL_SECONDS = 0.5
-"""How often the server is asked for a sign of life; any bytes of it are one."""
+"""How often the server is pinged; any bytes that it sends count as an answer."""
 
 MAX_OUTSTANDING_PINGS = 3
-"""A connection that stays silent over so many is dead at the next, after 2 s: *Live* leaves 3 s."""
+"""After so many pings without any bytes the next one ends the connection, after 2 s: *Live* allows 3 s."""
 
 NEXT_SERVER_DELAY_SECONDS = 0.5
-"""So long a server is given before the next one is tried beside it: a dark host says nothing, and *Live* leaves 3 s."""
+"""Wait before the next server is tried beside one that has not answered: a dead host sends nothing. *Live*: 3 s."""
 
 CLOSE_DEADLINE_SECONDS = 0.25
-"""Longest wait for the end of a connection that failed."""
+"""Longest wait for a failed connection to close."""
 
 
 class Dialer:
     """Connects to one of several servers."""
 
     def __init__(self, settings: ConnectionSettings, inbox_name: str = "") -> None:
-        """Connect as the settings say; the inboxes begin with `inbox_name`, behind the settings' prefix."""
+        """Connect as the settings say; the inboxes begin with the settings' prefix and `inbox_name`."""
         self._inbox_name = inbox_name
         self._settings = settings
         self._discovered: list[str] = []
         self._drawn: dict[str, float] = {}
-        """The place that each server drew."""
+        """The random number of each server, by which they are ordered."""
         self._failures: dict[str, int] = {}
-        """The number of the last failure of each server that failed, or was lost, and was not reached since."""
+        """The number of the last failure of each server that was not reached since."""
         self._count = 0
         self._reached = ""
         if any(is_websocket(server) for server in settings.servers):
@@ -59,7 +59,7 @@ class Dialer:
     async def dial(self) -> Connection:
         """Try every known server once and return the first connection; raises `ConnectError` with each reason.
 
-        `CredentialsError` where no server need be asked.
+        Raises `CredentialsError`, without asking any server, if the credentials cannot be used.
         """
         login = login_of(self._settings)
         if self._reached:
@@ -85,7 +85,7 @@ class Dialer:
         raise ConnectError("; ".join(failures))
 
     def _servers(self) -> list[str]:
-        """Return the servers in the order in which they are tried: those of the settings before those we heard of."""
+        """Return the servers in the order in which they are tried: those of the settings before the discovered ones."""
         configured = list(dict.fromkeys(self._settings.servers))
         known = configured + [server for server in self._discovered if server not in configured]
         self._drawn = {server: self._drawn.get(server) or random.random() for server in known}  # noqa: S311
@@ -118,7 +118,7 @@ class Dialer:
         except asyncio.CancelledError:
             await _abandon(client)
             raise
-        except Exception as error:  # what the library raises over files that hold something else is beyond listing
+        except Exception as error:  # the library raises many types, for instance over unusable files
             await _abandon(client)
             raise ConnectError(self._reason(errors[-1] if errors else error, client)) from error
 
@@ -140,14 +140,14 @@ class Dialer:
     def _reason(self, error: Exception, client: WireClient) -> str:
         reason = _reason(error, client)
         expiry = expiry_of(self._settings) if client.server_info.get("auth_required") else None
-        return f"{reason} (our JWT holds until {expiry})" if expiry else reason
+        return f"{reason} (the JWT expires at {expiry})" if expiry else reason
 
 
 async def _abandon(client: WireClient) -> None:
-    """Let go of a connection that never came to be.
+    """Close a connection that was not completed.
 
-    A socket whose TLS handshake failed is never reported closed, so that waiting for it has to end; and one that never
-    was begun makes the library raise what it likes.
+    nats-py never reports a socket closed whose TLS handshake failed, so the wait has a deadline. If the connection was
+    not begun, the library raises errors of any type.
     """
     with contextlib.suppress(Exception):
         async with asyncio.timeout(CLOSE_DEADLINE_SECONDS):
@@ -155,7 +155,7 @@ async def _abandon(client: WireClient) -> None:
 
 
 async def _ended(tasks: Sequence[asyncio.Task[Connection]]) -> None:
-    """End the attempts that are not needed any more, and what they came to meanwhile."""
+    """Cancel the attempts that are not needed any more, and close the connections that they made meanwhile."""
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
@@ -164,7 +164,7 @@ async def _ended(tasks: Sequence[asyncio.Task[Connection]]) -> None:
 
 
 def _discovered(addresses: Sequence[str], server: str) -> list[str]:
-    """Return what the server says of its cluster, in place of what was known before, so that the dead are forgotten."""
+    """Return the servers of the cluster as this server names them; they replace the earlier ones, which may be gone."""
     scheme = urlsplit(server).scheme or "nats"
     return [f"{scheme}://{address}" for address in addresses]
 
@@ -172,9 +172,9 @@ def _discovered(addresses: Sequence[str], server: str) -> list[str]:
 def _reason(error: Exception, client: WireClient) -> str:
     text = (str(error) or type(error).__name__).removeprefix("nats: ")
     hung_up = isinstance(error, ConnectionError | UnexpectedEOF)
-    # The server says what it minds and hangs up; which of the two arrives first is a matter of luck.
+    # The server sends its reason and closes; the close may arrive before the reason.
     if hung_up and client.server_info.get("tls_verify"):
-        return f"{text} at login: the server asks for a certificate of the client, and does not accept ours"
+        return f"{text} at login: the server asks for a client certificate, and does not accept this one"
     if hung_up and client.server_info.get("auth_required"):
-        return f"{text} at login: the server asks for authorization, and does not accept ours"
+        return f"{text} at login: the server asks for authorization, and does not accept these credentials"
     return text

@@ -1,11 +1,10 @@
-"""Look at what lies where the server says that a fire is stored already.
+"""Read the message under whose sequence the server says that a fire is stored already.
 
-The answer `duplicate` only says that somebody stored something under the fire's identity, and anybody can.
-Where the message is gone, consumed or replaced, the next one that is stored tells at what time it was there at the
-latest.
+The answer `duplicate` only says that some client stored something under the fire's identity, and any client can.
+If the message is gone, consumed or replaced, the time of the next stored message is the latest at which it was there.
 
-The rule: that a message is gone is believed only of a server that has reached its sequence.
-Cost: one request a duplicate, three where its message is gone; duplicates are rare but after a lost connection.
+The rule: "the message is gone" counts only from a server that has reached its sequence.
+Cost: one request a duplicate, three if its message is gone; duplicates are rare except after a lost connection.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_DUPLICATE_READS_IN_FLIGHT = 256
-"""As many as there are fires in flight: a herd that is sent again is all duplicates."""
+"""As many as fires in flight: if a burst is sent again, all of it may be duplicates."""
 
 
 def duplicate_reader(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
 ) -> BoundedRequests[ReadDuplicate]:
-    """Return what looks at duplicates in a stream."""
+    """Return what reads duplicates in a stream."""
 
     async def ask(request: ReadDuplicate) -> Input:
         try:

@@ -1,27 +1,27 @@
-"""What can go wrong between this process and JetStream, named by who must act.
+"""What can go wrong between this process and JetStream, each with what has to happen then.
 
 Outcomes that the engine must reason about are values (`engine.outcomes`); exceptions are for everything else.
 """
 
 
 class JetStreamError(Exception):
-    """Any failure of this room."""
+    """Any failure between this process and JetStream."""
 
 
 class ConnectError(JetStreamError):
-    """No server could be reached, or none let us in. The operator acts, or the network heals."""
+    """No server could be reached, or none accepted the login. The operator acts, or the network recovers."""
 
 
 class CredentialsError(ConnectError):
-    """What we log in with cannot be used, whatever the server says: a file is missing or holds something else."""
+    """The credentials cannot be used with any server: a file is missing or holds something else. The operator acts."""
 
 
 class ConnectionLostError(JetStreamError):
-    """The connection ended while an answer was awaited: whether the request took effect is unknown."""
+    """The connection ended before the answer came: whether the request took effect is unknown."""
 
 
 class ConsumerLostError(JetStreamError):
-    """The consumer through which a bucket was followed is gone; another one may be made."""
+    """The consumer through which a bucket was followed is gone. A new one can be made."""
 
 
 class NoAnswerError(JetStreamError):
@@ -29,26 +29,26 @@ class NoAnswerError(JetStreamError):
 
 
 class LeaderBehindError(JetStreamError):
-    """The leader of the stream may not know yet what was asked for: its answer proves nothing. Time heals."""
+    """The leader of the stream may not have reached what was asked for: its answer proves nothing. A retry helps."""
 
 
 class UnreadableAnswerError(JetStreamError):
-    """What came as an answer is none: somebody else may have answered. Whether the request took effect is unknown."""
+    """The answer cannot be read: another client may have sent it. Whether the request took effect is unknown."""
 
 
 class UnsendableError(JetStreamError):
-    """The server would hang up over this request, so that it is not sent: its subject or body is too long."""
+    """The request was not sent, because the server would close the connection over it: subject or body is too long."""
 
 
 class NoJetStreamError(JetStreamError):
-    """Nobody listens where JetStream should: it is off, or off for this account. The operator acts."""
+    """JetStream does not subscribe to its subjects: it is off, or off for this account. The operator acts."""
 
 
 class NotPermittedError(JetStreamError):
-    """Our user may not publish this request, which therefore did nothing. The operator acts."""
+    """The user may not publish this request, which therefore did nothing. The operator acts."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"{subject}: our user lacks the permission to publish there")
+        super().__init__(f"{subject}: the sidecar's user lacks the permission to publish there")
         self.subject = subject
 
 

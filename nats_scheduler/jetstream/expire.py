@@ -1,12 +1,12 @@
-"""Remove messages whose own TTL has run out, where the server does not do it (2.10).
+"""Delete messages whose own TTL has run out, if the server does not do it (2.10).
 
-By sequence, so that nothing else on the subject goes with it: a purge up to a sequence would take older messages that
+By sequence, so that nothing else on the subject is deleted: a purge up to a sequence would delete older messages that
 live longer.
-Each is looked at first, since a sequence alone says nothing: a stream that was deleted and made again, or restored,
-counts anew.
+Each is read first, since a sequence alone proves nothing: a stream that was deleted and created again, or restored,
+begins to count anew.
 
-Cost: two requests a message, one where it is gone already; the look carries the body. 3,000 to 6,000 a second.
-Limit: what is published under that sequence between look and removal would have to come after a stream was made again.
+Cost: two requests a message, one if it is gone already; the read carries the body. 3,000 to 6,000 a second.
+Limit: if the stream is created again between read and delete, a new message with that sequence would be deleted.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import expiry_of
 
 MAX_EXPIRED_DELETES_IN_FLIGHT = 16
-"""Removals in flight at once: they are never urgent, the looks carry bodies, and fires share the event loop."""
+"""Deletes in flight at once: they are never urgent, the reads carry bodies, and fires share the event loop."""
 
 DELETE_FAILED = 10057
 DELETE_NOT_PERMITTED = "message delete not permitted"
-"""What a stream with `deny_delete`, or a sealed one, answers under that code, which other failures share."""
+"""The text with which a stream with `deny_delete`, or a sealed one, answers; other failures have the same code."""
 
 
 def remover(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[RemoveExpired]:
-    """Return what removes expired messages from a stream."""
+    """Return what deletes expired messages from a stream."""
 
     async def ask(request: RemoveExpired) -> Input:
         try:
@@ -59,7 +59,7 @@ async def _check_and_delete(api: JetStreamApi, stream: str, request: RemoveExpir
 
 
 async def _conclude_error(api: JetStreamApi, stream: str, request: RemoveExpired, error: JetStreamError) -> Input:
-    """Say what an error means; two that delete one message at the same moment get it in several words and codes."""
+    """Return what an error means; two clients that delete one message together get several texts and codes."""
     if not isinstance(error, ApiError) or error.code != DELETE_FAILED:
         return _failed(request, str(error))
     if error.description == DELETE_NOT_PERMITTED:

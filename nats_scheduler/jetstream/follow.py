@@ -1,18 +1,18 @@
 """Follow a stream through a consumer: every message once, in order, headers only.
 
-For streams with limits retention, where a consumer is harmless; for the others see `jetstream.scan`.
-A pull consumer, because a push consumer without flow control is cut off when we are slow, and one with it needs as much
-care as this.
-Ephemeral, in memory, without acknowledgements: what was read last is known here, so a consumer that dies with its
-node, or with a restart, is made anew behind that message.
-While a cluster makes none, messages are asked for one by one (`jetstream.walking`); while a herd of our own fires is
-stored there is none, and only what others store is asked for (`jetstream.burst`).
+For streams with limits retention, on which a consumer is harmless; for the others see `jetstream.scan`.
+A pull consumer, because the server cuts off a slow push consumer without flow control, and one with flow control needs
+as much care as this.
+Ephemeral, in memory, without acknowledgements: the follower knows what was read last. So if a consumer dies with its
+node, or in a restart, a new one begins behind that message.
+While a cluster creates no consumer, messages are read one by one (`jetstream.walking`). During a burst of the sidecar's
+own fires there is no consumer, and only what other clients store is read (`jetstream.burst`).
 
-The rule: the sequence in which the consumer delivers has no gap, or the consumer is given up and made anew.
-In a cluster its node may be behind the leader of the stream, for long after a restart: everything is read only where
-the leader has nothing more of what it had when the consumer was made.
-Cost: a tuple a message, cut out together with its neighbours where many come at once (`jetstream.frames`); one request
-for thousands.
+The rule: the consumer delivers without a gap, or it is replaced by a new one.
+In a cluster its node may be behind the leader of the stream, for long after a restart. Everything is read only when
+the leader has no further message of those that it had when the consumer was created.
+Cost: a tuple a message, parsed together with its neighbours if many come at once (`jetstream.frames`); one request for
+thousands of messages.
 """
 
 import asyncio
@@ -41,46 +41,46 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_PULL_BATCH = 5_000
-"""Messages asked for at a time, where the server allows it; asked again when half of them have come."""
+"""Messages of one pull, if the server allows it; the next pull is sent when half of them have come."""
 
 PULL_EXPIRES_SECONDS = 30
 
 CONSUMER_HEARTBEAT_INTERVAL_SECONDS = 0.5
-"""How often a consumer says that it lives, where the node that it is on may die."""
+"""How often a consumer sends a heartbeat, if the node that hosts it may die."""
 
 CONSUMER_CHECK_INTERVAL_SECONDS = 0.6
-"""How often it is looked at whether the consumer was heard of: there should have been a heartbeat between.
+"""How often it is checked that the consumer sent something: a heartbeat should have come between two checks.
 
-Where there was none it is asked for a message that may be there: if its node has died, the server says at once that
-nobody listens. That there is none is no sign of life, since it may have forgotten what was asked before.
+If nothing came, the consumer is asked for one message: if its node has died, the server answers at once that there is
+no responder. "No message" is no proof that it works, since it may have lost the pull that was sent before.
 """
 
 CONSUMER_DELETE_DEADLINE_SECONDS = 0.5
-"""So long the removal of a consumer is awaited: where the quorum is lost nobody answers, and another contact waits."""
+"""Longest wait for the deletion of a consumer: without a quorum no answer comes, and the next contact has to wait."""
 
 MAX_CHECKS_BEHIND = 5
-"""After so many looks without a message the node of a consumer that is behind is given up for another one."""
+"""After so many checks without a message, a consumer whose node is behind is replaced by one on another node."""
 
 MAX_SILENT_CHECKS = 3
 CONSUMER_SILENCE_LIMIT_SECONDS = MAX_SILENT_CHECKS * CONSUMER_CHECK_INTERVAL_SECONDS
-"""Without any sign for so many looks the consumer is taken for dead: *Live* leaves 3 s."""
+"""If nothing came for so many checks, the consumer is taken for dead: *Live* allows 3 s."""
 
 STANDALONE_INTERVAL_FACTOR = 10
-"""On a server that stands alone heartbeats, and looks, are so many times rarer.
+"""On a single server, heartbeats and checks are this many times rarer.
 
-There a consumer lives in the process that we are connected to: it dies with the connection, and if it is deleted the
-server ends its pull at once. All that is left to notice is a server that broke.
+There the consumer is in the connected process: it ends with the connection, and if it is deleted the server ends its
+pull at once. Only a server that stopped working is left to detect.
 """
 
 CLUSTER_CONSUMER_DEADLINES_SECONDS = (CLUSTER_DEADLINE_SECONDS, 1.0, CONSUMER_DEADLINE_SECONDS)
-"""Waits for one consumer after the other, since the next one may be placed on that node again."""
+"""Longest waits for one new consumer after the other: the next one may be placed on the dead node again."""
 
 PROBE_PULL = b'{"batch":1,"no_wait":true}'
 
-BURST_BEGAN = "a herd is told of by its acknowledgements"
+BURST_BEGAN = "a burst is read by its acknowledgements"
 
 STATUS_HEARTBEAT, STATUS_NO_MESSAGES, STATUS_PULL_EXPIRED, STATUS_NO_RESPONDERS = b"100", b"404", b"408", b"503"
-"""What a consumer, or the server for it, says instead of a message."""
+"""The status codes that a consumer, or the server for it, sends in place of a message."""
 
 
 class ConsumerFollower:
@@ -97,7 +97,7 @@ class ConsumerFollower:
     ) -> None:
         """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter.
 
-        `in_flight` tells how many fires of ours wait to be acknowledged.
+        `in_flight` returns how many fires of this sidecar wait for their acknowledgement.
         """
         self._connection = connection
         self._api = api
@@ -111,21 +111,21 @@ class ConsumerFollower:
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._may_be_behind = may_lag(connection, config) and not wanted
         self._leader_last = 0
-        """The last sequence that the leader had when the consumer was made, where its node may be behind."""
+        """The leader's last sequence when the consumer was created, if its node may be behind; else 0."""
         self._walk: Walk | None = None
-        """How the stream is read while no consumer can be made."""
+        """How the stream is read while no consumer can be created."""
         self._burst = Burst(api, self._stream, in_flight, self._deliver_others)
         self._factor = STANDALONE_INTERVAL_FACTOR if stands_alone(connection, api) else 1
         self._waits = CLUSTER_CONSUMER_DEADLINES_SECONDS if connection.server.cluster else (CONSUMER_DEADLINE_SECONDS,)
         self._has_received = False
-        """Whether anything came from the consumer since it was looked at last."""
+        """Whether anything came from the consumer since the last check."""
         self._is_made = False
-        """Whether there is a consumer to pull from: before, nobody would listen."""
+        """Whether the consumer exists, so that it can be asked for messages."""
         self._caught_up = False
         self._is_following = self._is_in_burst = self._is_call_due = False
-        """Whether we read through a consumer, or by acknowledgements; and whether we are called after this chunk."""
+        """Read through a consumer; read by acknowledgements; `_chunk_ended` will be called after this chunk."""
         self._silent = 0
-        """Looks in a row without a sign of the consumer."""
+        """Checks in a row in which nothing had come from the consumer."""
         self._batch: list[StoredMessage] = []
         self._ended: asyncio.Future[str] | None = None
         self._inbox = ""
@@ -133,9 +133,9 @@ class ConsumerFollower:
         self._next = ""
 
     async def follow(self, after: int) -> None:
-        """Tell every message above sequence `after`; a consumer that is lost is made anew.
+        """Deliver every message above sequence `after`; a lost consumer is replaced.
 
-        Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` where none can be made.
+        Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` if none can be created.
         """
         self._last, attempt = after, 0
         try:
@@ -158,13 +158,13 @@ class ConsumerFollower:
         raise ConnectionLostError(self._connection.lost.result())
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
-        """Take note that fires of ours were stored under these sequences."""
+        """Note that fires of this sidecar were stored under these sequences."""
         self._burst.acknowledged(sequences)
         if self._is_in_burst or self._burst.is_known_after(self._last):
             self._call_after_this_chunk()
 
     async def _follow_burst(self) -> None:
-        """Do without a consumer for as long as the herd lasts."""
+        """Follow without a consumer for as long as the burst lasts."""
         self._burst.begin(self._last)
         self._is_in_burst = True
         try:
@@ -187,14 +187,14 @@ class ConsumerFollower:
             self._deliver_batch()
 
     def _deliver_others(self) -> None:
-        """Tell what others stored between the fires of a herd, and that the fires are known."""
+        """Deliver what other clients stored between the fires of a burst, and how far the stream is known."""
         messages, through = self._burst.take_others()
         if through > self._last:
             self._last = through
             self._notify(MessagesRead(messages, through))
 
     def _read_without_consumer(self) -> bool:
-        """Read without a consumer until one is made; returns whether that goes well."""
+        """Read without a consumer until there is one; return whether these reads are answered."""
         if self._may_walk and self._walk is None:
             self._walk = Walk(self._api, self._stream, self._last, self._notify)
         return self._walk is not None and self._walk.is_answered
@@ -205,7 +205,7 @@ class ConsumerFollower:
             self._last, self._walk = self._walk.last, None
 
     async def _follow_with_one_consumer(self, within_seconds: float) -> str:
-        """Return why the consumer was lost; raises `NoAnswerError` where none is made within some time."""
+        """Return why the consumer was lost; raises `NoAnswerError` if none is created within `within_seconds`."""
         name = consumer_name()
         self._inbox = self._connection.inbox(f"f.{name}")
         self._next = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
@@ -220,7 +220,7 @@ class ConsumerFollower:
             info = await self._api.create_consumer(self._stream, name, self._consumer_config(), within_seconds)
             self._end_walk()
             self._leader_last = await self._leader_last_sequence()
-            # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
+            # A server may limit the pulls of all consumers (`max_request_batch`), and refuses larger ones.
             self._pull_size = min(MAX_PULL_BATCH, info["config"].get("max_batch") or MAX_PULL_BATCH)
             if info.get("num_pending", 0) == 0 and await self._is_all_read():
                 self._catch_up()
@@ -233,7 +233,7 @@ class ConsumerFollower:
             await self._delete_consumer(name)
 
     async def _until_ended(self, name: str) -> str:
-        """Return why the consumer is over, having watched that it is heard of."""
+        """Return why the consumer ended; check periodically that it still sends something."""
         assert self._ended is not None
         self._silent = 0
         stop_checking = self._connection.one(PeriodicChecks).every(
@@ -260,16 +260,16 @@ class ConsumerFollower:
             stop_checking()
 
     def _check_consumer(self) -> None:
-        """Take a consumer of which nothing was heard for too long for dead."""
+        """Give up a consumer that has sent nothing for too long, and probe one that has begun to be silent."""
         self._silent = 0 if self._has_received else self._silent + 1
         self._has_received = False
         if self._silent >= MAX_SILENT_CHECKS:
-            self._finish(f"nothing was heard of the consumer for {self._factor * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s")
+            self._finish(f"nothing came from the consumer for {self._factor * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s")
         elif self._silent:
             self._probe()
 
     async def _ask_what_is_pending(self, name: str) -> None:
-        """Catch up where nothing more will come: what was still pending was removed before it was delivered."""
+        """Catch up if nothing more will come: what was still pending was removed before it was delivered."""
         try:
             info = await self._api.consumer(self._stream, name)
         except JetStreamError as error:
@@ -280,16 +280,16 @@ class ConsumerFollower:
             self._catch_up()
 
     async def _leader_last_sequence(self) -> int:
-        """Return up to where the stream is to be read, as far as its consumer does not know that itself."""
+        """Return the leader's last sequence if the consumer's node may be behind the leader; else 0."""
         if not self._may_be_behind:
             return 0
         try:
             return await self._api.last_sequence(self._stream, CLUSTER_DEADLINE_SECONDS)
         except NoAnswerError:
-            return 0  # without a leader nothing is stored either, and a consumer may be alive
+            return 0  # without a leader nothing is stored either, and the consumer may work
 
     async def _is_all_read(self) -> bool:
-        """Tell whether the leader has nothing more of what it had when the consumer was made."""
+        """Return whether everything is read that the leader had when the consumer was created."""
         if self._last >= self._leader_last:
             return True
         try:
@@ -300,7 +300,7 @@ class ConsumerFollower:
         return message is None or message.sequence > self._leader_last
 
     async def _delete_consumer(self, name: str) -> None:
-        """Remove the consumer; where it is silent its node may be dead, and who waits for the answer waits in vain."""
+        """Delete the consumer; if it is silent its node may be dead, so the answer is not awaited."""
         if self._connection.is_lost:
             return
         if not self._has_received or self._burst.is_known_after(self._last):
@@ -348,9 +348,9 @@ class ConsumerFollower:
             self._catch_up()
 
     def _received_run(self, buffer: bytes, position: int) -> int:
-        """Do what `_received` does with many messages at once, where they look as they nearly always do.
+        """Do what `_received` does, for many messages at once, if they have the usual shape.
 
-        What came first in this chunk is left to it: where the messages of many streams take turns, nothing is gained.
+        `_received` takes the first message of each chunk: if the messages of many streams alternate, runs gain nothing.
         """
         if self._frames is None or not self._is_call_due:
             return position
@@ -393,7 +393,7 @@ class ConsumerFollower:
             self._call_after_this_chunk()
             return
         line = block[9 : block.index(b"\r\n")].decode(errors="replace")
-        self._finish(f"the consumer ended: {'nobody listens for it' if status == STATUS_NO_RESPONDERS else line}")
+        self._finish(f"the consumer ended: {'it has no responders' if status == STATUS_NO_RESPONDERS else line}")
 
     def _finish(self, reason: str) -> None:
         if self._ended is not None and not self._ended.done():

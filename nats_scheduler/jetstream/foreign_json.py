@@ -1,9 +1,9 @@
-"""JSON that others wrote: requests, answers on subjects that anybody may publish to, a bucket that anybody may write.
+"""JSON of other clients: requests, answers on subjects that any client may publish to, a bucket that any may write.
 
-The rule: what comes out of here is a JSON object of text that can be encoded again, or nothing; a value that is asked
-for has the type that was asked for, or is absent.
-As the server does: what is not UTF-8, and half a surrogate pair, become replacement characters; NaN is no number.
-Limit: a document that nests deeper than Python's reader goes (about a thousand) counts as no document.
+The rule: the result is a JSON object of text that can be encoded again, or nothing. A value that is asked for has the
+type that was asked for, or counts as absent.
+As the server does: what is not UTF-8, and half a surrogate pair, become replacement characters; NaN is not a number.
+Limit: a document that nests deeper than Python's reader can read (about a thousand levels) counts as no document.
 """
 
 import json
@@ -31,31 +31,31 @@ def read_object(document: bytes) -> Object | None:
 
 
 def is_expressible(text: str) -> bool:
-    """Tell whether a request can name a subject.
+    """Return whether a request can name a subject.
 
-    JSON only replaces bytes that are not UTF-8, and servers store messages on subjects with a DEL without finding them
-    again by subject.
+    JSON cannot hold bytes that are not UTF-8. Servers store messages on subjects with a DEL, and do not find them again
+    by subject.
     """
     return "\x7f" not in text and (text.isascii() or not _STRAY_BYTE.search(text))
 
 
 def integer(value: Any, otherwise: int = 0) -> int:
-    """Return an integer of 64 bits, or `otherwise` where it is none."""
+    """Return an integer of 64 bits, or `otherwise` if the value is none."""
     return value if _is_integer(value) else otherwise
 
 
 def inner(value: Any) -> Object:
-    """Return an object, an empty one where it is none."""
+    """Return an object, or an empty one if the value is none."""
     return value if isinstance(value, dict) else {}
 
 
 def has_types(config: Object, types: dict[str, Callable[[Any], bool]]) -> bool:
-    """Tell whether every field has its type; null stands for any, and what `types` does not name may be anything."""
+    """Return whether every field has its type; null stands for any, and what `types` does not name may be anything."""
     return all(value is None or key not in types or types[key](value) for key, value in config.items())
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 _READER = json.JSONDecoder(parse_constant=_refuse)
@@ -107,9 +107,9 @@ STREAM_CONFIG_TYPES: dict[str, Callable[[Any], bool]] = {
     "sources": _are_objects,
     "metadata": _is_metadata,
 }
-"""The types of a stream's configuration: every server refuses any other with 10025.
+"""The types of a stream's configuration: every server refuses another type with 10025.
 
-What came after 2.10 is not here: a server that does not know a field passes it over, whatever it is.
+Fields that came after 2.10 are not listed: a server that does not know a field ignores it, whatever its type.
 """
 
 REMOVAL_TYPES: dict[str, Callable[[Any], bool]] = {

@@ -1,15 +1,15 @@
-"""Cut many frames of one kind out of what was read, in one go.
+"""Parse many frames of one kind out of the bytes that were read, at once.
 
-During a start and in a herd the server sends a consumer's messages one behind the other, all of one shape, and in a
-herd acknowledgements as well.
-A regular expression takes them apart without a turn of Python for each.
+During a start and in a burst the server sends a consumer's messages one behind the other, all of one shape. In a burst
+it sends acknowledgements in the same way.
+A regular expression parses them without a turn of Python code for each.
 
-The rule: only what the plain path would take in the same way.
-A frame of another shape, of another subscription, or not read to its end ends the run, and so do sizes that do not fit:
-somebody may have written into a body what looks like its end. The plain path goes on from there.
+The rule: a run takes only what the plain path would take in the same way.
+A frame of another shape or subscription, or one that is not complete, ends the run. So do sizes that do not fit: a body
+may contain what looks like its end. The plain path continues from there.
 
 Cost: 1 µs a message, half of that an acknowledgement.
-Limit: replies of the long form, which servers send where they are told to, are left to the plain path.
+Limit: replies of the long form, which servers send only if they are configured to, are left to the plain path.
 """
 
 import re
@@ -30,8 +30,8 @@ _SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
 
 
 def _run(shape: re.Pattern[bytes], buffer: bytes, position: int) -> Iterator[re.Match[bytes]]:
-    """Return the frames of a shape that follow each other from a position on."""
-    # Each match begins where the one before ended; typeshed leaves `scanner` out because the manual does.
+    """Return the consecutive frames of a shape from a position on."""
+    # Each match begins where the one before ended. typeshed omits `scanner` because the manual does.
     return iter(shape.scanner(buffer, position).match, None)  # type: ignore[attr-defined]
 
 
@@ -43,7 +43,7 @@ class ConsumerFrames:
 
     @cached_property
     def _behind(self) -> re.Pattern[bytes]:
-        """Made when it is needed first: that takes a quarter of a millisecond, and most streams are short."""
+        """The shape before all is read; compiled at the first use: that takes 0.25 ms, and most streams are short."""
         return re.compile(_LINE % (*self._names, _SOME) + _REST)
 
     @cached_property
@@ -51,15 +51,15 @@ class ConsumerFrames:
         return re.compile(_LINE % (*self._names, _ANY) + _REST)
 
     def read(self, buffer: bytes, position: int, delivered: int, *, is_live: bool) -> tuple[list[StoredMessage], int]:
-        """Return the messages that stand at a position, behind the one that was delivered last, and where they end.
+        """Return the messages at a position, behind the one that was delivered last, and the position of their end.
 
-        Unless the follower is live, one behind which none is pending is left: with it, all has been read.
+        Unless the follower is live, a message behind which none is pending is left: it means that all has been read.
         """
         rows, end = [], position
         for found in _run(self._live if is_live else self._behind, buffer, position):
             row = found.groups()
             if int(row[4]) != len(row[5]):
-                break  # here, and not when all are found: those behind it would be found again and again
+                break  # here, and not after the loop: what follows it would be parsed again and again
             rows.append(row)
             end = found.end()
         if not rows:
@@ -73,25 +73,25 @@ class ConsumerFrames:
 
 
 AcknowledgedGroup = tuple[bytes, list[bytes], list[int]]
-"""The token before the last of the subjects, the last ones, and the sequences: of neighbours that share the first."""
+"""For neighbours of one sender: its number (the last token but one), the fires' numbers and the sequences."""
 
 
 class AcknowledgementFrames:
-    """The frames of the acknowledgements below one inbox that say that something was stored anew.
+    """The frames of acknowledgements below one inbox, of those that say that something was stored anew.
 
-    Each sender has a number below the inbox and a stream, which has to be the one that answers.
+    Each sender has a number below the inbox and a stream, and the answer has to name that stream.
     """
 
     def __init__(self, inbox: str, streams: Mapping[bytes, bytes]) -> None:
-        """Read what comes to an inbox; `streams` names the stream of each sender, by its number."""
+        """Read the frames to an inbox; `streams` has the stream of each sender, by its number."""
         line = rb"MSG %b\.([0-9]++)\.([0-9]++) [0-9]++ ([0-9]{1,9}+)\r\n(" % re.escape(inbox.encode())
         self._shape = re.compile(line + _ACKNOWLEDGED + rb")\r\n")
         self._streams = streams
 
     def read(self, buffer: bytes, position: int) -> tuple[list[AcknowledgedGroup], int]:
-        """Return the acknowledgements at a position, those of a sender together as long as they follow each other.
+        """Return the acknowledgements at a position, grouped by sender while they are consecutive.
 
-        And where they end.
+        Returns also the position of their end.
         """
         groups: list[AcknowledgedGroup] = []
         sender, tokens, sequences = b"", list[bytes](), list[int]()

@@ -1,11 +1,11 @@
-"""Publishes that were seen and are to be looked up: at most so many, each until it is found or known not to be stored.
+"""Publishes that were received and have to be looked up: a limited number, each until it is found stored or not stored.
 
-A hint is a subject, and what was published there last, as a fingerprint; bodies are not kept.
-Hints on one subject that wait become one: the last message on a subject is what counts.
+A hint is a subject, and a fingerprint of what was published there last; bodies are not kept.
+Waiting hints on one subject become one: only the last message on a subject counts.
 
-The rule: no hint is lost in silence. Where there are too many, all of them are dropped and `overflowed` says so; then
+The rule: no hint is lost silently. If there are too many, all of them are dropped and `overflowed` is set; then
 everything that was stored meanwhile has to be read.
-One that cannot be looked up stays, so that it is looked up again by whoever goes on.
+A hint whose look-up failed is kept, and looked up again when `look_up` is called again.
 
 Cost: an object a subject. Limit: `MAX_WAITING_HINTS` of them.
 """
@@ -17,7 +17,7 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.task_group import TaskGroup
 
 MAX_WAITING_HINTS = 4_096
-"""Subjects that wait to be looked up at most, beside those that are looked up; a tenth of a second of work."""
+"""Subjects that may wait for their look-up, besides those that are looked up; 0.1 s of work."""
 
 MAX_HINT_LOOKUPS_IN_FLIGHT = 256
 """Look-ups in flight at once."""
@@ -31,11 +31,11 @@ class Hint:
     def __init__(self, subject: str, fingerprint: int, number: int) -> None:
         self.subject = subject
         self.fingerprint = fingerprint
-        """Of the last publish that was seen; see `fingerprint_of`."""
+        """Of the last publish that was received; see `fingerprint_of`."""
         self.number = number
-        """Of the first publish that it stands for, in the order in which they were seen."""
+        """Of the first publish that it stands for, in the order of their arrival."""
         self.covers_others = False
-        """Whether it stands for earlier publishes too, which may lie under the last one."""
+        """Whether it stands for earlier publishes too, which may be stored before the last one."""
 
 
 def fingerprint_of(block: bytes, body: bytes | None) -> int:
@@ -47,7 +47,7 @@ class Hints:
     """The hints of one stream."""
 
     def __init__(self, resolve: Callable[[Hint], Awaitable[None]]) -> None:
-        """Begin with none; `resolve` looks one up, and raises `JetStreamError` where that cannot be done."""
+        """Begin with none; `resolve` looks one up, and raises `JetStreamError` if that cannot be done."""
         self._resolve = resolve
         self._waiting: dict[str, Hint] = {}
         self._in_progress: set[Hint] = set()
@@ -55,7 +55,7 @@ class Hints:
         self._one_resolved = asyncio.Event()
         self._number = 0
         self.overflowed = asyncio.Event()
-        """Set once hints were dropped; for the owner to clear when it begins to read what is stored."""
+        """Set when hints were dropped; the owner clears it when it begins to read what is stored."""
 
     def add(self, subject: str, fingerprint: int) -> None:
         """Note that something was published on a subject."""
@@ -76,7 +76,7 @@ class Hints:
         return len(self._waiting) + len(self._in_progress)
 
     async def look_up(self) -> None:
-        """Look up what is waiting and what comes; ends by cancellation, or with the error of one that failed."""
+        """Look up all hints, the later ones too; ends by cancellation, or with the error of a failed look-up."""
         async with TaskGroup() as tasks:
             while True:
                 while self._waiting and len(self._in_progress) < MAX_HINT_LOOKUPS_IN_FLIGHT:
@@ -87,7 +87,7 @@ class Hints:
                 await self._changed.wait()
 
     async def resolved(self) -> None:
-        """Wait until everything is settled that was seen up to now; what is dropped meanwhile counts as settled."""
+        """Wait until every hint up to now is resolved; what is dropped meanwhile counts as resolved."""
         number = self._number
         while any(hint.number <= number for hint in (*self._in_progress, *self._waiting.values())):
             self._one_resolved.clear()
@@ -106,7 +106,7 @@ class Hints:
                 self._keep(hint)
 
     def _keep(self, hint: Hint) -> None:
-        """Have a hint looked up again, with what was published on its subject since."""
+        """Put a hint back, combined with what was published on its subject since."""
         later = self._waiting.pop(hint.subject, None)
         if later is not None:
             hint.fingerprint, hint.covers_others = later.fingerprint, True

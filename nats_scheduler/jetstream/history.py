@@ -1,12 +1,12 @@
-"""Look for messages that expire under the last messages of their subjects, where no consumer may be attached.
+"""Find messages with a TTL before the last message of their subject, on streams without a consumer of the sidecar.
 
 `jetstream.scan` looks up the last message of every subject and no more.
-A generated message that lies under a later one has a TTL all the same, so on a server that does not act on TTLs the
-stream is walked through once, beside everything else.
+An earlier generated message may have a TTL too. So on a server that does not act on TTLs the whole stream is read once,
+concurrently with everything else.
 
-The rule: nothing waits for it; what fires was found before.
+The rule: nothing waits for it; schedules are found without it.
 Cost: one request a message, bodies included, one after the other (some 5,000 a second).
-Limit: what another sidecar stores, and is buried at once, is found at the next connection.
+Limit: if another sidecar stores a message and a later one follows at once, the earlier is found at the next connect.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_HISTORY_BATCH = 1_000
-"""Messages looked at before what was found is told."""
+"""Messages that are read before what was found is delivered."""
 
 HISTORY_RETRY_INTERVAL_SECONDS = 1.0
 """Pause after a request that failed."""
 
 
 async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notify) -> None:
-    """Tell the messages above sequence `after` that have a TTL; ends when all that is stored was looked at."""
+    """Deliver the messages above sequence `after` that have a TTL; ends when all that is stored was read."""
     while True:
         messages, through = await _read_batch(api, stream, after)
         notify(HistoryRead(messages, through))
@@ -36,7 +36,7 @@ async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notif
 
 
 async def _read_batch(api: JetStreamApi, stream: str, after: int) -> tuple[list[StoredMessage], int]:
-    """Look at some messages above `after`; returns those with a TTL, and how far it came."""
+    """Read some messages above `after`; return those with a TTL, and the last sequence that was read."""
     found: list[StoredMessage] = []
     for _ in range(MAX_HISTORY_BATCH):
         message = await _next(api, stream, after)
@@ -53,6 +53,4 @@ async def _next(api: JetStreamApi, stream: str, after: int) -> StoredMessage | N
         try:
             return await api.message(stream, seq=after + 1, next_by_subj=">")
         except JetStreamError:
-            await asyncio.sleep(
-                HISTORY_RETRY_INTERVAL_SECONDS
-            )  # a lost connection ends the following, and this with it
+            await asyncio.sleep(HISTORY_RETRY_INTERVAL_SECONDS)  # a lost connection cancels this task

@@ -1,10 +1,11 @@
-"""Find the last message on a subject, where a server up to 2.11 does not.
+"""Find the last message on a subject, also if a server up to 2.11 does not.
 
 There `STREAM.MSG.GET` with `last_by_subj` finds nothing once the last message of a subject was deleted by its sequence,
 although an earlier one is stored; the guard of 2.11 refuses as if there were none.
-`STREAM.INFO` counts it. A look for the next message on the subject finds it, and reminds the server of its last one.
+`STREAM.INFO` counts it. A read of the next message on the subject finds it, and corrects the server's record of the
+last one.
 
-Cost: where there is none, one request more on these servers and none on others; where there is one, three.
+Cost: if there is none, one request more on these servers and none on others; if there is an earlier one, three.
 """
 
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -13,7 +14,7 @@ from nats_scheduler.message.stored import StoredMessage
 
 
 async def last_on(api: JetStreamApi, stream: str, subject: str) -> StoredMessage | None:
-    """Return the last message on a subject that JSON can name; None where there is none."""
+    """Return the last message on a subject that JSON can name; None if there is none."""
     message = await api.message(stream, last_by_subj=subject)
     if message is not None or api.finds_last:
         return message

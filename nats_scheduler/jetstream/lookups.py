@@ -1,8 +1,8 @@
-"""Look up what a stream holds, message by message: the last on a subject, all that have one, all behind a sequence.
+"""Read what a stream holds, message by message: the last one on a subject, on each subject, or all behind a sequence.
 
-The rule: every question is asked of the stream's leader, and one that it cannot answer at this moment is asked again,
-some times within a second; only then it has failed.
-What is told has no body, so that a look at large messages keeps none of them.
+The rule: every request goes to the stream's leader. If the leader cannot answer at the moment, the request is repeated
+a few times within a second; only then it has failed.
+Returned lists have no bodies, so that reads of large messages keep none of them in memory.
 
 Cost: a request a message, 15,000 a second. Limit: what was removed before it was asked for is not found.
 """
@@ -20,22 +20,22 @@ from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_SUBJECT_LOOKUPS_IN_FLIGHT = 256
-"""Look-ups in flight at once."""
+"""Look-ups of subjects in flight at once."""
 
 MAX_RANGE_READERS = 64
-"""Parts of a range that are walked through at once, each one message after the other."""
+"""Parts of a range that are read concurrently, each one message after the other."""
 
 MIN_RANGE_PART = 16
 """Sequences: a shorter range is not divided."""
 
 LOOKUP_RETRY_WAITS_SECONDS = (0.02, 0.1, 0.2, 0.3)
-"""Waits before a question that the server could not answer is asked again."""
+"""Waits before a request that the server could not answer is repeated."""
 
 TEMPORARY_STATUS = 503
 """The server's status for "not now": no leader, a shutdown, a lack of resources."""
 
 MARK_OF_SCHEDULES = b"Nats-Schedule:"
-"""Stands in every schedule of either dialect, and in no generated message that is none itself."""
+"""Every schedule of either dialect contains it, and no generated message that is not a schedule itself."""
 
 Answer = TypeVar("Answer")
 
@@ -49,21 +49,21 @@ class StreamNumbers(NamedTuple):
 
 
 class Lookups:
-    """Questions to one stream."""
+    """Reads from one stream."""
 
     def __init__(self, api: JetStreamApi, stream: str) -> None:
         self._api = api
         self._stream = stream
 
     async def state(self) -> StreamNumbers:
-        """Return what the stream's leader counts; zeros where the stream does not exist."""
+        """Return what the stream's leader counts; zeros if the stream does not exist."""
         state = inner((await answered(lambda: self._api.stream(self._stream)) or {}).get("state"))
         return StreamNumbers(*(integer(state.get(name)) for name in ("last_seq", "messages", "num_subjects")))
 
     async def last(self, subject: str) -> StoredMessage | None:
         """Return the last message on a subject, with its body."""
         message = await answered(lambda: last_on(self._api, self._stream, subject))
-        # What was published to a wildcard is stored as it stands, and the look-up finds what the wildcard matches.
+        # A message that was published to a wildcard is stored under it, and a look-up finds what the wildcard matches.
         return message if message is not None and message.subject == subject else None
 
     async def next(self, after: int, subject: str = ">") -> StoredMessage | None:
@@ -71,9 +71,9 @@ class Lookups:
         return await answered(lambda: self._api.message(self._stream, seq=after + 1, next_by_subj=subject))
 
     async def first_and_last(self, subject: str, number: int = 2) -> list[StoredMessage]:
-        """Return what matters of the messages on a subject, of which there are so many.
+        """Return the messages that matter on a subject with `number` messages.
 
-        The last one, and the first one too where a schedule lies on others.
+        The last one, and the first one too if the last is a schedule with earlier messages before it.
         """
         last = await self.last(subject)
         if last is None:
@@ -85,7 +85,7 @@ class Lookups:
         return [_bare(last)] if first is None or is_alone else [_bare(first), _bare(last)]
 
     async def of_all_subjects(self, after: int) -> list[StoredMessage]:
-        """Return what matters of each subject whose last message lies behind a sequence, in the order of the stream."""
+        """Return the messages that matter of each subject whose last message is behind a sequence, in stream order."""
         counts = [counted async for counted in self._api.subject_counts(self._stream)]
         found: list[StoredMessage] = []
 
@@ -98,9 +98,9 @@ class Lookups:
         return in_order(found)
 
     async def between(self, after: int, through: int, holds: Callable[[str], bool]) -> list[StoredMessage]:
-        """Return what matters of all that is stored behind `after` up to `through`, in the order of the stream.
+        """Return the messages that matter among those behind `after` up to `through`, in the order of the stream.
 
-        Schedules, what is generated, cancels, and what lies on the subject of a schedule that is held or among them.
+        Schedules, generated messages, cancels, and messages on the subject of a schedule that is held or among these.
         """
         found: list[StoredMessage] = []
 
@@ -117,16 +117,16 @@ class Lookups:
 
 
 def is_temporary(error: JetStreamError) -> bool:
-    """Tell whether a question may be answered if it is asked again."""
+    """Return whether a request may succeed if it is repeated."""
     if isinstance(error, ApiError):
         return error.status == TEMPORARY_STATUS
     return isinstance(error, NoAnswerError | NoJetStreamError)
 
 
 async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Return the answer to a question, which is asked again some times where the server says "not now".
+    """Return the answer to a request, which is repeated a few times if the server answers "not now".
 
-    Where it says nothing the connection asks again, until it gives up.
+    If no answer comes, the connection itself repeats the request until its deadline.
     """
     for wait in LOOKUP_RETRY_WAITS_SECONDS:
         try:
@@ -139,7 +139,7 @@ async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 async def _side_by_side(work: Iterable[Awaitable[None]], most: int) -> None:
-    """Do all of it, so many at a time; raises the first error, having ended the rest."""
+    """Do all the work, `most` at a time; raise the first error after cancelling the rest."""
     left: Iterator[Awaitable[None]] = iter(work)
 
     async def worker() -> None:

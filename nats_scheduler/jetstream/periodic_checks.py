@@ -1,9 +1,9 @@
-"""One timer for all who look at something again and again on one connection.
+"""One timer for all periodic checks of one connection.
 
-A thousand timers cost a thousand turns of the event loop, and a thousand looks in one turn cost next to nothing.
+A thousand timers cost a thousand turns of the event loop; a thousand checks in one turn cost next to nothing.
 
-The rule: a look is short, does not wait, and must not raise.
-Limit: the first look comes within one period, not after it.
+The rule: a check is short, does not wait, and must not raise.
+Limit: the first check comes within one period, not after it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ Check = Callable[[], None]
 
 
 class PeriodicChecks:
-    """Those who look, by their period."""
+    """The checks, by their period."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -24,7 +24,7 @@ class PeriodicChecks:
         self._begun = 0
 
     def every(self, seconds: float, check: Check) -> Callable[[], None]:
-        """Call `check` once in so many seconds; returns what ends that. It ends with the connection, too."""
+        """Call `check` once in so many seconds; return what ends that. The connection's end ends it too."""
         checks = self._by_period.setdefault(seconds, {})
         if not checks:
             self._loop.call_later(seconds, self._run_checks, seconds, checks)

@@ -1,17 +1,17 @@
-"""Publish fires with a window: many in flight, each counted, none forgotten.
+"""Publish fires with a window: many in flight, and none is lost.
 
-Every fire handed in is concluded exactly once: stored, refused, or unknown.
-The window is bounded because the server drops messages without a word when more than 10,000 are in flight to one
-stream; what does not fit waits here, in order.
+Every fire is concluded exactly once: stored, refused, or unknown.
+The window is limited because the server silently drops messages when more than 10,000 are in flight to one stream. What
+does not fit waits here, in order.
 Acknowledgements come to one inbox for all streams of a connection (`jetstream.acknowledgements`); the last token is the
 fire's number.
 
-Only an answer that can be the stream's own concludes a fire; one of somebody else leaves it waiting for that.
+Only an answer that can be the stream's own concludes a fire; after the answer of another client the fire still waits.
 
-A fire that our user may not publish is not acknowledged at all: the server's `-ERR` names the target, and as it denies
-in the order of sending, the oldest fire in flight to that target is meant.
+A fire that the sidecar's user may not publish is not acknowledged at all. The server's `-ERR` names the target; since
+the server denies in the order of sending, it means the oldest fire in flight to that target.
 
-Cost: one frame and one dictionary entry a fire, and an answer that is cut out together with its neighbours
+Cost: one frame and one dictionary entry a fire, and an answer that is parsed together with its neighbours
 (`jetstream.frames`); all frames of a batch leave in one write.
 """
 
@@ -27,9 +27,9 @@ from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 
 ID_IN_PROCESS = 10158
-"""The server's code for an identity that it knows and cannot say of whether it is stored.
+"""The server's code for an identity that it knows, but not whether its message is stored.
 
-In a cluster the first attempt may be on its way through the replicas; on 2.11 an attempt that the guard refused leaves
+In a cluster the replicas may still be agreeing on the first attempt. On 2.11 an attempt that the guard refused leaves
 its identity in this state until the duplicate window is over.
 """
 
@@ -49,7 +49,7 @@ class Publisher:
         ack_timeout: float,
         acknowledged: Callable[[Sequence[int]], None] = lambda _sequences: None,
     ) -> None:
-        """Publish into a stream; `acknowledged` is told where what is new was stored, in the order of the stream."""
+        """Publish into a stream; `acknowledged` gets the sequences of newly stored fires, in stream order."""
         self._connection = connection
         self._stream = stream
         self._concluded = concluded
@@ -67,11 +67,11 @@ class Publisher:
         self._inbox = self._acknowledgements.join(self, stream)
         self._stem = self._inbox.encode()
         self._is_to_fill = False
-        """Whether that is done when all that came together has been taken."""
+        """Whether `_fill_up` will be called after this chunk."""
         self._ended = False
 
     def publish(self, fires: Sequence[Fire]) -> None:
-        """Send the fires in this order, as far as the window allows at once and the rest when it does."""
+        """Send the fires in this order: at once as far as the window allows, and the rest when it does."""
         if self._ended:
             for fire in fires:
                 self._concluded(PublishConcluded(fire, Unknown("the connection has ended")))
@@ -81,16 +81,16 @@ class Publisher:
 
     @property
     def in_flight(self) -> int:
-        """How many fires were sent and are not concluded."""
+        """The number of fires that were sent and are not concluded."""
         return len(self._in_flight)
 
     def awaits(self, reply: bytes) -> bool:
-        """Tell whether a reply subject is that of a fire in flight."""
+        """Return whether a reply subject is that of a fire in flight."""
         stem, _, token = reply.rpartition(b".")
         return token in self._in_flight and stem == self._stem
 
     def end(self, reason: str) -> None:
-        """Conclude everything as unknown, also what waits unsent: to send it again is harmless."""
+        """Conclude everything as unknown, also what was not sent yet: to send a fire again is harmless."""
         if self._ended:
             return
         self._ended = True
@@ -122,14 +122,14 @@ class Publisher:
             return
         outcome = outcome_of(self._stream, block, body)
         if outcome is None:
-            return  # whoever subscribes to the target may answer too; the server's own answer is awaited
+            return  # a subscriber to the target may have answered; wait for the server's own answer
         self._concluded(PublishConcluded(self._in_flight.pop(number), outcome))
         if isinstance(outcome, Stored) and not outcome.duplicate:
             self._notify_stored((outcome.sequence,))
         self._fill_soon()
 
     def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
-        """Do what `acknowledged` does with acknowledgements that say that something was stored anew."""
+        """Do what `acknowledged` does, for acknowledgements that each say that something was stored anew."""
         popped = [self._in_flight.pop(number, None) for number in numbers]
         fires = [fire for fire in popped if fire is not None]
         self._notify_stored(sequences)
@@ -139,7 +139,7 @@ class Publisher:
         self._fill_soon()
 
     def _fill_soon(self) -> None:
-        """Send what waits when all that came together has been taken."""
+        """Send what waits, after all acknowledgements of this chunk."""
         if self._waiting and not self._is_to_fill:
             self._is_to_fill = True
             self._connection.after_this_chunk(self._fill_up)
@@ -150,17 +150,17 @@ class Publisher:
             self._fill()
 
     def conclude_denied(self, denials: Counter[str]) -> None:
-        """Conclude the oldest fires to each denied target, in one pass for all that came together."""
+        """Conclude the oldest fires to each denied target, in one pass for all denials of a chunk."""
         for token, fire in list(self._in_flight.items()):
             if denials[fire.target] > 0:
                 denials[fire.target] -= 1
                 del self._in_flight[token]
-                outcome = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
+                outcome = Refused(NOT_PERMITTED, NOT_PERMITTED, "the sidecar's user may not publish to the target")
                 self._concluded(PublishConcluded(fire, outcome))
         self._fill()
 
     def conclude_late(self, now: float) -> None:
-        """Conclude what was not acknowledged in time, of the loop's clock, as unknown."""
+        """Conclude as unknown what has a deadline at or before `now`, by the loop's clock."""
         late_through = 0
         while self._deadlines and self._deadlines[0][0] <= now:
             _deadline, late_through = self._deadlines.popleft()
@@ -171,13 +171,13 @@ class Publisher:
 
 
 def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
-    """Return what the server says of a message published to `stream`; None where it is not the server that answers.
+    """Return what the server says of a message published to `stream`; None if it is not the server that answers.
 
-    A fire is a publish with a reply subject, and core subscribers see it: one of them may answer before the server.
+    A fire is a publish with a reply subject, and core subscribers receive it: one of them may answer before the server.
     Each answer of a server names the stream, refusals too, and gives a sequence or an error with its two codes
     (`test_every_answer_of_a_server_names_the_stream`).
-    Nobody listening (503) may mean that the stream has no leader at this moment, so it is unknown and not refused; and
-    so is what the server has begun to store under the same identity.
+    No responders (503) may mean that the stream has no leader at the moment, so the outcome is unknown and not refused.
+    It is also unknown while the server is storing a message with the same identity.
     """
     if block.startswith(NO_RESPONDERS):
         return Unknown("no stream listens on the target, or it has no leader")
@@ -195,5 +195,5 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
 def _refusal(error: Object) -> Refused | Unknown | None:
     status, code = integer(error.get("code")), integer(error.get("err_code"))
     if code == ID_IN_PROCESS:
-        return Unknown("the server has this fire in process, or refused it within the duplicate window")
+        return Unknown("the server is still storing this fire, or refused it within the duplicate window")
     return Refused(status, code, str(error.get("description", ""))) if status > 0 and code > 0 else None

@@ -1,16 +1,16 @@
 """Read the contents of many schedules that lie close together through a short-lived consumer.
 
-A herd is stored in one go and read in one go: one request for thousands, where one look-up each costs ten times as
-much, most of it in the server.
+The schedules of a burst are often stored at once, and are read at once: one request for thousands. One look-up each
+would cost ten times as much, most of it in the server.
 
-The rule: it is a short cut and nothing else. Whatever the consumer does not tell is looked up one by one, and so is
-everything once the server did not give us a consumer.
-In a cluster the consumer may sit on a node that is ahead of the leader, which then refuses the fires: a run is read
-together only once the leader has reached its end (`jetstream.reach`).
-Only for those requests that allow it (`ReadContent.by_sequence`), on streams where a consumer is harmless.
+The rule: it is an optimization only. What the consumer does not deliver is looked up one by one, and so is everything
+after the server refused to create a consumer.
+In a cluster the consumer may be on a node that is ahead of the leader, and the leader would refuse the fires. So a run
+is read together only once the leader has reached its end (`jetstream.reach`).
+Only for requests that allow it (`ReadContent.by_sequence`), on streams on which a consumer is harmless.
 
 Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: between two schedules of a run lie at most
-`MAX_RUN_GAP - 1` other messages, which are read in vain.
+`MAX_RUN_GAP - 1` other messages, which are read for nothing.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 
 MIN_RUN_SCHEDULES = 64
-"""Fewer schedules are looked up one by one: that is done before a consumer is made."""
+"""Fewer schedules are looked up one by one, which takes less time than to create a consumer."""
 
 MAX_RUN_SCHEDULES = 2_048
 """Schedules of one run: others wait for its end."""
 
 MAX_RUN_GAP = 3
-"""Neighbours in a run are at most so far apart in the stream."""
+"""Largest distance, in sequences, between neighbours of a run."""
 
 RUN_SILENCE_LIMIT_SECONDS = 1.0
-"""Without a message for so long, what is still wanted of a run is looked up one by one."""
+"""After so long without a message, the rest of a run is looked up one by one."""
 
 Run = list[ReadContent]
 
@@ -77,12 +77,12 @@ class RangeReader:
         self._last = 0
         self._max_pull = 0
         self._pulled = 0
-        """Messages of the last pull that are to come."""
+        """Messages of the last pull that have not come yet."""
         self._to_come = 0
-        """Messages of the run, and between, that are to come at most."""
+        """The most messages of the run, and between its schedules, that can still come."""
 
     def begin(self, request: ReadContent) -> None:
-        """Read a content, with its neighbours where there are enough of them."""
+        """Read a content, together with its neighbours if there are enough of them."""
         if self._is_disabled or not request.by_sequence or request.source is not None:
             self._one_by_one.begin(request)
             return
@@ -91,7 +91,7 @@ class RangeReader:
             self._is_working = is_started(self._work(), self._tasks)
 
     def end(self) -> None:
-        """Read nothing together any more: what is still wanted is left to the reader of single contents."""
+        """Stop reading runs; look up one by one what is still wanted."""
         self._is_disabled = True
         left = [*self._wanted.values(), *(request for run in self._runs for request in run), *self._gathered]
         self._wanted.clear()
@@ -104,7 +104,7 @@ class RangeReader:
             self._one_by_one.begin(request)
 
     async def _work(self) -> None:
-        """Take what was gathered meanwhile, again and again: the longer a run takes, the longer is the next one."""
+        """Read what was gathered, and then what was gathered meanwhile: the slower a run, the longer the next one."""
         try:
             while self._gathered:
                 gathered, self._gathered = self._gathered, []
@@ -127,13 +127,13 @@ class RangeReader:
         except ApiError:
             self._is_disabled = True
         except JetStreamError:
-            pass  # what was not told is looked up one by one
+            pass  # what did not come is looked up one by one
         finally:
             left, self._wanted = self._wanted, {}
             self._read_one_by_one(left.values())
 
     async def _deliver(self, first: int, last: int) -> None:
-        """Have a consumer deliver what lies between two sequences."""
+        """Have a consumer deliver what is stored between two sequences."""
         name = consumer_name()
         inbox = self._connection.inbox(f"c.{name}")
         self._ended, self._last = asyncio.get_running_loop().create_future(), last
@@ -143,13 +143,13 @@ class RangeReader:
             patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
             info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config), patience)
             self._to_come = min(last - first + 1, integer(info.get("num_pending")))
-            # A server may allow less at a time, for all consumers (`max_request_batch`), and refuses a pull of more.
+            # A server may limit the pulls of all consumers (`max_request_batch`), and refuses larger ones.
             self._max_pull = integer(inner(info.get("config")).get("max_batch")) or self._to_come
             self._pull()
             await self._until_ended()
             if self._ended.done():
                 await self._api.delete_consumer(self._stream, name)
-            else:  # it fell silent, and may never answer
+            else:  # it stopped sending, and may never answer
                 self._api.abandon_consumer(self._stream, name)
         finally:
             self._connection.unsubscribe(sid)
@@ -163,7 +163,7 @@ class RangeReader:
         self._connection.write(frame(self._next, self._inbox, b"", pull))
 
     async def _until_ended(self) -> None:
-        """Wait until nothing more comes, or nothing was heard for a while."""
+        """Wait until nothing more can come, or nothing came for `RUN_SILENCE_LIMIT_SECONDS`."""
         assert self._ended is not None
         seen_to_come = -1
         while seen_to_come != self._to_come and not self._ended.done() and not self._connection.is_lost:
@@ -176,7 +176,7 @@ class RangeReader:
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not reply.startswith(b"$JS.ACK."):
-            self._finish()  # nothing more comes, and the server says why
+            self._finish()  # a status of the server: nothing more comes
             return
         self._to_come -= 1
         self._pulled -= 1
@@ -199,7 +199,7 @@ class RangeReader:
 
 
 def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:
-    """Divide requests into runs of neighbours, and those that have too few of them or were asked twice."""
+    """Divide requests into runs of neighbours and the rest: too few neighbours, or requested twice."""
     runs: list[Run] = []
     single: Run = []
     ordered = sorted(requests, key=lambda request: request.sequence)

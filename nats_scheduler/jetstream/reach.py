@@ -1,16 +1,16 @@
-"""Know how far the leader of a stream has come, where the follower that delivers a message may be ahead of it.
+"""Check how far the leader of a stream is, if the node that delivers a message may be ahead of the leader.
 
-In a cluster a consumer may sit on a replica that has applied a message before the leader has.
+In a cluster a consumer may be on a replica that has applied a message before the leader has.
 The leader then answers that there is no such message, or returns an older version, and its guard refuses a fire that
 names the new one.
 
-The rule: an absence, and an older version, is believed only of a leader that had reached the sequence in question
-before it was asked, and that still leads afterwards.
-Nothing is remembered from one question to the next: the leader may have changed meanwhile.
+The rule: "no message", or an older version, counts only from a leader that had reached the sequence before it was
+asked, and that is still the leader afterwards.
+Nothing is cached between two requests: the leader may have changed meanwhile.
 
-Cost: none where the stream has one copy on a server without a cluster, nor where what is looked for is found. Else one
-`STREAM.INFO` for all that ask at the same moment, and two for an absence.
-Limit: between the two answers the same node might have lost the lead, a part of its log, and won the lead again.
+Cost: none if the stream has one replica on a server without a cluster, nor if the message is found. Else one
+`STREAM.INFO` for all that ask at the same moment, and two for "no message".
+Limit: between the two answers the same node might lose the lead and a part of its log, and become leader again.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
 LEADER_RETRY_WAITS_SECONDS = (0.01, 0.02, 0.05, 0.1)
-"""Waits before the leader is asked again how far it is. Who waits in vain for all of them tries again later."""
+"""Waits before the leader is asked again for its last sequence; after the last one the request fails."""
 
 Read = Callable[[], Awaitable[StoredMessage | None]]
 """Asks the leader for a message."""
 
 
 def may_lag(connection: Connection, config: Config) -> bool:
-    """Tell whether the leader of a stream may be behind what is delivered of it.
+    """Return whether the leader of a stream may be behind what is delivered of it.
 
-    Through a leaf node the stream may be in a cluster that our server is no part of; its replicas tell.
+    Through a leaf node the stream may be in a cluster without the connected server; its number of replicas shows that.
     """
     return bool(connection.server.cluster) or integer(config.get("num_replicas"), 1) > 1
 
 
 class LeaderReach:
-    """How far the leader of one stream is, asked through one connection."""
+    """How far the leader of one stream is, as asked through one connection."""
 
     def __init__(self, api: JetStreamApi, stream: str, tasks: asyncio.TaskGroup, *, may_lag: bool) -> None:
-        """Ask about a stream; where its leader cannot lag, nothing is asked and every answer is believed."""
+        """Ask about a stream; if its leader cannot lag, nothing is asked and every answer counts."""
         self._api = api
         self._stream = stream
         self._tasks = tasks
@@ -51,9 +51,9 @@ class LeaderReach:
         self._is_asking = False
 
     async def confirmed(self, sequence: int, read: Read) -> StoredMessage | None:
-        """Return what `read` finds: a message not older than `sequence`, or what is known to be all there is.
+        """Return what `read` finds: a message at or behind `sequence`, or an older one or None if that is confirmed.
 
-        Raises `LeaderBehindError` where the leader may not know better, and as `read` does.
+        Raises `LeaderBehindError` if it cannot be confirmed, and as `read` does.
         """
         message = await read()
         if not self.may_lag or _is_as_new_as(message, sequence):
@@ -65,7 +65,7 @@ class LeaderReach:
         return message
 
     async def leader_at(self, sequence: int) -> str:
-        """Return the name of the leader once it has reached a sequence; raises `LeaderBehindError` after some waits."""
+        """Return the leader's name once it has reached a sequence; raises `LeaderBehindError` after all waits."""
         for wait in (*LEADER_RETRY_WAITS_SECONDS, None):
             leader, last = await self._ask()
             if last >= sequence:
@@ -75,17 +75,17 @@ class LeaderReach:
         raise LeaderBehindError(f"the leader of stream {self._stream} is at {last}, before sequence {sequence}")
 
     async def _ask(self) -> tuple[str, int]:
-        """Return who leads and the last sequence it knows, as asked after this call began."""
+        """Return the leader's name and last sequence, from a request that is sent after this call began."""
         answer: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         if not self._is_asking:
             self._is_asking = is_started(self._answer_all(), self._tasks)
         if not self._is_asking:
-            raise LeaderBehindError(f"contact with stream {self._stream} ends")
+            raise LeaderBehindError(f"the contact with stream {self._stream} is ending")
         return await answer
 
     async def _answer_all(self) -> None:
-        """Ask once for all that wait, and again for those that came meanwhile."""
+        """Ask once for all that wait, and again for all that came meanwhile."""
         try:
             while self._waiting:
                 asked, self._waiting = self._waiting, []

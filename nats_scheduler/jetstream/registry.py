@@ -1,13 +1,13 @@
-"""What has to be remembered between two lives of the sidecar: which streams are flagged, and how far fires are settled.
+"""The registry: what has to outlive a sidecar (flagged streams, checkpoints), and what instances exchange.
 
-And what several sidecars tell each other: who lives, and who holds what.
+Instances exchange heartbeats, and leases: which instance holds which shards.
 
-One key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject counts,
-and it is read from the stream's leader.
+It is one key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject
+counts, and it is read from the stream's leader.
 A flag is written here and nowhere else, so that the stream's configuration stays as its user asked for it.
-Whoever lives remembers it, and writes it into a bucket that was made anew.
+A running sidecar keeps the flags in memory, and writes them into a bucket that was created again.
 
-The rule: anybody in the account may write here, so that a value not of our making counts as absent, and is told.
+The rule: any client of the account may write here, so a value that no sidecar wrote counts as absent, and is reported.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 
 BUCKET_IN_USE = 10058
-"""Somebody created the bucket at the same moment, with other settings."""
+"""The server's code if another client created the bucket at the same moment, with other settings."""
 
 BUCKET_REPLICAS = 3
-"""Copies of the bucket in a cluster."""
+"""Replicas of the bucket in a cluster."""
 
 REPLICAS_REFUSED = frozenset({10005, 10074})
-"""No three peers have room for it, or the server's cluster is none of JetStream."""
+"""The server's codes if no three peers have room for it, or if JetStream is not clustered."""
 
 KEY_POLL_INTERVAL_SECONDS = 0.25
-"""How often the keys are looked up where they cannot be followed."""
+"""How often the keys are looked up if no consumer can follow them."""
 
 WRONG_LAST_SEQUENCE_CODE = 10071
-"""Somebody wrote the key since its revision was seen."""
+"""The server's code if another client wrote the key since its revision was read."""
 
 WRITE_IN_PROGRESS_CODE = 10164
-"""Somebody writes the key at this moment: nodes of a cluster are agreeing on it."""
+"""The server's code while nodes of a cluster agree on another write of the key."""
 
 LOST_RACE_CODES = frozenset({WRONG_LAST_SEQUENCE_CODE, WRITE_IN_PROGRESS_CODE})
-"""Normal business where several write: whoever lost looks again."""
+"""Expected if several instances write: the one that lost reads the key again."""
 
 DOMAIN_API_PREFIX = re.compile(r"\$JS\.[^.]+\.API")
 """The prefix of a JetStream domain."""
@@ -62,12 +62,12 @@ class Registry:
         self._api = api
         self._stream = f"KV_{bucket}"
         self._subject = f"$KV.{bucket}"
-        # A leaf node keeps `$KV` to itself where its domain is another one; the server of the domain maps this.
+        # A leaf node with a domain of its own does not pass `$KV` on; the server of the domain maps this subject.
         self._written_to = f"{api.prefix}.{self._subject}" if DOMAIN_API_PREFIX.fullmatch(api.prefix) else self._subject
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
-        """Is told the key of a value that is not of our making, and what is wrong with it."""
+        """Called with the key of a value that no sidecar wrote, and with what is wrong with it."""
         self.created = ""
-        """When the bucket was made that was there at the last `open`: another one holds nothing of what it held."""
+        """When the bucket of the last `open` was created: a later one has lost what the earlier one held."""
 
     @property
     def stream(self) -> str:
@@ -75,19 +75,19 @@ class Registry:
         return self._stream
 
     async def server_time(self) -> int | None:
-        """Ask for the time (ns since the Unix epoch) of the server that leads the bucket; None where it is not told."""
+        """Ask for the time (ns since the Unix epoch) of the leader of the bucket; None if the answer has none."""
         return server_time(await self._api.stream(self._stream))
 
     async def open(self) -> bool:
-        """Create the bucket where it does not exist, and return whether it did not.
+        """Create the bucket if it does not exist, and return whether that was so.
 
-        In a cluster it has three replicas, so that streams are served while a node is away; where the cluster has no
-        place for three, one.
+        In a cluster it has three replicas, so that streams are served while a node is down; one if the cluster has no
+        room for three.
         """
         info = await self._api.stream(self._stream)
         is_new = info is None
         while info is None:
-            # None again where somebody else was faster.
+            # None again if another client was faster.
             info = await self._create() or await self._api.stream(self._stream)
         self.created = str(info.get("created"))
         return is_new
@@ -108,19 +108,19 @@ class Registry:
         raise_refusal(await self._connection.request_json(f"{self._written_to}.{key}", value), f"put {key}")
 
     async def get(self, key: str) -> Object | None:
-        """Return the last value, None where there is none; raises `JetStreamError` where nobody can say."""
+        """Return the last value, None if there is none; raises `JetStreamError` if that cannot be found out."""
         return (await self.dated(key))[0]
 
     def _object(self, key: str, message: StoredMessage) -> Object | None:
         value = read_object(message.body or b"")
         if value is None:
-            self.broken(key, f"no JSON object: {(message.body or b'')[:80]!r}")
+            self.broken(key, f"not a JSON object: {(message.body or b'')[:80]!r}")
         return value
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write a value in place of the one with this revision (0: of none); None where another one is there by now.
+        """Write a value in place of the one with this revision (0: of none); None if another one is there by now.
 
-        Or is about to be: what is looked up then may still be the one before.
+        None too if another one is being written: a read may still return the value before.
         """
         headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
         subject = f"{self._written_to}.{key}"
@@ -132,29 +132,29 @@ class Registry:
         return integer(answer.get("seq"))
 
     def send(self, key: str, value: Any) -> bool:
-        """Write a value without waiting whether it is stored; False where it is too large."""
+        """Write a value without waiting for the answer; return False if it is too large."""
         return self._connection.publish(f"{self._written_to}.{key}", json.dumps(value).encode())
 
     def mark_deleted(self, key: str) -> None:
-        """Let whoever follows know that a key has no value any more, without waiting whether it is stored."""
+        """Write that a key has no value any more, for the followers, without waiting for the answer."""
         block = with_headers(b"", [(b"KV-Operation", b"DEL")])
         self._connection.write(frame(f"{self._written_to}.{key}", "", block, b""))
 
     async def purge(self, key: str) -> None:
-        """Remove whatever is stored under a key."""
+        """Purge all that is stored under a key."""
         await self._api.call(f"STREAM.PURGE.{self._stream}", {"filter": f"{self._subject}.{key}"})
 
     async def revised(self, key: str) -> tuple[Object | None, int]:
-        """Return the last value and its revision, 0 where there is none."""
+        """Return the last value and its revision, 0 if there is none."""
         message = await self._last(key)
         return (None, 0) if message is None else (read_object(message.body or b""), message.sequence)
 
     async def follow(self, keys: Sequence[str], received: Callable[[str, Object | None, StoredMessage], None]) -> None:
-        """Tell what is stored under keys that match, and then what is written, in order.
+        """Deliver what is stored under keys that match, and then what is written, in order.
 
-        What is no JSON object, a deleted key among them, is told as None.
-        Ends as followers do, and already when the consumer is lost: the bucket may be another one by now, whose
-        sequences begin anew, so that all of it has to be told.
+        What is not a JSON object, such as a deleted key, is delivered as None.
+        Ends as followers do, and also when the consumer is lost: the bucket may be another one by now, whose sequences
+        begin again, so that all of it has to be delivered.
         """
         prefix = f"{self._subject}."
 
@@ -173,7 +173,7 @@ class Registry:
         await self._look_up(keys, notify)
 
     async def _look_up(self, keys: Sequence[str], notify: Callable[[Input], None]) -> None:
-        """Follow by asking again and again, where the account has no place for a consumer."""
+        """Follow by look-ups, if the account allows no more consumers."""
         last = 0
         while True:
             found: list[StoredMessage] = []
@@ -188,19 +188,19 @@ class Registry:
             await asyncio.sleep(KEY_POLL_INTERVAL_SECONDS)
 
     async def written_at(self, key: str) -> int | None:
-        """Return when the last value was written (ns since the Unix epoch), None where there is none."""
+        """Return when the last value was written (ns since the Unix epoch), None if there is none."""
         message = await self._last(key)
         return None if message is None else message.stored_at
 
     async def dated(self, key: str) -> tuple[Object | None, int, int]:
-        """Return the last value, when it was written (ns since the Unix epoch), and its revision; 0 where is none."""
+        """Return the last value, when it was written (ns since the Unix epoch), and its revision; 0 if none."""
         message = await self._last(key)
         if message is None or not message.body:
             return None, 0, 0
         return self._object(key, message), message.stored_at, message.sequence
 
     async def keys(self, under: str) -> list[str]:
-        """Return the keys that begin with `under.`, without that beginning."""
+        """Return the keys that begin with `under.`, without this prefix."""
         prefix = f"{self._subject}.{under}."
         return [s.removeprefix(prefix) async for s in self._api.subjects(self._stream, f"{prefix}>")]
 

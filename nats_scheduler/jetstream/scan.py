@@ -1,28 +1,27 @@
-"""Follow a stream on which a consumer would do harm: work queue and interest retention, and few places for consumers.
+"""Follow a stream on which a consumer would do harm: work queue and interest retention, and limited consumers.
 
-There a consumer would be refused, or would keep others from being created, or would count as interest and so change
-what the stream keeps.
-So nothing is attached to the stream.
-A plain subscription on its subjects tells that something was published; what was stored of it is looked up.
-At start, the last message of every subject is looked up, and the first one too where a schedule lies on others: older
-versions of it, which somebody stored while nobody followed, are to be removed.
+There a consumer would be refused, or would prevent the creation of others, or would count as interest and so change
+what the stream keeps. So nothing is attached to the stream.
+A plain subscription on its subjects shows that something was published; what was stored of it is looked up.
+At start, the last message of every subject is looked up. If that is a schedule with earlier messages before it, the
+first one is looked up too: older versions that were stored while no sidecar followed have to be purged.
 
 The rules:
 
-- A publish that was seen is a hint, and only the look-up is believed.
-- `CaughtUp` says up to where everything was looked at. After contact was lost, after a look-up that failed, and
-  after a burst of more hints than are kept, what was stored behind it is read, and no more.
-- What was seen and not found may be stored later: then everything behind what was looked at is read, too.
-- What was removed is noticed at the look before each fire, which the engine orders anyway.
-- A fire of ours that waits for its acknowledgement is known, and not looked up.
+- A publish that was received is a hint, and only the look-up counts.
+- `CaughtUp` carries the sequence up to which everything was read. After contact was lost, a look-up failed, or there
+  were more hints than are kept, what was stored after that sequence is read, and no more.
+- What was received and not found may be stored later: then everything after that sequence is read, too.
+- A removed schedule is detected by the read before each fire, which the engine asks for anyway.
+- A fire of this sidecar that waits for its acknowledgement is known, and not looked up.
 
-Where the stream transforms subjects, a publish does not tell where to look: then all that was stored since is read.
+If the stream transforms subjects, a publish does not show the stored subject: then all that was stored since is read.
 
 Cost: one request a subject at start (15,000 a second), one for each message that was stored while there was no contact,
-and one for each schedule published; one a second while anything is published, whatever it is.
-Limit: a generated message or a cancel that a consumer removed before we looked cannot be found again, nor at start one
-that lies under another message.
-Older versions that lie on an ordinary message of before stay with it.
+and one for each schedule published; one a second while anything is published.
+Limit: a generated message or a cancel that a consumer removed before its look-up is not found; nor is, at start, one
+with a later message on its subject.
+Older versions with an ordinary message before them stay as long as that one.
 """
 
 import asyncio
@@ -41,28 +40,28 @@ from nats_scheduler.message.reading import MARK
 from nats_scheduler.message.stored import StoredMessage
 
 HINT_RETRY_WAITS_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
-"""Waits before each attempt to find what was seen: it is stored a moment after it is published, or it was refused.
+"""Waits before each attempt to find what was received: it is stored shortly after its publish, or it was refused.
 
-Close to each other, because a schedule may be due at once, and a busy server takes tenths of a second to store.
+The first ones are short, because a schedule may be due at once; a busy server takes some 0.1 s to store.
 """
 
 PROGRESS_INTERVAL_SECONDS = 1.0
-"""How often it is noted up to which sequence everything was looked at, while anything is published."""
+"""How often it is reported up to which sequence everything was read, while anything is published."""
 
 MAX_ROUTE_DELAY_SECONDS = 1.0
-"""In a cluster a publish is seen at most so much later than its leader counts it."""
+"""In a cluster a publish arrives here at most so much later than the stream's leader stores it."""
 
 SCAN_RETRY_INTERVAL_SECONDS = 0.1
-"""Pause after the stream could not be asked."""
+"""Pause after a request about the stream failed."""
 
 MAX_LEADER_LAG_SECONDS = 2.0
-"""So long a new leader may take to know what the one before had acknowledged."""
+"""Longest time until a new leader has what the one before had acknowledged."""
 
 MAX_UNANSWERED_SECONDS = 8.0
-"""After so long without an answer somebody has to look whether the stream is still there."""
+"""After so long without an answer `follow` ends with the error, so that the runtime checks the stream."""
 
 MIN_MESSAGES_PER_SUBJECT = 2
-"""So much fewer subjects than messages make it worth while to look up each subject."""
+"""With more messages per subject than this, a look-up of each subject costs less than a read of all messages."""
 
 
 class ScanFollower:
@@ -77,9 +76,9 @@ class ScanFollower:
         holds: Callable[[str], bool],
         awaits: Callable[[bytes], bool] = lambda _reply: False,
     ) -> None:
-        """Follow the stream of `config`; `holds` tells whether there is a schedule on a subject.
+        """Follow the stream of `config`; `holds` returns whether the engine holds a schedule on a subject.
 
-        `awaits` tells, by the reply subject of a publish, whether it is a fire of ours that is to be acknowledged.
+        `awaits` returns, for the reply subject of a publish, whether it is a fire of this sidecar in flight.
         """
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -92,19 +91,19 @@ class ScanFollower:
         self._is_clustered = bool(connection.server.cluster)
         self._hints = Hints(self._confirm)
         self._was_not_found = False
-        """Whether something that was seen was not found: the server may be slower to store it than we looked."""
+        """Whether a received publish was not found: the server may take longer to store it than the attempts."""
         self._awaited = 0
         self._something_was_published = asyncio.Event()
         self._through = 0
-        """Everything up to this sequence was looked at."""
+        """Everything up to this sequence was read."""
         self._behind_since: float | None = None
-        """Since when (of the loop's clock) the leader has been behind that."""
+        """Since when (by the loop's clock) the leader has been behind that; None: it is not."""
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
-        """Do nothing: the look-ups here do not go by sequence."""
+        """Do nothing: this follower does not use the sequences."""
 
     async def follow(self, after: int) -> None:
-        """Tell what is stored behind `after`, up to which everything was looked at before, then what is published.
+        """Deliver what is stored after `after`, up to which everything was read before, then what is published.
 
         Ends by cancellation or `JetStreamError`.
         """
@@ -133,12 +132,12 @@ class ScanFollower:
     # -- what is stored ------------------------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
-        """Tell what was stored since everything was looked at, and that this was all."""
+        """Deliver what was stored since everything was read, then `CaughtUp`."""
         await self._read_all(await self._lookups.state())
         self._notify(CaughtUp(self._through))
 
     async def _read_all(self, state: StreamNumbers) -> None:
-        """Tell what lies behind what was looked at, in the cheaper of two ways."""
+        """Deliver what is stored after what was read, in the cheaper of two ways."""
         last = state.last_sequence
         if last < self._through:
             self._went_back(last)
@@ -151,11 +150,11 @@ class ScanFollower:
         self._through, self._behind_since = last, None
 
     def _went_back(self, last: int) -> None:
-        """Look at everything anew where the stream is not what it was; raises `NoAnswerError` where that may change."""
+        """Read everything again if the stream went back; raises `NoAnswerError` while a new leader may catch up."""
         now = self._loop.time()
         since = self._behind_since = self._behind_since or now
         if self._is_clustered and now - since < MAX_LEADER_LAG_SECONDS:
-            raise NoAnswerError(f"the stream's leader is at sequence {last}, and was at {self._through} before")
+            raise NoAnswerError(f"the stream's leader is at sequence {last}, after an earlier {self._through}")
         self._through = 0
 
     # -- what is published ---------------------------------------------------------------------------------------
@@ -178,9 +177,9 @@ class ScanFollower:
             tasks.create_task(self._keep_track())
 
     async def _keep_track(self) -> None:
-        """Note up to where everything was looked at, and read what hints do not tell."""
+        """Report up to where everything was read, and read what the hints do not cover."""
         if self._is_clustered:
-            # A publish at another node may not have been shown to us yet, nor be known to a leader that is new.
+            # A publish at another node may not have arrived here yet, and a new leader may not have it yet.
             await self._read_what_was_not_seen(PROGRESS_INTERVAL_SECONDS)
         while True:
             await self._something_was_published.wait()
@@ -197,7 +196,7 @@ class ScanFollower:
             self._notify(CaughtUp(self._through))
 
     async def _overflows_within(self, seconds: float) -> None:
-        """Wait, but no longer than until hints were dropped."""
+        """Wait, but no longer than until hints are dropped."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hints.overflowed.wait()
@@ -209,9 +208,9 @@ class ScanFollower:
         await self._catch_up()
 
     async def _confirm(self, hint: Hint) -> None:
-        """Tell the message that was seen once it is found stored; one that never is was refused, or lies under another.
+        """Deliver the published message once it is found stored; else it was refused, or has a later one after it.
 
-        What it lies under is told with the first message on the subject, since nobody may have seen that.
+        A later message is delivered with the first one on the subject, since that may not have been received.
         """
         for wait in HINT_RETRY_WAITS_SECONDS:
             await asyncio.sleep(wait)
@@ -226,7 +225,7 @@ class ScanFollower:
         self._notify(MessagesRead(await self._lookups.first_and_last(hint.subject)))
 
     async def _walk(self) -> None:
-        """Tell every message behind what was looked at, whatever subject it is stored on."""
+        """Deliver every message after what was read, on any subject."""
         while True:
             await self._something_was_published.wait()
             self._something_was_published.clear()

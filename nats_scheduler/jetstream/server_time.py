@@ -1,7 +1,7 @@
-"""The server's time, read off an answer that shows it.
+"""The server's time, from an answer that contains it.
 
-Rule: STREAM.INFO shows `ts`, the time at which it was written, on every version from 2.10 on.
-Limit: an answer without it tells nothing.
+Rule: STREAM.INFO has `ts`, the time at which the answer was made, on every version from 2.10 on.
+Limit: from an answer without it the time is not known.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,6 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 
 def server_time(info: Mapping[str, Any] | None) -> int | None:
-    """Return when an answer to STREAM.INFO was written (ns since the Unix epoch); None where it does not say."""
-    told = None if info is None else parse_rfc3339(str(info.get("ts", "")))
-    return told if isinstance(told, int) else None
+    """Return when an answer to STREAM.INFO was made (ns since the Unix epoch); None if it does not say."""
+    instant = None if info is None else parse_rfc3339(str(info.get("ts", "")))
+    return instant if isinstance(instant, int) else None

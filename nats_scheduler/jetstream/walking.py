@@ -1,10 +1,10 @@
-"""Read a stream one message after the other, for as long as no consumer can be made.
+"""Read a stream one message after the other, while no consumer can be created.
 
-A cluster that has lost its leader makes no consumer for 4 s to 9 s, while the stream itself may be well: its messages
-are asked for then, as its contents are.
+A cluster that has lost its leader creates no consumer for 4 s to 9 s, while the stream itself may work. Its messages
+are read by requests then, as contents are.
 
-The rule: whoever cannot be answered for `WALK_ANSWER_DEADLINE_SECONDS` says that contact is lost.
-Cost: one request a message, bodies included (some 5,000 a second), and ten a second where none comes.
+The rule: if no answer comes for `WALK_ANSWER_DEADLINE_SECONDS`, it reports that contact is lost.
+Cost: one request a message, bodies included (some 5,000 a second), and ten a second while none is stored.
 """
 
 import asyncio
@@ -16,32 +16,32 @@ from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.message.stored import StoredMessage
 
 WALK_POLL_INTERVAL_SECONDS = 0.1
-"""How often it is looked whether there is another message."""
+"""How often the next message is asked for while there is none."""
 
 WALK_ANSWER_DEADLINE_SECONDS = 1.5
-"""Longest wait for an answer: what is cancelled meanwhile fires on."""
+"""Longest wait for an answer: a schedule that is cancelled meanwhile still fires."""
 
 
 class Walk:
     """One walk through one stream, from behind the message with sequence `last`."""
 
     def __init__(self, api: JetStreamApi, stream: str, last: int, notify: Notify) -> None:
-        """Begin."""
+        """Begin to read, and to deliver to `notify`."""
         self._api = api
         self._stream = stream
         self._notify = notify
         self.last = last
-        """The last message that was told."""
+        """The sequence of the last message that was delivered."""
         self._is_unanswered = False
         self._walking = asyncio.create_task(self._walk())
 
     @property
     def is_answered(self) -> bool:
-        """Whether messages can be asked for, as far as that is known."""
+        """Whether the last request was answered."""
         return not self._is_unanswered
 
     def end(self) -> None:
-        """Tell nothing any more."""
+        """Stop reading and delivering."""
         self._walking.cancel()
 
     async def _walk(self) -> None:
@@ -55,7 +55,7 @@ class Walk:
                 await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
 
     async def _read_on(self) -> None:
-        """Tell what is stored, and then what is published, until nobody answers."""
+        """Deliver what is stored, and then what is published; raise `JetStreamError` when no answer comes."""
         is_caught_up = False
         while True:
             while (message := await self._next()) is not None:
@@ -71,4 +71,4 @@ class Walk:
             async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
                 return await self._api.message(self._stream, seq=self.last + 1, next_by_subj=">")
         except TimeoutError:
-            raise NoAnswerError(f"no message could be asked for within {WALK_ANSWER_DEADLINE_SECONDS} s") from None
+            raise NoAnswerError(f"the next message was not answered within {WALK_ANSWER_DEADLINE_SECONDS} s") from None

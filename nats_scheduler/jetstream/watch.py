@@ -1,13 +1,12 @@
-"""See what others ask JetStream to do, at the moment they ask.
+"""Receive the requests that other clients send to JetStream, at the moment they send them.
 
-Servers up to 2.11 drop `allow_msg_schedules` from a stream's configuration without a word, so the request itself is the
-only place where a user's wish can be seen; a plain subscription in the same account sees it, on single servers and in
-clusters.
-The same goes for purges and deletes, of which nobody is told otherwise.
-Only of a restore the server tells by itself, when it is over.
+Servers up to 2.11 silently drop `allow_msg_schedules` from a stream's configuration. So only the request itself shows
+what a user asked for. A plain subscription in the same account receives it, on single servers and in clusters.
+The same holds for purges and deletes, for which servers send no advisory.
+Only for a restore the server sends an advisory, when it is over.
 
-The rule: a request that was seen is a hint. Whether the server did it is looked up by whoever cares.
-What the server is bound to refuse is passed over: it names another stream than its subject does, or has wrong types.
+The rule: a request that was received is a hint. Whether the server did it is looked up by the code that needs to know.
+Requests that the server always refuses are ignored: they name another stream than their subject, or have wrong types.
 """
 
 from collections.abc import Callable
@@ -25,47 +24,47 @@ from nats_scheduler.jetstream.foreign_json import (
 )
 
 SIDECAR_INBOX = "nats-scheduler-sidecar-"
-"""How the inboxes of sidecars begin: what another one writes into a stream's configuration is no user's wish."""
+"""How the inboxes of sidecars begin: a stream update by another sidecar is not a request of a user."""
 
 MAX_STREAM_NAME_BYTES = 255
 """Bytes: the server refuses longer names."""
 
 MAX_SUBJECT_CHARACTERS = 4_096
-"""Characters: what is longer does not go through the protocol."""
+"""Longer subjects do not fit into a control line of the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequested:
-    """Somebody asked to create or update a stream."""
+    """A client asked to create or update a stream."""
 
     stream: str
     config: Config
     creates: bool
     by_sidecar: bool = False
-    """Another sidecar asked: it adopts a stream, or repeats what somebody asked for."""
+    """The client is another sidecar: it adopts a stream, or repeats what a user asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDeletionRequested:
-    """Somebody asked to delete a stream."""
+    """A client asked to delete a stream."""
 
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRemovalRequested:
-    """Somebody asked to purge a stream (`filter` None: all of it) or to delete the message with `sequence`."""
+    """A client asked to purge a stream (`filter` None: all of it) or to delete the message with `sequence`."""
 
     stream: str
     filter: str | None = None
     sequence: int | None = None
     below: int | None = None
-    """A purge removes only what lies below this sequence; None: no such limit."""
+    """The purge is limited to messages below this sequence; None: no such limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRestored:
-    """The server says that a stream was restored from a backup."""
+    """The server reported that a stream was restored from a backup."""
 
     stream: str
 
@@ -73,11 +72,11 @@ class StreamRestored:
 Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested | StreamRestored
 
 RESTORE_COMPLETE = "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE"
-"""Where the server tells of a restore that is over: the request only begins it."""
+"""The subject of the advisory about a restore that is over: the request only begins it."""
 
 
 class RequestWatch:
-    """Watches what others ask in one account until it is ended; what this connection asks itself is passed over."""
+    """Receives the requests of one account until it is ended; those of this connection are ignored."""
 
     def __init__(self, connection: Connection, prefix: str, seen: Callable[[Request], None]) -> None:
         self._connection = connection
@@ -118,7 +117,7 @@ class RequestWatch:
 def _config_requested(stream: str, body: Object | None, *, creates: bool) -> Request | None:
     if body is None:
         return None
-    # As the server does: the letters of a field may be of either case
+    # As the server does: upper and lower case are the same in a field's name
     # (`test_the_fields_of_a_request_may_be_of_either_case`).
     config = _lowered(body)
     is_taken = config.get("name") == stream and has_types(config, STREAM_CONFIG_TYPES)
@@ -126,11 +125,11 @@ def _config_requested(stream: str, body: Object | None, *, creates: bool) -> Req
 
 
 def _purge_requested(stream: str, body: Object | None) -> Request | None:
-    # A server of 2.11 purges all of the stream where the body is no JSON: what cannot be read is feared
+    # As the server does: 2.11 purges the whole stream if the body is not JSON, so such a request counts as that
     # (`test_a_purge_that_cannot_be_read_may_have_purged_everything`).
     asked = _lowered(body or {})
     wanted, below = asked.get("filter"), integer(asked.get("seq"))
-    # A filter that is longer than any subject is not worth a comparison: everything is looked at again.
+    # A filter that is longer than any subject is not compared: everything is re-checked.
     is_known = isinstance(wanted, str) and 0 < len(wanted) <= MAX_SUBJECT_CHARACTERS
     return MessageRemovalRequested(stream, filter=wanted if is_known else None, below=below or None)
 
@@ -146,8 +145,8 @@ def _delete_requested(stream: str, body: Object | None) -> Request | None:
 
 
 def watched_prefix(api_prefix: str, js_domain: str | None, servers_domain: str) -> str:
-    """Return where the requests of others are seen.
+    """Return the prefix under which the requests of other clients can be received.
 
-    The server turns `$JS.<its own domain>.API` into `$JS.API` as it takes a request, before anybody hears of it.
+    The server maps `$JS.<its own domain>.API` to `$JS.API` when it receives a request, before subscribers get it.
     """
     return "$JS.API" if js_domain and js_domain == servers_domain else api_prefix

@@ -1,15 +1,14 @@
-"""The message path on the wire: frames cut out of the socket's bytes, frames written to it.
+"""The message path on the wire: frames parsed from the socket's bytes, frames written to it.
 
-nats-py connects, authenticates, upgrades to TLS and answers pings; what it does between the socket and a callback is
+nats-py connects, authenticates, upgrades to TLS and answers pings. Its code between the socket and a callback is
 replaced here, for three reasons.
-It collapses duplicate headers and strips their values, and we promise them byte for byte.
-It gives each message an object, a queue slot and a task switch, and we want 100,000 a second.
-Its subscriptions drop messages in silence at their pending limit, and a scheduler that misses one message misses a
-fire.
+It merges duplicate headers and strips their values, and the sidecar promises them byte for byte.
+It spends an object, a queue slot and a task switch on each message, and the sidecar has to read 100,000 a second.
+Its subscriptions silently drop messages at their pending limit, and a scheduler that misses a message misses a fire.
 
 The rule: a sink is called synchronously, in the order of arrival, and must not raise.
 Cost: linear in the bytes, however small the pieces in which they come, and the same for one subscription as for
-thousands: a frame goes to its subscription by number, and only who asked for it is called when a read is over.
+thousands: a frame goes to its subscription by number, and after a read only the listeners that asked for it are called.
 """
 
 import asyncio
@@ -28,19 +27,19 @@ Sink = Callable[[bytes, bytes, bytes, bytes], None]
 """Receives subject, reply subject (`b""` without one), header block (`b""` without one) and body of one message."""
 
 Run = Callable[[bytes, int], int]
-"""Takes the messages that it knows out of a buffer, from a position on; returns where it stopped.
+"""Reads the messages that it can parse from a buffer, from a position on; returns where it stopped.
 
-It takes what its subscription's sink would be given, in the same way, or leaves it.
+It handles each one as its subscription's sink would, or stops before it.
 """
 
 MIN_RUN_BYTES = 1_024
-"""Fewer bytes read at once are not worth a look for runs."""
+"""With fewer bytes in a buffer, runs are not tried: they would cost more than they save."""
 
 MAX_RECEIVED_CONTROL_LINE_BYTES = 64 * 1024
-"""Longest control line that is waited for: far above the server's own default of 4 KiB."""
+"""Longest control line that is accepted: far above the server's own default of 4 KiB."""
 
 READ_BUFFER_BYTES = nats.aio.client.DEFAULT_BUFFER_SIZE
-"""What nats-py reads at most at a time; where so much came, more is probably there."""
+"""What nats-py reads at most at a time; if so much came, there is probably more."""
 
 _CRLF = b"\r\n"
 _MESSAGES = b"MmHh"
@@ -49,7 +48,7 @@ _ERR = re.compile(rb"-ERR\s+'?([^'\r\n]*)'?", re.IGNORECASE)
 
 
 class FrameParser:
-    """Cut frames out of what was read, and hand messages to their sinks.
+    """Parse frames from what was read, and pass messages to their sinks.
 
     It takes the place of nats-py's parser: the read loop calls `parse` and, on a new connection, `reset`.
     """
@@ -61,11 +60,11 @@ class FrameParser:
         self._wanted = 0
 
     def reset(self) -> None:
-        """Forget a half-read frame: its other half died with the connection."""
+        """Discard an incomplete frame: its rest was lost with the connection."""
         self._keep(b"")
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take the bytes just read; raise `ProtocolError` where they are not the NATS protocol."""
+        """Parse the bytes that were just read; raise `ProtocolError` if they are not the NATS protocol."""
         self._client.reset_pings()
         self._pieces.append(data)
         self._held += len(data)
@@ -80,10 +79,10 @@ class FrameParser:
         self._keep(buffer[position:] if position else buffer)
         self._client.chunk_ended()
         if len(data) >= READ_BUFFER_BYTES:
-            await asyncio.sleep(0)  # let what follows from this leave before more is read
+            await asyncio.sleep(0)  # let the event loop send what results from this before more is read
 
     def _is_worth_a_look(self, data: bytes) -> bool:
-        """Tell whether the frame that is begun may be complete: joining what was held costs all of it again."""
+        """Return whether the first frame may be complete: to join the pieces costs time for all their bytes."""
         if self._wanted:
             return self._held >= self._wanted
         if b"\n" in data:
@@ -99,9 +98,9 @@ class FrameParser:
             self._wanted = 0
 
     def _deliver(self, buffer: bytes, position: int) -> int:
-        """Deliver the messages from `position` on; return where the first frame starts that is none, or no whole one.
+        """Deliver the messages from `position` on; return where the first other, or incomplete, frame starts.
 
-        What can be taken in runs is; for the rest there is one loop without a call but to the sinks.
+        Runs are used if possible; for the rest there is one loop that calls nothing but the sinks.
         """
         sinks, find, held = self._client.sinks, buffer.find, len(buffer)
         runs = self._client.runs if held - position >= MIN_RUN_BYTES else {}
@@ -153,7 +152,7 @@ class FrameParser:
 
 
 class WireClient(nats.aio.client.Client):
-    """A nats-py client whose message path is ours."""
+    """A nats-py client with the message path of this module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,29 +160,29 @@ class WireClient(nats.aio.client.Client):
         self._next_sid = 0
         self.sinks: dict[int, Sink] = {}
         self.after_chunk: list[Callable[[], None]] = []
-        """Called once each, when everything that was read at once has been delivered."""
+        """Called once each, when all messages of one read were delivered."""
         self.runs: dict[int, Run] = {}
-        """Asked, by the number of the subscription, for many messages at once; what they leave goes to the sinks."""
+        """By the number of the subscription: called first; what they leave goes to the sinks."""
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
         self.may_write: Callable[[], bool] = lambda: True
-        """Asked right before anything is given to the socket; what may not be written is lost."""
+        """Called right before anything is given to the socket; on False it is discarded."""
         self.must_encrypt = False
-        """Refuse to log in on a socket that is not TLS, so that no secret leaves in clear."""
+        """Refuse to log in without TLS, so that no secret is sent in clear text."""
 
     def reset_pings(self) -> None:
-        """Take any bytes for a sign of life: an answer to our ping may stand behind megabytes on a thin line."""
+        """Count any bytes as an answer to a ping: the PONG itself may be behind megabytes on a slow line."""
         self._pings_outstanding = 0
 
     def chunk_ended(self) -> None:
-        """Call whoever asked to be called when everything that was read at once has been delivered."""
+        """Call the listeners for the end of a read: all its messages were delivered."""
         if self.after_chunk:
             listeners, self.after_chunk = self.after_chunk, []
             for listener in listeners:
                 listener()
 
     def denied(self, denial: Denial) -> None:
-        """Tell the listeners what our user may not do."""
+        """Notify the listeners of a permission that the user lacks."""
         for listener in list(self.when_denied):
             listener(denial)
 
@@ -195,7 +194,7 @@ class WireClient(nats.aio.client.Client):
         return self._next_sid
 
     def remove_sink(self, sid: int) -> None:
-        """Unsubscribe; twice is harmless, and what is still on its way is not delivered."""
+        """Unsubscribe; twice is harmless, and messages that still arrive are not delivered."""
         self.runs.pop(sid, None)
         if self.sinks.pop(sid, None) is not None:
             self.write(f"UNSUB {sid}\r\n".encode())
@@ -204,14 +203,14 @@ class WireClient(nats.aio.client.Client):
         """Send whole frames, in order, at the end of this turn of the event loop.
 
         What is written in one turn leaves in one system call: a thousand small requests cost one.
-        On a dead connection they are lost, as frames are.
+        On a lost connection they are discarded.
         """
         self._outgoing.append(frames)
         if len(self._outgoing) == 1:
             asyncio.get_running_loop().call_soon(self.flush_frames)
 
     def flush_frames(self) -> None:
-        """Give what was written to the socket now."""
+        """Pass what was written to the socket now."""
         outgoing, self._outgoing = self._outgoing, []
         if outgoing and self.may_write() and self.is_connected and self._transport is not None:
             self._transport.write(b"".join(outgoing))
@@ -223,17 +222,17 @@ class WireClient(nats.aio.client.Client):
 
     @property
     def reading(self) -> Any:
-        """The task that reads the socket: when it ends, the connection is dead, whatever nats-py says."""
+        """The task that reads the socket: when it ends, the connection is lost, whatever state nats-py reports."""
         return self._reading_task
 
     @property
     def server_info(self) -> dict[str, Any]:
-        """The server's INFO, as it came."""
+        """The server's last INFO."""
         return dict(self._server_info)
 
     @property
     def max_payload(self) -> int:
-        """Bytes of headers and body together that the server takes, as it said last."""
+        """Bytes of headers and body together that the server takes, by its last INFO."""
         return int(self._server_info.get("max_payload", 1_048_576))
 
     @property

@@ -195,7 +195,7 @@ async def test_an_expired_jwt_is_told_with_its_time(start_server: StartServer, t
     one.file.write_bytes(one.refused)
     async with started_sidecar(one.to(server.url)) as running:
         told = await running.told_of("not_connected")
-        assert "our JWT holds until 20" in told["reason"]
+        assert "the JWT expires at 20" in told["reason"]
 
 
 async def serving(running: Running) -> None:
