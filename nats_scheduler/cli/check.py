@@ -1,10 +1,10 @@
-"""`nats-scheduler check`: what would the server say to this pattern, or to a message with these headers?
+"""`nats-scheduler check`: would the server accept this pattern, or a message with these headers?
 
-Rule: the answer comes from the very code that reads stored messages, never from a second reading of the
-rules. Without a stream configuration the checks are made as in a stream that takes every subject and allows
-TTLs, so that only what is wrong in itself is found.
-Cost: no server, no client. Limit: what depends on stored messages (the target of a cancel, sequences) is
-not known here, and values of headers are taken as they are: the templates of `nats pub` are not filled in.
+Rule: the answer comes from the code that reads stored messages, never from a second implementation of the rules.
+Without a stream configuration the stream is taken to accept every subject and to allow TTLs, so that only errors of
+the message itself are found.
+Cost: no server, no client. Limit: what depends on stored messages (the target of a cancel, sequences) is not known
+here. Values of headers are used as they are: the templates of `nats pub` are not filled in.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
 from nats_scheduler.runtime.clock import SystemClock
 
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
-"""A stream in which nothing but the message itself can be wrong."""
+"""The rules of a stream in which only the message itself can be wrong."""
 DEFAULT_SUBJECT = "nats-scheduler.check"
-"""The subject of a message whose subject was not told."""
+"""The subject of a message without --subject."""
 DEFAULT_TARGET = "nats-scheduler.target"
-"""The target of a pattern that is looked at alone."""
+"""The target of a pattern that is checked without headers."""
 
 
 def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition | Rejection | None:
-    """Read a pattern as a message would bring it, stored at `stored_at` (ns); None means "no schedule"."""
+    """Read a pattern as that of a message stored at `stored_at` (ns); None means "not a schedule"."""
     given = [(ADR51.schedule, pattern), (ADR51.target, DEFAULT_TARGET)]
     given += [] if zone is None else [(ADR51.time_zone, zone)]
     block = EMPTY_BLOCK
@@ -52,8 +52,8 @@ def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition |
 
 
 def no_schedule_error(hint: str) -> CommandError:
-    """Return the error for what the server takes for no schedule at all; `hint` may say why."""
-    return CommandError(f"no schedule: the message would be stored like any other\n{hint}".rstrip())
+    """Return the error for a message that is not a schedule for the server; `hint` may say why."""
+    return CommandError(f"not a schedule: the message would be stored like any other\n{hint}".rstrip())
 
 
 @click.command("check")
@@ -103,7 +103,7 @@ def _pattern_reading(pattern: str, zone: str | None) -> Reading | None:
 
 
 def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequence[str] = ()) -> None:
-    """Print what a message means; ends the command with 1 if it is not a schedule or a cancel."""
+    """Print what a message means; end the command with 1 if it is neither a schedule nor a cancel."""
     rejection = reading.rejection if reading else None
     valid = reading is not None and rejection is None
     if as_json:
@@ -119,7 +119,7 @@ def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequenc
 
 
 def _document(reading: Reading | None) -> dict[str, object]:
-    """Return what a message means, as JSON holds it."""
+    """Return what a message means, as a JSON object."""
     if reading is None:
         return {"kind": "ordinary"}
     if reading.rejection is not None:
@@ -134,7 +134,7 @@ def _document(reading: Reading | None) -> dict[str, object]:
 
 
 def _definition(definition: Definition) -> dict[str, object]:
-    """Return what a schedule asks for; what was not asked for is left out."""
+    """Return what a schedule defines; fields without a value are left out."""
     pattern, terms = definition
     first = pattern.first_fire(SystemClock().now())
     fields = {
@@ -150,7 +150,7 @@ def _definition(definition: Definition) -> dict[str, object]:
 
 
 def _rules(path: str | None, as_json: bool) -> StreamRules:
-    """Return the rules of the stream in a file; ends the command with 1 if the server would refuse it."""
+    """Return the rules of the stream in a file; end the command with 1 if the server would refuse it."""
     if path is None:
         return ANY_STREAM_RULES
     try:
@@ -175,7 +175,7 @@ def _split(header: str) -> tuple[bytes, bytes]:
 
 
 def _one_line(text: str) -> bytes:
-    """Return text as a header carries it; a line break would begin another header."""
+    """Return text as bytes of a header; refuse a line break, which would begin another header."""
     if "\r" in text or "\n" in text:
         raise click.UsageError(f"{text!r}: expected text without line breaks")
     return text.encode("utf-8", "surrogateescape")

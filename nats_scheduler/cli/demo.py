@@ -1,10 +1,10 @@
 """The demo of `nats-scheduler dev`: a stream, and one schedule of each kind.
 
-Rule: nothing here that a user could not do: the stream is added as `nats-scheduler stream add` does it, the schedules
-are plain messages with headers.
-A native server of 2.12 knows `@at` only; what it refuses is published once more with the portable headers, which the
-sidecar fires on every server.
-Cost: one message a second, the sensor's. Limit: the first fires come within five seconds, sooner would be hard to read.
+Rule: it does only what a user can do: the stream is added as `nats-scheduler stream add` does it, and the schedules are
+plain messages with headers.
+A native server of 2.12 supports `@at` only. A schedule that it refuses is published again with the portable headers,
+which the sidecar fires on every server.
+Cost: one message a second, the sensor's. Limit: the first fires come within five seconds; sooner would be hard to read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SENSOR_SUBJECT = "demo.sensor.temperature"
 SENSOR_INTERVAL_SECONDS = 1.0
 """How often the demo writes a value to the subject that is sampled."""
 DELAYED_FIRE_AFTER_NS = 5 * SECOND
-"""How long from now (ns) the delayed message is due, at least 4 s."""
+"""How long from now the delayed message is due, in ns, before rounding down to a second: at least 4 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class DemoSchedule:
 
 
 def demo_schedules(now: int) -> list[DemoSchedule]:
-    """Return the four schedules, the delayed one due some seconds after `now` (ns)."""
+    """Return the four schedules; the delayed one is due some seconds after `now` (ns)."""
     at = format_rfc3339(floor_to_second(now) + DELAYED_FIRE_AFTER_NS)
     return [
         DemoSchedule(ScheduleKind.DELAYED, f"@at {at}", "demo.reminders", "Call back"),
@@ -75,9 +75,9 @@ def demo_schedules(now: int) -> list[DemoSchedule]:
 
 
 async def publish_demo(connection: Connection, streams: FlaggedStreams, now: int) -> list[tuple[DemoSchedule, Dialect]]:
-    """Add the stream, publish the schedules, and return each with the headers that the server took.
+    """Add the stream, publish the schedules, and return each with the dialect that the server accepted.
 
-    Raises `JetStreamError` if the server refuses more than a pattern that it does not know.
+    Raises `JetStreamError` if the server refuses anything but a pattern that it does not support.
     """
     await streams.add(DEMO_STREAM)
     return [(schedule, await _publish(connection, schedule)) for schedule in demo_schedules(now)]

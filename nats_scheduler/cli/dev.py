@@ -1,9 +1,9 @@
-"""`nats-scheduler dev`: a real nats-server with JetStream and the sidecar beside it, to try things out.
+"""`nats-scheduler dev`: a real nats-server with JetStream and the sidecar, to try things out.
 
-Rule: everything that this command started is gone when it ends, in this order: the sidecar (drained), the demo, the
-server, the temporary folder.
-The sidecar is the same as in `nats-scheduler run`, with the same settings; only where to connect is fixed, so the
-environment's and the contexts' connections are not read.
+Rule: everything that this command started ends with it, in this order: the sidecar (drained), the demo, the server, the
+temporary folder.
+The sidecar is the same as in `nats-scheduler run`, with the same settings. Only the connection is fixed, so those of
+the environment and the contexts are not read.
 Cost: a child process, and a second reading of the served streams for the lines that are printed.
 Limit: loopback, no passwords: it is for a laptop.
 """
@@ -49,11 +49,11 @@ ORDERS_STREAM: dict[str, Any] = {
     "allow_msg_ttl": True,
     "allow_msg_schedules": True,
 }
-"""The stream of the lines to paste."""
+"""The stream of the commands to paste."""
 
 
 def _duration(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    """Read the text of an option as a Go duration above zero, in nanoseconds."""
+    """Parse an option as a Go duration above zero; return nanoseconds."""
     parsed = None if text is None else parse_duration(text)
     if text is not None and (not isinstance(parsed, int) or parsed <= 0):
         raise click.BadParameter(f"{text!r}: expected a duration above zero, such as '20s'")
@@ -82,12 +82,12 @@ def command(
     """Start a NATS server and the scheduler, to try things out.
 
     Prints `nats` commands to paste, then one line per fire with its lateness.
-    Ctrl-C stops everything.
+    Ctrl-C ends everything.
     """
     if server_version and server_path:
         raise click.UsageError("give either --server-version or --server-path")
     binary = _binary(server_version, server_path)
-    # Info lines would stand between the fires; whoever asks for a level gets it.
+    # Info lines would appear between the fires, unless the user asks for a level.
     level = "warning" if resolved.sources["log_level"] == "default" else resolved.settings.log_level
     configure_logging(resolved.settings.log_format, level)
     for warning in resolved.warnings:
@@ -106,7 +106,7 @@ def command(
 
 
 async def _run(server: EmbeddedServer, settings: SidecarSettings, plan: TrialPlan) -> bool:
-    """Start the server, try it, and stop it whatever happens; returns whether the sidecar could finish its work."""
+    """Start the server, run the trial, and always stop the server; return whether the sidecar finished its work."""
     stopping = asyncio.Event()
     stop_on_signals(stopping.set)
     try:
@@ -118,7 +118,7 @@ async def _run(server: EmbeddedServer, settings: SidecarSettings, plan: TrialPla
 
 
 def _binary(version: str | None, path: str | None) -> Path:
-    """Find the server; ends the command with exit code 2 where there is none."""
+    """Find the server binary; end the command with exit code 2 if there is none."""
     wanted = version if path is None else str(Path(path).expanduser().absolute())
     try:
         return find_server(wanted)
@@ -128,9 +128,9 @@ def _binary(version: str | None, path: str | None) -> Path:
 
 @contextmanager
 def _data_folder(data: str | None) -> Iterator[Path]:
-    """Give the folder for the server's data: the one that was named, for us alone, or one that is removed again."""
+    """Provide the folder for the server's data: the named one, locked, or a temporary one that is removed again."""
     if data is None:
-        # What cannot be removed is left behind: that is no reason to end with an error.
+        # Files that cannot be removed are left behind: that is no reason to end with an error.
         with tempfile.TemporaryDirectory(prefix="nats-scheduler-dev-", ignore_cleanup_errors=True) as temporary:
             yield Path(temporary)
         return
@@ -140,7 +140,7 @@ def _data_folder(data: str | None) -> Iterator[Path]:
         lock = (folder / "dev.lock").open("w")
     except OSError as error:
         raise CommandError(f"--data of {data!r}: expected a folder to write to ({error})", EXIT_WRONG_USE) from None
-    with lock:  # two servers on one store would destroy it
+    with lock:  # two servers on one store would corrupt it
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -149,7 +149,7 @@ def _data_folder(data: str | None) -> Iterator[Path]:
 
 
 def _written_once(path: Path) -> Path:
-    """Write the stream file where there is none yet: the user may have changed it."""
+    """Write the stream file unless there is one: the user may have changed it."""
     if not path.exists():
         path.write_text(json.dumps(ORDERS_STREAM, indent=2) + "\n", encoding="utf-8")
     return path

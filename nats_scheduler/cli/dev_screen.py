@@ -1,8 +1,8 @@
 """What `nats-scheduler dev` prints: how to use the server, one line per fire, and the summary.
 
-Rule: everything is a whole line, written at once, so that a pipe sees what a terminal sees, without the colours.
-Whoever read our output may be gone (`| head`, a closed terminal): then `gone` is called once, and nothing is
-printed any more.
+Rule: each output is whole lines, written at once. A pipe gets the same text as a terminal, without the colours.
+If the reader of the output is gone (`| head`, a closed terminal), `gone` is called once, and nothing is printed any
+more.
 Cost: some microseconds a line, one write for the fires that were read together. Limit: eight bytes a fire are kept for
 the summary.
 """
@@ -30,9 +30,9 @@ from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, floor_to_secon
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 LATE_FROM_NS = 10 * MILLISECOND
-"""What *Timely* promises for p99 while fires are spread (ns); later than this is shown in another colour."""
+"""What *Timely* promises for p99 while fires are spread (ns); later fires are shown in another colour."""
 ALL_PATTERNS_API_LEVEL = 4
-"""From this API level on (2.14) a native server knows every pattern; before that, only `@at`."""
+"""From this API level on (2.14) a native server supports every pattern; before that, only `@at`."""
 KIND_COLOURS = {
     ScheduleKind.DELAYED: "cyan",
     ScheduleKind.INTERVAL: "green",
@@ -52,11 +52,11 @@ class Tally:
         self._events: Counter[type[Event]] = Counter()
 
     def event(self, _stream: str, event: Event) -> None:
-        """Count an event of the sidecar; made to listen to a `Reporter`."""
+        """Count an event of the sidecar; to be given to `Reporter.listen`."""
         self._events[type(event)] += 1
 
     def fire(self, fire: StoredFire) -> None:
-        """Count a fire. One that was overdue before we could know of it says nothing about lateness."""
+        """Count a fire. One that was overdue before the sidecar could fire it does not count for lateness."""
         self._fires[fire.kind] += 1
         if not self.is_overdue(fire):
             self._lateness.append(fire.lateness)
@@ -101,15 +101,15 @@ class Screen:
         except OSError:
             gone, self._gone = self._gone, None
             silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, STDOUT_FD)  # what is still buffered must not fail once more at the interpreter's end
+            os.dup2(silence, STDOUT_FD)  # buffered text must not fail once more when the interpreter ends
             gone()
 
     def heading(self, text: str) -> None:
-        """Print a heading behind an empty line."""
+        """Print an empty line and a heading."""
         self.lines("", click.style(text, bold=True))
 
     def stream(self, service: StreamService) -> None:
-        """Print who fires on a stream."""
+        """Print what fires on a stream."""
         self.lines(f"stream {printable(service.state.name)} is {service.mode}: {EXPLANATIONS[service.mode]}")
 
     def demo(self, published: Sequence[tuple[DemoSchedule, Dialect]], version: str) -> None:
@@ -122,7 +122,7 @@ class Screen:
             self.lines(f"{what} -> {schedule.target}{source}")
         if any(dialect is not ADR51 for _schedule, dialect in published):
             self.lines(
-                f"nats-server {version} refuses some of these patterns in Nats-Schedule: natively it knows @at only.",
+                f"nats-server {version} refuses some patterns in Nats-Schedule: natively it supports only @at.",
                 "Those were published with the portable header X-Nats-Schedule, which the sidecar fires.",
             )
 
@@ -144,24 +144,24 @@ def fire_line(fire: StoredFire, *, overdue: bool) -> str:
 
 
 def milliseconds(nanoseconds: int) -> str:
-    """Return a lateness as people read it."""
+    """Return a lateness as text for people."""
     return f"{nanoseconds / MILLISECOND:.1f} ms"
 
 
 def who_fires(server: Capabilities) -> list[str]:
-    """Say which schedules the server fires and which the sidecar."""
+    """Return lines that say which schedules the server fires and which the sidecar."""
     if not server.schedules_natively:
         return [
             "It has no message schedules: the sidecar fires them (emulated), for Nats-Schedule and X-Nats-Schedule."
         ]
     lines = ["It has message schedules: it fires for Nats-Schedule itself (native), the sidecar for X-Nats-Schedule."]
     if server.api_level < ALL_PATTERNS_API_LEVEL:
-        lines.append("This version knows @at only; for intervals and cron use X-Nats-Schedule.")
+        lines.append("This version supports @at only; for intervals and cron use X-Nats-Schedule.")
     return lines
 
 
 def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> list[str]:
-    """Return `nats` commands that add the stream of `stream_file`, listen to it, and publish three schedules.
+    """Return `nats` commands that add the stream of `stream_file`, subscribe to it, and publish three schedules.
 
     The subscriber reads the stream: a native server stores its fires without publishing them.
     """

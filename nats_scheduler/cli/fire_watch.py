@@ -1,11 +1,11 @@
-"""Watch the streams that a sidecar serves, and hand over the fires that are stored in them.
+"""Watch the streams that a sidecar serves, and report the fires that are stored in them.
 
-Rule: the watch looks on and changes nothing: it reads each stream as the sidecar's own follower does, headers only, on
-a connection of its own.
-Streams are those of the sidecar at the moment, looked at every quarter of a second; a stream that was deleted and made
+Rule: the watch changes nothing: it reads each stream as the sidecar's own follower does, headers only, on a connection
+of its own.
+The streams are those that the sidecar serves at the moment, checked every 0.25 s. A stream that was deleted and created
 again is another one.
 Cost: every message of a served stream is delivered to this process twice. Limit: on a stream with work queue or
-interest retention, fires of a native server are not seen, since nothing may be attached to such a stream.
+interest retention, fires of a native server are not reported, since no consumer may be created on it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.stream_service import StreamService
 
 SERVED_STREAMS_CHECK_INTERVAL_SECONDS = 0.25
-"""How often the served streams are looked at."""
+"""How often the list of served streams is checked."""
 
 LAST_FIRES_DEADLINE_SECONDS = 1.0
-"""Longest wait at the end for what is stored already."""
+"""Longest wait at the end for the fires that are stored already."""
 
 Key = tuple[str, str]
 """A stream's name, and when it was created."""
 
 
 class FireWatch:
-    """The fires of all served streams from the instant `since` (ns) on."""
+    """Watches for the fires of all served streams from the instant `since` (ns) on."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class FireWatch:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     async def run(self, connection: Connection, api: JetStreamApi) -> None:
-        """Watch until cancelled, or until the connection is lost; what was read is kept for the next connection."""
+        """Watch until cancelled, or until the connection is lost; the next call continues after what was read."""
         try:
             while not connection.is_lost:
                 self._check_streams(connection, api)
@@ -61,13 +61,13 @@ class FireWatch:
             await self._end_all()
 
     async def catch_up(self, api: JetStreamApi) -> None:
-        """Wait, not for long, until everything that is stored has been read."""
+        """Wait, within `LAST_FIRES_DEADLINE_SECONDS`, until everything that is stored has been read."""
         try:
             async with asyncio.timeout(LAST_FIRES_DEADLINE_SECONDS):
                 for (name, _created), reader in list(self._readers.items()):
                     await self._read_to_the_end(api, name, reader)
         except (TimeoutError, JetStreamError):
-            return  # the summary is short of what could not be read in time
+            return  # the summary lacks what could not be read in time
 
     async def _read_to_the_end(self, api: JetStreamApi, stream: str, reader: FireReader) -> None:
         info = await api.stream(stream)
@@ -96,7 +96,7 @@ class FireWatch:
         try:
             await follower.follow(reader.last_read)
         except JetStreamError:
-            return  # the next look begins anew, where the stream is still served
+            return  # the next check begins again, if the stream is still served
 
     def _read(self, reader: FireReader, given: Input) -> None:
         if not isinstance(given, MessagesRead):

@@ -1,11 +1,11 @@
-"""Tell the fires among a stream's messages, and how late each of them was.
+"""Find the fires among a stream's messages, and how late each of them was.
 
-Rule: what is shown is what lies in the stream. A fire of ours carries its fire time in its identity; one of the
-server's own scheduler does not, so there it is the time that its schedule, or the fire before it, named as the next.
-Why from the stream and not from the engine's events: a native server tells nobody of its fires, and the kind of a
-schedule stands in the schedule's message, which is always read before its fires.
-Cost: one reading a message, beside the sidecar's own. Limit: where earlier fires of a native schedule were removed
-from the stream, the fire after them is measured from an older time.
+Rule: what is shown is what is stored in the stream. A fire of the sidecar has its fire time in its identity. One of the
+server's own scheduler has not; its fire time is the one that its schedule, or the fire before it, named as the next.
+Why from the stream and not from the engine's events: a native server sends no events about its fires, and the kind of
+a schedule follows from its message, which is always read before its fires.
+Cost: each message is parsed once more. Limit: if earlier fires of a native schedule were removed from the stream, the
+lateness of the next one counts from an older time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 
 class ScheduleKind(StrEnum):
-    """What sort of schedule a fire came from."""
+    """The kind of schedule that a fire came from."""
 
     DELAYED = "delayed"
     INTERVAL = "interval"
@@ -57,7 +57,7 @@ class StoredFire:
 
 @dataclass(slots=True)
 class _Known:
-    """A schedule that was read; `due` is its next fire (ns), for fires that do not say."""
+    """A schedule that was read; `due` is its next fire time (ns), for fires without one in their identity."""
 
     definition: Definition
     stored_at: int
@@ -80,7 +80,7 @@ class FireReader:
         return subject in self._known
 
     def read(self, message: StoredMessage) -> StoredFire | None:
-        """Take the next message; returns the fire that it is, if it is one."""
+        """Read the next message; return its fire if it is one, else None."""
         self.last_read = max(self.last_read, message.sequence)
         fire = self._native_fire(message) if self._is_native else None
         if fire is not None:
@@ -100,7 +100,7 @@ class FireReader:
         return self._stored_fire(generated.schedule, message, known, generated.fire_time)
 
     def _native_fire(self, message: StoredMessage) -> StoredFire | None:
-        """Recognise a fire of the server's own scheduler: it names a schedule that was due, and lies on its target."""
+        """Recognise a fire of the server's own scheduler: it names a schedule that was due, and is on its target."""
         scheduler = header_value(message.block, ADR51.scheduler)
         schedule = "" if scheduler is None else scheduler.decode("utf-8", "surrogateescape")
         known = self._known.get(schedule)
@@ -122,7 +122,7 @@ class FireReader:
 
 
 def kind_of(definition: Definition) -> ScheduleKind:
-    """Return what sort of schedule this is; one with a source is sampling, whatever its pattern."""
+    """Return the kind of a schedule; one with a source is sampling, whatever its pattern."""
     if definition.terms.source is not None:
         return ScheduleKind.SAMPLING
     if isinstance(definition.pattern, At):

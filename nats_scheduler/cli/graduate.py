@@ -1,8 +1,8 @@
-"""`nats-scheduler graduate`: hand a stream's stored schedules to the scheduler inside an upgraded server.
+"""`nats-scheduler graduate`: hand a stream's stored schedules over to the scheduler inside an upgraded server.
 
-Rule: nothing is written before everything that would go wrong was found and told, and nothing at all where one of it
-was not accepted by name.
-Cost: the stream's headers are read once. Limit: it is for one stream, and cannot be taken back.
+Rule: nothing is written before everything that would go wrong was found and reported, and nothing at all if a blocking
+finding was not accepted by name.
+Cost: the stream's headers are read once. Limit: it is for one stream, and cannot be undone.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 MAX_ROWS_SHOWN = 10
-"""Schedules, and findings of one kind, that are shown to people; JSON has all findings."""
+"""The most schedules, and findings of one kind, that the tables show; JSON has all findings."""
 
 FORCEABLE_FINDINGS = sorted(kind.value for kind in BLOCKING - {Kind.REFUSED})
-DOUBTFUL_TEXT = "the server took long over the update: a fire due in that second may have been passed over"
+DOUBTFUL_TEXT = "the server was slow to make the update: it may have skipped a fire that was due in that second"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is told."""
+    """What the command reports."""
 
     stream: str
     version: str
@@ -50,13 +50,13 @@ class Outcome:
 @click.command("graduate")
 @click.argument("stream")
 @connection_options
-@click.option("--dry-run", is_flag=True, help="Only say what would be done, and what would go wrong.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be done, and what would go wrong.")
 @click.option(
     "--force",
     metavar="FINDING",
     multiple=True,
     type=click.Choice(FORCEABLE_FINDINGS),
-    help=f"Accept what is said of this finding; may be given again: {', '.join(FORCEABLE_FINDINGS)}.",
+    help=f"Accept the consequences of this finding; may be repeated: {', '.join(FORCEABLE_FINDINGS)}.",
 )
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -65,7 +65,7 @@ def command(
 ) -> None:
     """Hand a stream's schedules over to an upgraded server.
 
-    STREAM was served by a sidecar, and its server is 2.12 or later now.
+    A sidecar served STREAM, and its server is 2.12 or later now.
     Exit codes: 0 done, 1 blocked, refused or not reached, 2 wrong use or settings.
     """
     if not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream):
@@ -106,12 +106,12 @@ async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, d
 
 
 def _expect_dormant(session: Session, name: str, mode: Mode) -> None:
-    """End the command where there is nothing to graduate, or nobody to graduate to."""
+    """End the command if there is nothing to graduate, or no native scheduler to hand over to."""
     if mode is Mode.EMULATED:
         version = session.server.version
-        raise CommandError(f"stream {name}: the server is a {version}, with no scheduler of its own: upgrade it first")
+        raise CommandError(f"stream {name}: the server is {version}, without a scheduler of its own: upgrade it first")
     if mode is Mode.PORTABLE:
-        raise CommandError(f"stream {name} carries portable headers only, which stay with the sidecar")
+        raise CommandError(f"stream {name} has portable headers only: they stay with the sidecar")
 
 
 # -- for people ------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _advice(blocked: Sequence[Kind]) -> str:
     if Kind.REFUSED in blocked:
         return "the server would refuse its configuration"
     forces = " ".join(f"--force {kind}" for kind in blocked)
-    return f"{', '.join(blocked)} above would lose or double fires; mend that, or accept it with {forces}"
+    return f"{', '.join(blocked)} above would lose or double fires; correct that, or accept it with {forces}"
 
 
 def _time(one: HandedOver) -> str | None:

@@ -1,9 +1,9 @@
-"""`nats-scheduler instances`: which sidecars live on the account, and which shards of which streams each of them holds.
+"""`nats-scheduler instances`: the sidecars of the account, and which shards of which streams each of them holds.
 
-Rule: what is shown is what the sidecars themselves go by, read from the bucket of the registry; nothing is written.
-Ages are told by the server's clock, which also stamps what they say.
+Rule: what is shown is what the sidecars themselves use, read from the bucket of the registry; nothing is written.
+Ages are by the server's clock, which also stamps the heartbeats.
 Cost: two requests for each instance, one for each stream.
-Limit: who serves more streams than fit into his message says that he serves all.
+Limit: an instance that serves more streams than fit into its heartbeat is shown as serving all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A sidecar, as it tells of itself; who holds shards and tells nothing was heard at None."""
+    """A sidecar, by its last heartbeat; `heartbeat_at` is None if it holds shards and has no heartbeat stored."""
 
     name: str
     since: int | None
@@ -51,7 +51,7 @@ class Instance:
     """The streams that it cannot serve, by mode and name, and why."""
 
     def state(self, at: int) -> str:
-        """Say whether it lives; who is silent for so long has lost his shards to others, where there are any."""
+        """Return its state; one that is silent has lost its shards to other instances, if there are any."""
         if self.heartbeat_at is None:
             return "gone"
         return "alive" if at - self.heartbeat_at < LEASE_DURATION else "silent"
@@ -87,7 +87,7 @@ def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
 
 
 async def read_fleet(session: Session) -> Fleet:
-    """Read who lives on the account, and what each of them holds."""
+    """Read the instances of the account, and what each of them holds."""
     info = await session.api.stream(session.registry.stream)
     if info is None:
         return Fleet(SystemClock().now(), [])
@@ -96,7 +96,7 @@ async def read_fleet(session: Session) -> Fleet:
         await _read_instance(session, name, parts.pop(name, [])) for name in sorted(await _keys(session, INSTANCE))
     ]
     silent = [Instance(name, None, None, None, held) for name, held in sorted(parts.items())]
-    # Asked last: nobody was heard in the future.
+    # Read last, so that no heartbeat is later than this time.
     at = server_time(await session.api.stream(session.registry.stream)) or SystemClock().now()
     return Fleet(at, [*(one for one in known if one is not None), *silent])
 
@@ -106,7 +106,7 @@ async def _keys(session: Session, kind: str) -> list[str]:
 
 
 async def _parts(session: Session) -> dict[str, list[Part]]:
-    """Return what each instance holds, by the records of the streams."""
+    """Return what each instance holds, by the leases of the streams."""
     parts: dict[str, list[Part]] = {}
     for key in sorted(await _keys(session, LEASE)):
         holders = holders_of(await session.registry.get(f"{LEASE}{key}"))
@@ -118,7 +118,7 @@ async def _parts(session: Session) -> dict[str, list[Part]]:
 
 
 async def _read_instance(session: Session, name: str, parts: Sequence[Part]) -> Instance | None:
-    """Return what an instance tells; None if it has left and holds nothing."""
+    """Return an instance by its last heartbeat; None if it has left and holds nothing."""
     value = await session.registry.get(f"{INSTANCE}{name}")
     heartbeat_at = await session.registry.written_at(f"{INSTANCE}{name}")
     if value is None or heartbeat_at is None:

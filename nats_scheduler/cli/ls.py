@@ -1,10 +1,10 @@
 """`nats-scheduler ls`: the schedules that are stored, when each fires next, and what is wrong with the others.
 
-Rule: the list is what the scheduler would hold if it started now (`runtime.snapshot`), so that nothing listed
-as valid fails to fire, and nothing is fired or removed by looking.
-Columns that no listed schedule has a value for are left out; JSON always has all of them.
-Cost: the stream's headers are read once; 100,000 schedules take seconds. Limit: each stream is read at its own
-moment, and a schedule of the server's own is listed with the fire of its pattern.
+Rule: the list is what the scheduler would hold if it started now (`runtime.snapshot`). So everything that is listed as
+valid fires, and the command itself fires and removes nothing.
+Columns without a value for any listed schedule are left out; JSON always has all of them.
+Cost: the stream's headers are read once; 100,000 schedules take seconds. Limit: streams are read one after the other,
+and a schedule of a native server is listed with the next fire of its pattern.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "nex
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is shown, with the moment (ns since the Unix epoch) that `in` counts from."""
+    """What is shown; the column `in` counts from the instant `at` (ns since the Unix epoch)."""
 
     at: int
     streams: Sequence[ServedStream]
@@ -54,7 +54,9 @@ class Listing:
 @click.argument("stream", required=False)
 @connection_options
 @click.option("--invalid", is_flag=True, help="List only what is wrong.")
-@click.option("--count", metavar="N", type=click.IntRange(min=1), help="At most N schedules, those that fire soonest.")
+@click.option(
+    "--count", metavar="N", type=click.IntRange(min=1), help="List at most N schedules: those that fire soonest."
+)
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
@@ -89,7 +91,7 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str | None
     rejected: list[tuple[ServedStream, ListedRejection]] = []
     misnamed: list[tuple[ServedStream, HeadersMisnamed]] = []
     for one in served:
-        # By the server's clock, as the sidecars write them: ours may be wrong.
+        # By the server's clock, as in the checkpoints: that of this machine may be wrong.
         at = server_time(await session.api.stream(one.state.name)) or clock.now()
         checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
         read = await take_snapshot(
@@ -208,7 +210,7 @@ def _print_rejected(listing: Listing, *, wide: bool) -> None:
 
 
 def _print_misnamed(listing: Listing, *, wide: bool) -> None:
-    click.echo(f"\n{len(listing.misnamed)} with headers that look like those of a schedule and are none:")
+    click.echo(f"\n{len(listing.misnamed)} with headers that look like those of a schedule and are not:")
     rows = [
         [stream.state.name, noted.subject, str(noted.sequence), f"{header} {reason}"]
         for stream, noted in listing.misnamed
@@ -223,7 +225,7 @@ def _names(listing: Listing) -> str:
 
 
 def _time_left(listed: ListedSchedule, at: int) -> str:
-    """Say how far away the next fire is, or why there is none."""
+    """Return how long it takes until the next fire, or why there is none."""
     if listed.next_fire is None:
         return listed.standing
     left = listed.next_fire - at

@@ -1,6 +1,6 @@
-"""What `nats-scheduler ls --json` prints: everything that is known, whatever the tables show of it.
+"""The document that `nats-scheduler ls --json` prints: everything that is known, also what the tables leave out.
 
-Rule: what was once in the document stays there, under the same name and with the same meaning.
+Rule: a field that was once in the document stays there, with the same name and meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> dict[str, object]:
-    """Return the whole document, with those schedules that are `shown`."""
+    """Return the whole document, with the schedules in `shown`."""
     streams = [
         {
             "stream": one.state.name,

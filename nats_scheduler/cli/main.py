@@ -1,8 +1,8 @@
-"""The command line: a list of commands, each imported when it is asked for.
+"""The command line: a list of commands, each imported when it is used.
 
-Rule: nothing is imported here but click; `nats-scheduler next` must not pay for the client, nor `--help`
-for anything. The table holds the one-line help too, because asking a command for it would import the
-command; a test holds both in step.
+Rule: only click is imported here: `nats-scheduler next` must not spend time on the client, nor `--help` on any command.
+The table has the one-line help too, because asking a command for it would import the command; a test keeps both the
+same.
 Cost: the start of Python and click. Limit: a command that is not in the table does not exist.
 """
 
@@ -19,7 +19,7 @@ from nats_scheduler.version import VERSION
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("nats_scheduler.cli.run:command", "Serve message schedules beside a NATS server."),
     "dev": ("nats_scheduler.cli.dev:command", "Start a NATS server and the scheduler, to try things out."),
-    "stream": ("nats_scheduler.cli.stream:command", "Tell the scheduler which streams carry schedules."),
+    "stream": ("nats_scheduler.cli.stream:command", "Add streams that carry schedules, and list them."),
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
     "instances": (
@@ -28,10 +28,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
-    "settings": ("nats_scheduler.cli.settings:command", "Show the settings that hold, or the schema of their file."),
+    "settings": ("nats_scheduler.cli.settings:command", "Show the settings in force, or the schema of their file."),
     "advisories": ("nats_scheduler.cli.advisories:command", "Show what is in the advisories that a sidecar publishes."),
 }
-"""Commands by name, in the order of the help: where each one is, and what it does."""
+"""Commands by name, in the order of the help: the place of each one, and what it does."""
 
 
 class LazyGroup(click.Group):
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of that name; None if there is none."""
+        """Import the command with this name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; where it fails with `--json`, its standard output has a document that says so."""
+        """Run a command; if it fails with `--json`, print a document with the error on standard output."""
         wants_json = "--json" in ctx.args
         try:
             return super().invoke(ctx)

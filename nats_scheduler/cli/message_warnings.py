@@ -1,8 +1,8 @@
-"""What is valid and yet may not be meant: schedules that their stream ends early, and headers that nobody reads.
+"""Warnings about valid messages: schedules that their stream ends early, and headers that have no effect.
 
 Rule: a warning changes neither the answer nor the exit code; it says what will happen, and by which setting.
-Cost: none worth a word. Limit: what a stream holds beside the schedule is not known, so where it removes its oldest
-messages for want of room nobody can say when.
+Cost: microseconds. Limit: what else the stream holds is not known. So if it removes its oldest messages because it is
+full, the time of that is not known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nats_scheduler.schedule.patterns import Pattern
 
 
 def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
-    """Return what to say of a message with these headers, stored at `stored_at` (ns) in a stream with these rules."""
+    """Return the warnings about a message with these headers, stored at `stored_at` (ns) under these stream rules."""
     definition = None if reading is None else reading.definition
     misnamed = misnamed_headers(block, DIALECTS, is_schedule=definition is not None)
     warnings = [f"{printable(header)} {reason}" for header, reason in misnamed]
@@ -37,11 +37,11 @@ def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: 
     if lifetime is not None and due >= stored_at + lifetime:
         yield f"its own Nats-TTL ends it after {span_text(lifetime)}, before its first fire at {time_text(due)}"
     if rules.evicts:
-        yield "the stream has max_msgs or max_bytes: where it is full it removes its oldest messages, schedules too"
+        yield "the stream has max_msgs or max_bytes: when it is full it removes its oldest messages, schedules too"
     if not rules.max_age or (rules.allow_msg_ttl and header_value(block, TTL) == b"never"):
         return
     age = span_text(rules.max_age)
     if due >= stored_at + rules.max_age:
         yield f"max_age of the stream ({age}) removes it before its first fire at {time_text(due)}"
     elif pattern.repeats:
-        yield f"max_age of the stream ({age}) removes it that long after it was stored: it has to be published again"
+        yield f"max_age of the stream ({age}) removes it so long after it was stored: publish it again before that"

@@ -1,8 +1,8 @@
 """`nats-scheduler next`: when does a pattern fire?
 
 Rule: the answer is what the scheduler would do with a message stored at `--after`, computed by the same code.
-Cost: no server, no client. Limit: fires are those of the pattern; what a stream, a TTL or an outage does to
-a schedule is not known here.
+Cost: no server, no client. Limit: the fires are those of the pattern; the effects of a stream, a TTL or an outage on a
+schedule are not known here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 MAX_FIRES_SHOWN = 10_000
-"""Fires that one call shows."""
+"""The most fires that one call shows."""
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -35,7 +35,7 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
     "--after",
     metavar="TIME",
     default="now",
-    help="When the schedule is stored: RFC 3339 or `now`; an interval counts from here.",
+    help="When the schedule is stored: RFC 3339 or `now`; an interval counts from then.",
 )
 @click.option(
     "--count",
@@ -65,7 +65,7 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
 
 
 def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:
-    """End the command with 1: the server would refuse the pattern or, for None, take it for no schedule."""
+    """End the command with 1: the server would refuse the pattern or, for None, not see a schedule in it."""
     if as_json:
         error = {} if rejection is None else {"error": rejection_document(rejection)}
         print_json({"pattern": pattern, "time_zone": zone, "fires": [], **error})
@@ -74,7 +74,7 @@ def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json
 
 
 def _instant(text: str) -> int:
-    """Return the time that was asked for, in nanoseconds."""
+    """Return the time of `--after`, in nanoseconds."""
     if text == "now":
         return SystemClock().now()
     instant = parse_rfc3339(text)
@@ -114,7 +114,7 @@ def _show_table(
 
 
 def _weekday(time: str) -> str:
-    """Return the day of the week of an RFC 3339 time; nothing for years past those of the calendar module."""
+    """Return the day of the week of an RFC 3339 time; "" for years that Python's calendar does not know."""
     try:
         return WEEKDAYS[date.fromisoformat(time[:10]).weekday()]
     except ValueError:

@@ -1,11 +1,11 @@
 """The flags that commands share: how to connect, and the settings of the sidecar.
 
-Rule: flags are made from the settings (`settings.fields`), so that a setting has a flag, a variable and a
-key the moment it is declared; the names are those of the `nats` CLI where it has one.
-A command below one of the decorators gets one argument `resolved` (`ResolvedSettings`), checked, with the
-origin of each value, and none of the flags. All flags are text: what is wrong is said by the settings, in
-one form. Cost: pydantic is imported, some 100 ms; `next` and `check` do without. Limit: the environment is
-read when the command runs, not before.
+Rule: flags are made from the settings (`settings.fields`): to declare a setting gives it a flag, a variable and a key.
+The names are those of the `nats` CLI if it has the same option.
+A command below one of the decorators gets one argument `resolved` (`ResolvedSettings`), checked, with the origin of
+each value, and none of the flags. All flags are text, so that the settings report errors, in one form.
+Cost: pydantic is imported, some 100 ms; `next` and `check` do not need it. Limit: the environment is read when the
+command runs, not before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Command = Callable[..., Any]
 
 
 def connection_options(command: Command) -> Command:
-    """Give a command the flags of the `nats` CLI that say where and as whom to connect."""
+    """Give a command the connection flags of the `nats` CLI: servers and credentials."""
     return _with_flags(command, [field for key, field in setting_fields().items() if "." in key])
 
 
@@ -40,9 +40,9 @@ def settings_options(command: Command) -> Command:
 
 
 def sidecar_options(command: Command) -> Command:
-    """Give a command the flags of the sidecar alone: where to connect it knows by itself.
+    """Give a command the flags of the sidecar alone: the command sets the connection itself.
 
-    The `nats` CLI's variables and contexts are not read, and a connection in the settings file is passed over.
+    The `nats` CLI's variables and contexts are not read, and a connection in the settings file is ignored.
     """
     fields = [field for key, field in setting_fields().items() if "." not in key]
 
@@ -60,7 +60,7 @@ def sidecar_options(command: Command) -> Command:
 def resolve(
     flags: Mapping[str, object], file: str | None, environ: Mapping[str, str] | None = None
 ) -> ResolvedSettings:
-    """Return the settings that hold; ends the command with exit code 2 where they cannot be used."""
+    """Return the settings in force; end the command with exit code 2 if they cannot be used."""
     try:
         return resolve_settings(flags, os.environ if environ is None else environ, None if file is None else Path(file))
     except SettingsError as error:
@@ -100,10 +100,10 @@ def _metavar(field: SettingField) -> str:
 
 
 def _beside_the_fields() -> list[Callable[[Command], Command]]:
-    """Return the options that say where settings are read."""
+    """Return the options that name the sources of the settings."""
     return [
         click.option("--context", metavar="NAME", help=f"Saved context of the nats CLI. [${CONTEXT_VARIABLE}]"),
-        click.option("--no-context", is_flag=True, help="Do without the selected context."),
+        click.option("--no-context", is_flag=True, help="Ignore the selected context."),
         _settings_file_option(),
     ]
 
@@ -119,6 +119,6 @@ def _settings_file_option() -> Callable[[Command], Command]:
 
 
 def _without_connection(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what says how to connect."""
+    """Return the environment without the variables of the connection."""
     ours = tuple(name for name in environ if name.startswith(PREFIX) and not name.startswith(f"{PREFIX}CONNECTION_"))
     return {name: value for name, value in environ.items() if not name.startswith("NATS_") or name in ours}

@@ -1,9 +1,9 @@
-"""What commands print: tables for people, JSON for programs, and one form for everything that goes wrong.
+"""What commands print: tables for people, JSON for programs, and one form for all errors.
 
-Rule: answers go to standard output, complaints to standard error; JSON is one document and nothing beside it, and
-that holds when a command fails: with `--json` standard output has a document with `error`, whatever went wrong.
-Whatever a message holds is shown with its control characters escaped, for a header may hold a terminal's
-commands. Tables are laid out in `cli.tables`.
+Rule: answers go to standard output, errors and warnings to standard error. With `--json` standard output has exactly
+one document; if the command fails, it has the field `error`.
+Texts from messages are printed with their control characters escaped, since a header may contain terminal commands.
+Tables are laid out in `cli.tables`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = [
 ]
 
 EXIT_FAILED = 1
-"""The command did its work, and the outcome is bad: an invalid pattern, a server that does not answer."""
+"""The command ran, and the outcome is bad: an invalid pattern, a server that does not answer."""
 EXIT_WRONG_USE = 2
 """The command could not begin: wrong arguments or settings."""
 
 
 class CommandError(click.ClickException):
-    """A command ends with a message for the operator."""
+    """Ends a command with a message for the operator."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
-        """Hold the message, and the code that the process ends with."""
+        """Hold the message, and the exit code of the process."""
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it off the instance too
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message on standard error, each line marked."""
+        """Print the message on standard error, each line with a prefix."""
         for line in self.message.splitlines():
             click.echo(f"nats-scheduler: error: {line}", file=file or sys.stderr)
 
@@ -54,7 +54,7 @@ def print_json(document: object) -> None:
 
 
 def rejection_document(rejection: Rejection) -> dict[str, object]:
-    """Return a rejection as JSON holds it: the names that a server's error has, and where it is."""
+    """Return a rejection as a JSON object: the fields of a server's error, and the header that is wrong."""
     return {
         "code": rejection.status,
         "err_code": rejection.code,
@@ -66,5 +66,5 @@ def rejection_document(rejection: Rejection) -> dict[str, object]:
 
 
 def rejection_error(rejection: Rejection) -> CommandError:
-    """Return the error that ends a command whose subject the server would refuse."""
-    return CommandError(f"{printable(str(rejection))}\nthe server says: {rejection.description}")
+    """Return the error that ends a command because the server would refuse the message."""
+    return CommandError(f"{printable(str(rejection))}\nthe server's error: {rejection.description}")

@@ -1,7 +1,7 @@
 """What `run` and `dev` share as processes in the foreground: the signals that end them, and the pages that they serve.
 
-Rule: a signal that an operator, a terminal or a service manager ends a program with drains, whichever it is.
-Cost: none. Limit: SIGKILL ends everything; what was in flight is settled by the next start.
+Rule: each signal with which an operator, a terminal or a service manager ends a program makes the sidecar drain.
+Cost: none. Limit: SIGKILL ends everything at once; the next start repeats what was in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Have SIGTERM, SIGINT and a closed terminal (SIGHUP) call `stop`; under `nohup` a closed terminal does not."""
+    """Call `stop` on SIGTERM, SIGINT and a closed terminal (SIGHUP); under `nohup` a closed terminal is ignored."""
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -29,7 +29,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 @contextmanager
 def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> Iterator[None]:
-    """Serve the pages of a sidecar while the block runs, where the settings name a port; raises `ListenError`."""
+    """Serve the pages of a sidecar while the block runs, if the settings name a port; raises `ListenError`."""
     if settings.metrics_port is None:
         yield
         return

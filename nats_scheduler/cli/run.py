@@ -1,4 +1,4 @@
-"""`nats-scheduler run`: serve message schedules beside a NATS server until told to stop."""
+"""`nats-scheduler run`: serve message schedules beside a NATS server until a signal ends it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from nats_scheduler.version import VERSION
 def command(resolved: ResolvedSettings) -> None:
     """Serve message schedules beside a NATS server.
 
-    Ends with SIGTERM, Ctrl-C or a closed terminal, after what is in flight is finished.
-    Exit codes: 0 ended so, 1 something in flight is left to the next start, 2 wrong use, settings or files.
+    SIGTERM, Ctrl-C or a closed terminal ends it, after what is in flight is finished.
+    Exit codes: 0 ended so, 1 something in flight was not finished, 2 wrong use, settings or files.
     """
     settings = resolved.settings
     configure_logging(settings.log_format, settings.log_level)

@@ -1,7 +1,7 @@
-"""One command's conversation with a server: connect, learn what it can do, find the streams that are served.
+"""One command's connection to a server: connect, read what it can do, find the streams that are served.
 
-Rule: nothing is written. The registry is read where it exists; a command that has to remember something opens
-it first. Every failure of the server or the network ends the command with 1 and one sentence.
+Rule: nothing is written. The registry is read if it exists; a command that writes to it opens it first. Every failure
+of the server or the network ends the command with 1 and one sentence.
 Cost: the client and pydantic are imported, some 200 ms; one connection and one request.
 Limit: one pass over the servers; a command does not wait for a server to come back.
 """
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServedStream:
-    """A stream that carries schedules, and who fires them."""
+    """A stream that carries schedules, and its mode: what fires them."""
 
     state: StreamState
     mode: Mode
@@ -41,7 +41,7 @@ class ServedStream:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection, and what is known of the server at its other end."""
+    """A connection, and what is known of its server."""
 
     connection: Connection
     api: JetStreamApi
@@ -55,14 +55,14 @@ class Session:
         return FlaggedStreams(self.api, self.registry, self.server)
 
     async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
-        """Return a stream with what the registry says of it, and who serves it: the sidecar's own decision.
+        """Return a stream with its registry entry, and its mode by the sidecar's own rules.
 
-        None if nobody does.
+        The mode is None if the stream is not served.
         """
         try:
             state = await self.flagged.recall(state)
         except NotPermittedError:
-            if not state.is_native and not state.has_metadata_flag:  # these say enough of themselves
+            if not state.is_native and not state.has_metadata_flag:  # these are flagged without a registry entry
                 raise
         facts = Facts(
             server_is_native=self.server.schedules_natively,
@@ -80,7 +80,7 @@ class Session:
         return [ServedStream(state, mode) for state, mode in served if mode is not None]
 
     async def served_stream(self, name: str) -> ServedStream:
-        """Return one stream; ends the command with 1 if it does not exist or is not served."""
+        """Return one stream; end the command with 1 if it does not exist or is not served."""
         info = await self.api.stream(name)
         if info is None:
             raise CommandError(f"stream {name} does not exist")
@@ -92,10 +92,10 @@ class Session:
 
 
 def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Do a command's work with a server and return what it returns; ends the command with 1 if that fails."""
+    """Connect, run a command's work and return its result; end the command with 1 if that fails."""
     for warning in resolved.warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
-    # Not the task's result: asyncio.run builds the text of a finished task, of all 100,000 schedules of a list, twice.
+    # Not the task's result: asyncio.run builds the repr of a finished task twice, with all 100,000 schedules of a list.
     done: list[T] = []
 
     async def connect_and_work() -> None:
@@ -111,7 +111,7 @@ def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T
 
 @asynccontextmanager
 async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
-    """Connect, and close the connection in the end; raises `JetStreamError` if JetStream is not to be had."""
+    """Connect, and close the connection at the end; raises `JetStreamError` if JetStream is not available."""
     connection = await Dialer(settings.connection).dial()
     try:
         api = JetStreamApi(connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds)
@@ -119,7 +119,7 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
         server = capabilities(await api.info(), greeting.version, greeting.max_payload)
         if server.is_too_old:
             oldest = ".".join(map(str, OLDEST_VERSION))
-            raise CommandError(f"the server is a {server.version}: message schedules need {oldest} or later")
+            raise CommandError(f"the server is version {server.version}: message schedules need {oldest} or later")
         yield Session(connection, api, Registry(connection, api, settings.registry_bucket), server, settings)
     finally:
         await connection.close()

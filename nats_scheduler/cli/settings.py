@@ -1,8 +1,8 @@
-"""`nats-scheduler settings`: the schema of the settings file, and the settings that hold here and now.
+"""`nats-scheduler settings`: the schema of the settings file, and the settings in force.
 
 Rule: `show` resolves settings as `run` does, with the same flags, and prints no secret.
-Cost: some 200 ms, pydantic's. Limit: it shows what this process sees; another user's environment is another
-answer.
+Cost: some 200 ms, to import pydantic. Limit: it shows the settings of this process; with another user's environment
+they may differ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nats_scheduler.settings.schema import settings_schema, shown_values
 
 @click.group("settings")
 def command() -> None:
-    """Show the settings that hold, or the schema of their file."""
+    """Show the settings in force, or the schema of their file."""
 
 
 @command.command("schema")
@@ -32,7 +32,7 @@ def schema() -> None:
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
-    """Print every setting, masked where it is secret, and where it came from."""
+    """Print every setting and its source; secrets are masked."""
     values = shown_values(resolved.settings)
     if as_json:
         found = {key: {"value": value, "source": resolved.sources[key]} for key, value in values.items()}

@@ -1,8 +1,8 @@
-"""Who fires here: the sidecars that live on the account, and the settings that they go by.
+"""The running sidecars of the account, and the settings that they use.
 
-Rule: what a command says about schedules is what the running sidecars would say, so their settings are used wherever
-the operator gives none; where there is no sidecar, or sidecars disagree, that is said.
-Cost: some requests for each instance. Limit: a sidecar of a version that does not tell its settings is taken to have
+Rule: a command reports about schedules what the running sidecars would report. So their settings are used unless the
+operator gives others; if there is no sidecar, or the sidecars disagree, the command warns.
+Cost: some requests for each instance. Limit: a sidecar of a version that does not publish its settings is taken to have
 those of this command.
 """
 
@@ -31,7 +31,7 @@ BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
 
 @dataclass(frozen=True, slots=True)
 class Sidecars:
-    """The sidecars that live, and what is wrong with what they say."""
+    """The sidecars that are alive, and warnings about their settings."""
 
     alive: Sequence[Instance]
     warnings: Sequence[str]
@@ -42,23 +42,23 @@ class Sidecars:
         return sum(one.serves is None or key in one.serves for one in self.alive)
 
     def complaint(self, stream: ServedStream) -> str:
-        """Say why nothing fires on a stream that is left to sidecars, "" if something does."""
+        """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
         if stream.mode not in BY_SIDECAR or self.serving(stream):
             return ""
         return NOT_SERVED_YET if self.alive else NONE_RUNNING
 
     def document(self) -> dict[str, object]:
-        """Return them as JSON holds them."""
+        """Return them as fields of a JSON document."""
         return {"sidecars": [one.name for one in self.alive], "warnings": list(self.warnings)}
 
     def print_warnings(self) -> None:
-        """Print what is wrong on standard error."""
+        """Print the warnings on standard error."""
         for warning in self.warnings:
             click.echo(f"nats-scheduler: warning: {warning}", err=True)
 
 
 async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Session, Sidecars]:
-    """Return the session with the settings that the running sidecars go by, and the sidecars."""
+    """Return the session with the settings of the running sidecars, and the sidecars."""
     fleet = await read_fleet(session)
     alive = [one for one in fleet.instances if one.state(fleet.at) == "alive"]
     known: dict[str, SidecarSettings] = {}
@@ -70,7 +70,7 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
         if read is not None:
             known[one.name] = read
         elif value is not None:
-            warnings.append(f"sidecar {one.name} does not tell its settings in a form that is known here")
+            warnings.append(f"sidecar {one.name} publishes its settings in a form that this version cannot read")
     chosen: dict[str, Any] = {}
     for name in TOLD:
         values = {instance: getattr(settings, name) for instance, settings in known.items()}
@@ -84,7 +84,7 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
 
 
 def _settings(value: object) -> SidecarSettings | None:
-    """Read what a sidecar told; None if that is not of its making, or was too much."""
+    """Read the settings that a sidecar published; None if they are invalid, or were too large to publish."""
     if not isinstance(value, dict) or TOO_LARGE in value:
         return None
     try:

@@ -1,9 +1,9 @@
-"""`nats-scheduler stream`: tell the scheduler which streams carry schedules, and see which do.
+"""`nats-scheduler stream`: add streams that carry schedules, and list them.
 
-Rule: what is asked for is exactly what is in the files; the rules of the server decide, whatever its version,
-with its codes. One file that cannot be used does not keep the others from being used.
-Cost: three requests a stream. Limit: `unchanged` compares with what the server says before and after, so
-whoever changes the stream at the same moment is counted in.
+Rule: the requested configuration is exactly what is in the files. The rules of the server decide, on every version,
+with its codes. If a file cannot be used, the other files still are.
+Cost: three requests a stream. Limit: `unchanged` compares what the server returns before and after, so a change by
+another client at the same moment counts too.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import StreamFileError, read_stream_file
 
-NOT_SERVED = "allow_msg_schedules is not set, so nobody fires its schedules"
+NOT_SERVED = "allow_msg_schedules is not set, so its schedules do not fire"
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file whose stream is as the file says."""
+    """A file whose stream now has its configuration."""
 
     file: str
     stream: str
@@ -51,7 +51,7 @@ class Added:
 
     @property
     def served(self) -> str:
-        """Say in words who fires."""
+        """What fires the schedules, as text."""
         return NOT_SERVED if self.mode is None else EXPLANATIONS[self.mode]
 
 
@@ -62,14 +62,14 @@ class NotAdded:
     file: str
     stream: str | None
     error: Mapping[str, object]
-    """As JSON shows it."""
+    """The fields of the error in JSON."""
     message: str
     exit_code: int
 
 
 @click.group("stream")
 def command() -> None:
-    """Tell the scheduler which streams carry schedules."""
+    """Add streams that carry schedules, and list them."""
 
 
 @command.command("add")
@@ -80,7 +80,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
     """Create or update streams that carry schedules.
 
     FILE is what `nats stream add --config` takes, with "allow_msg_schedules": true.
-    Exit codes: 0 all done, 1 a stream is refused or the server not reached, 2 a file cannot be used.
+    Exit codes: 0 all done, 1 a stream is refused or the server is not reached, 2 a file cannot be used.
     """
     read = [(file, _read(file)) for file in files]
     wanted = [(file, config) for file, config in read if not isinstance(config, NotAdded)]
@@ -104,7 +104,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def ls(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
-    """List the streams that carry schedules, and who fires them.
+    """List the streams that carry schedules, and what fires them.
 
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
@@ -146,7 +146,7 @@ async def _add(session: Session, file: str, config: Config) -> Added | NotAdded:
     except ApiError as error:
         codes = {"code": error.status, "err_code": error.code, "description": error.description}
         return _not_added(file, config, codes, error)
-    except JetStreamError as error:  # whether it took effect is unknown; to add it again is harmless
+    except JetStreamError as error:  # the outcome is unknown; to add the stream again is harmless
         return _not_added(file, config, {"reason": str(error)}, error)
 
 

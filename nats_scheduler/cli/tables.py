@@ -1,8 +1,8 @@
 """Tables for people: as wide as the terminal, and never broken inside a word.
 
-Rule: a cell is broken at blanks only. Where a table is too wide all the same, columns that can be missed are left out
-and named; where even that is not enough, each row becomes a few lines of `column  cell`. In a pipe, and with `--wide`,
-each row is one line, however long.
+Rule: a cell is broken at spaces only. If a table is still too wide, optional columns are left out and named; if it is
+too wide even then, each row becomes a few lines of `column  cell`. In a pipe, and with `--wide`, each row is one line
+of any length.
 Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the terminal.
 """
 
@@ -20,7 +20,7 @@ from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, rou
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 MAX_FOLDED_ROWS = 2_000
-"""Rows that are laid out for a terminal; in a longer table, as in a pipe, each row is one line."""
+"""The most rows that are laid out for a terminal; in a longer table each row is one line, as in a pipe."""
 
 SHOWN_IN_DAYS_FROM_NS = 2 * DAY
 """A span (ns) from here on is shown in days."""
@@ -36,27 +36,27 @@ wide_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 
 def printable(text: str) -> str:
-    """Return text with everything that is not a visible character escaped."""
+    """Return text with every character that is not printable escaped."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def shortened(instant: int) -> int:
-    """Return an instant (ns) to the second, or to the millisecond where it lies between two."""
+    """Return an instant (ns) rounded down to the second, or to the millisecond if it is between two seconds."""
     return instant - instant % (MILLISECOND if instant % SECOND >= MILLISECOND else SECOND)
 
 
 def time_text(instant: int) -> str:
-    """Print an instant (ns) in UTC, as short as it is still worth reading."""
+    """Return an instant (ns) in UTC as text, to the second or to the millisecond."""
     return format_rfc3339(shortened(instant))
 
 
 def moment_text(instant: int) -> str:
-    """Print an instant (ns) at which something happened, to the second."""
+    """Return an instant (ns) of the past in UTC as text, to the second."""
     return format_rfc3339(instant - instant % SECOND)
 
 
 def span_text(nanoseconds: int) -> str:
-    """Print how long something takes, to the second; long spans in days and hours, or in years and days."""
+    """Return a span (ns) as text, to the second; long spans in days and hours, or in years and days."""
     if nanoseconds < SHOWN_IN_DAYS_FROM_NS:
         return format_duration(round_to_second(nanoseconds))
     if nanoseconds < SHOWN_IN_YEARS_FROM_NS:
@@ -68,7 +68,7 @@ def span_text(nanoseconds: int) -> str:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Sequence[str] = (), wide: bool = False
 ) -> None:
-    """Print rows under column names; `optional` names columns that may be left out, the first one first."""
+    """Print rows under column names; `optional` columns may be left out, in this order."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if wide or not sys.stdout.isatty() or len(cells) > MAX_FOLDED_ROWS:
         _print_rows([list(columns), *cells])
@@ -101,7 +101,7 @@ def width_of(text: str) -> int:
 
 
 def _widths(table: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return the width of each column, so that all fit: the widest give way first, none below its longest word."""
+    """Return the width of each column, so that all fit: the widest shrink first, none below its longest word."""
     columns = list(zip(*table, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
     least = [max(map(_longest_word, column)) for column in columns]
@@ -114,7 +114,7 @@ def _widths(table: Sequence[Sequence[str]], room: int) -> list[int]:
 
 
 def _least_width(table: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
-    """Return how wide the columns that are kept have to be at least."""
+    """Return the least width of the columns that are kept."""
     return sum(max(_longest_word(row[n]) for row in table) for n in kept) + len(COLUMN_GAP) * (len(kept) - 1)
 
 
@@ -123,7 +123,7 @@ def _longest_word(cell: str) -> int:
 
 
 def _print_rows(table: Sequence[Sequence[str]], widths: Sequence[int] | None = None) -> None:
-    """Print each row, its cells folded into their widths; without widths, as one line."""
+    """Print each row with its cells folded to `widths`; without widths, as one line."""
     fitting = widths or [max(map(width_of, column)) for column in zip(*table, strict=True)]
     lines = []
     for row in table:
@@ -148,7 +148,7 @@ def _print_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], room: 
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Break text at blanks into lines of at most `width`; a longer word has a line of its own."""
+    """Break text at spaces into lines of at most `width`; a longer word has a line of its own."""
     if width_of(text) <= width:
         return [text]
     lines = [""]

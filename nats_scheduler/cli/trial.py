@@ -1,9 +1,9 @@
-"""One run of `nats-scheduler dev` on a server that has started: serve, show, and come to an end.
+"""One run of `nats-scheduler dev` on a running server: serve, show the fires, and end.
 
-Rule: it ends for one of four reasons: it was told to, its time is over, the server died, or the demo failed; and
-every task that it began has ended when `run` returns.
-Cost: the sidecar, and a connection that looks on. Limit: when the server is away for a moment, so are the demo's sensor
-and the lines of the fires; the fires are shown when it is back.
+Rule: it ends for one of four reasons: a signal, its time is over, the server died, or the demo failed. Every task that
+it began has ended when `run` returns.
+Cost: the sidecar, and a second connection that reads the streams. Limit: while the server is not reachable, the demo's
+sensor writes nothing and no fires are shown; they are shown when it is back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 SERVER_CHECK_INTERVAL_SECONDS = 0.25
-"""How often it is looked at whether the server still runs, and the wait before connecting again."""
+"""How often it is checked that the server still runs, and the wait before connecting again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class TrialPlan:
     keeps_data: bool
     demo: bool
     length: int | None
-    """When to end, in ns after the sidecar serves; None for never."""
+    """When to end, in ns after the start of the sidecar; None for never."""
 
 
 class Trial:
-    """A server, a sidecar, and what is shown of them."""
+    """A server, a sidecar, and the output about them."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Trial:
         screen: Screen,
         stopping: asyncio.Event,
     ) -> None:
-        """Build a sidecar with `settings` for the server, which has to run; `stopping` ends the trial."""
+        """Build a sidecar with `settings` for the running server; `stopping` ends the trial."""
         self._server = server
         self._settings = settings
         self._plan = plan
@@ -75,10 +75,10 @@ class Trial:
         self._session: Session | None = None
 
     async def run(self) -> bool:
-        """Run until something ends it; returns whether the sidecar could finish what was in flight.
+        """Run until something ends it; return whether the sidecar finished what was in flight.
 
-        Raises `EmbeddedServerError` when the server died, `JetStreamError` when the demo failed, `ListenError` where
-        the metrics cannot be served.
+        Raises `EmbeddedServerError` if the server died, `JetStreamError` if the demo failed, `ListenError` if the
+        metrics cannot be served.
         """
         with pages_of(self._sidecar, self._metrics, self._settings):
             return await self._run()
@@ -100,7 +100,7 @@ class Trial:
         return clean
 
     async def _until_over(self, *tasks: asyncio.Task[Any]) -> None:
-        """Return when we are to stop, when a task ended, or when the time is over."""
+        """Return when the trial is to stop, when a task ended, or when the time is over."""
         stopping = asyncio.create_task(self._stopping.wait())
         left = None if self._plan.length is None else self._plan.length / SECOND
         deadline = None if left is None else asyncio.get_running_loop().time() + left
@@ -119,7 +119,7 @@ class Trial:
     # -- what is shown -------------------------------------------------------------------------------------------
 
     async def _show(self) -> None:
-        """Introduce the server, run the demo and show fires, until cancelled; connects again when it has to."""
+        """Show the server, run the demo and show fires, until cancelled; connect again if the connection is lost."""
         await self._sidecar.serving.wait()
         while True:
             try:
@@ -161,7 +161,7 @@ class Trial:
         self._screen.fires(fires, self._tally.is_overdue)
 
     async def _end(self, showing: asyncio.Task[None]) -> None:
-        """Show what is stored already, then end; raises what the task ended with, if it ended by itself."""
+        """Show the fires that are stored already, then end; raise the task's error if it ended by itself."""
         if self._session is not None and not showing.done():
             await self._watch.catch_up(self._session.api)
         showing.cancel()

@@ -56,7 +56,7 @@ class Burst:
         """Acknowledgements since the burst began, and the number of sequences of other clients between them."""
         self._last_acknowledged_at = 0.0
         self._known_since: int | None = None
-        """For all that is stored behind this sequence it is known whether it is a fire of ours; None: not known."""
+        """For all that is stored behind this sequence it is known whether it is one of these fires; None: not known."""
         self._delivered_through: int | None = None
         """Up to here everything was delivered by this burst; None while a consumer delivers."""
         self._waiting: deque[int] = deque()
