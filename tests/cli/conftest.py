@@ -1,4 +1,4 @@
-"""The command line as a user has it: no context, no variable of this machine, and an exit code."""
+"""The command line as a user runs it: without a context or a variable of this machine, and with an exit code."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def test_a_valid_message_is_told_back(cli: Cli) -> None:
         PATTERN, TARGET, "Nats-Schedule-Source:orders.last", "Nats-Schedule-TTL:5m", "Nats-Schedule-Rollup: sub"
     )
     shown = cli("check", *given, "--json")
-    told = json.loads(shown.stdout)
+    document = json.loads(shown.stdout)
     assert shown.exit_code == 0
-    assert told.pop("first_fire")
-    assert told == {
+    assert document.pop("first_fire")
+    assert document == {
         "valid": True,
         "kind": "schedule",
         "pattern": "@every 5m",
@@ -79,13 +79,17 @@ def test_an_invalid_message_gets_the_code_of_the_server_and_ends_with_1(
     cli: Cli, given: list[str], code: int, header: str, value: str
 ) -> None:
     shown = cli("check", *headers(*given), "--json")
-    told = json.loads(shown.stdout)
-    assert (shown.exit_code, told["valid"]) == (1, False)
-    assert (told["error"]["err_code"], told["error"]["header"], told["error"]["value"]) == (code, header, value)
+    document = json.loads(shown.stdout)
+    assert (shown.exit_code, document["valid"]) == (1, False)
+    assert (document["error"]["err_code"], document["error"]["header"], document["error"]["value"]) == (
+        code,
+        header,
+        value,
+    )
     for_people = cli("check", *headers(*given))
     assert (for_people.exit_code, for_people.stdout) == (1, "")
     assert f"{header} of {value!r}" in for_people.stderr
-    assert told["error"]["description"] in for_people.stderr
+    assert document["error"]["description"] in for_people.stderr
 
 
 def test_the_subjects_of_the_stream_count(cli: Cli, tmp_path: Path) -> None:

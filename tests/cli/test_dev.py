@@ -1,4 +1,4 @@
-"""`nats-scheduler dev` as a newcomer meets it: real processes, the real server, the real nats CLI."""
+"""`nats-scheduler dev` as a new user runs it: real processes, the real server, the real nats CLI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def url_of(dev: ChildProcess) -> str:
 
 
 def is_listening(url: str) -> bool:
-    """Tell whether somebody takes connections there."""
+    """Return whether a process accepts connections there."""
     host, _, port = url.removeprefix("nats://").rpartition(":")
     with socket.socket() as probe:
         probe.settimeout(1.0)
@@ -46,7 +46,7 @@ def is_listening(url: str) -> bool:
 
 
 def servers_on(folder: Path) -> Iterator[int]:
-    """Yield the nats-servers that have their store in a folder, where the system can tell."""
+    """Yield the nats-servers that have their store in a folder, if the system shows processes."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             arguments = (process / "cmdline").read_bytes().split(b"\0")
@@ -87,7 +87,7 @@ async def test_the_demo_works_on_native_servers_and_says_who_fires(tmp_path: Pat
     native = "stream DEMO is native: the server fires for Nats-Schedule, the sidecar for X-Nats-Schedule\n"
     assert native in only_at
     assert native in all_patterns
-    assert "natively it knows @at only" in only_at
+    assert "natively it supports only @at" in only_at
     assert re.search(r"@every 2s \(X-Nats-Schedule\) +-> demo\.heartbeats", only_at)
     assert "(X-Nats-Schedule)" not in all_patterns
 
@@ -195,7 +195,7 @@ async def test_without_a_server_it_says_what_to_install(tmp_path: Path) -> None:
 
 def test_wrong_use_ends_with_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for arguments, told in (
+    for arguments, message in (
         (("--for", "20"), "expected a duration above zero, such as '20s'"),
         (("--for", "0s"), "expected a duration above zero"),
         (("--server-version", V2_10, "--server-path", "x"), "either --server-version or --server-path"),
@@ -204,11 +204,11 @@ def test_wrong_use_ends_with_2(cli: Cli, tmp_path: Path) -> None:
         (("--data", str(tmp_path / "file")), "expected a folder to write to"),
     ):
         result = cli("dev", *arguments)
-        assert (result.exit_code, told in result.stderr) == (2, True), result.stderr
+        assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
 def test_where_others_connect_does_not_matter(cli: Cli) -> None:
-    # A flag that is wrong ends the command before a server starts; the variables are passed over before that.
+    # A wrong flag ends the command before a server starts; the variables are ignored before that.
     result = cli("dev", "--window", "0", env={"NATS_CREDS": "/no/such.creds", "NATS_CONTEXT": "none", "NATS_URL": ":"})
     assert "creds" not in result.stderr
     assert "context" not in result.stderr

@@ -1,4 +1,4 @@
-"""`nats-scheduler instances`: who lives on the account, and who holds what."""
+"""`nats-scheduler instances`: the instances of the account, and what each of them holds."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.harness.waiting import eventually
 
 
 async def listed(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
-    """Run the command in a thread, where it has a loop of its own."""
+    """Run the command in a thread, in which it has an event loop of its own."""
     said = await asyncio.to_thread(cli, "instances", *arguments, "--server", server.url)
     assert (said.exit_code, said.stderr) == (0, ""), said.output
     return said
 
 
 async def document(cli: Cli, server: EmbeddedServer) -> dict[str, Any]:
-    """Return what is printed as JSON, by the ids of the instances."""
+    """Return the printed JSON by the ids of the instances."""
     value = json.loads((await listed(cli, server, "--json")).stdout)
     assert isinstance(parse_rfc3339(value["at"]), int)
     return {one["id"]: one for one in value["instances"]}
@@ -63,10 +63,10 @@ async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartSe
         for each in found.values():
             assert (each["state"], each["serves"]) == ("alive", ["emulated.ORDERS"])
             assert 0 <= each["age_nanoseconds"] < LEASE_DURATION
-            since, heard = parse_rfc3339(each["since"]), parse_rfc3339(each["heard"])
+            since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["heard"])
             assert isinstance(since, int)
-            assert isinstance(heard, int)
-            assert began - MINUTE < since <= heard
+            assert isinstance(heartbeat_at, int)
+            assert began - MINUTE < since <= heartbeat_at
         table = (await listed(cli, server)).stdout.splitlines()
         assert table[0].split() == ["instance", "state", "heard", "stream", "mode", "shards"]
         assert sorted(line.split()[0] for line in table[1:-1]) == sorted(found)

@@ -29,7 +29,7 @@ NEVER = "@at 2999-01-01T00:00:00Z"
 
 @pytest.fixture(params=EMULATED_VERSIONS)
 async def server(request: pytest.FixtureRequest, start_server: StartServer) -> EmbeddedServer:
-    """Start a server of each version that we fire for; nobody serves it."""
+    """Start a server of each version without its own scheduler; no sidecar serves it."""
     return await start_server(request.param)
 
 
@@ -47,7 +47,7 @@ def ls(cli: Cli, server: EmbeddedServer) -> Ls:
 
 
 def on(cli: Cli, server: EmbeddedServer) -> Ls:
-    """Return what runs `nats-scheduler ls …` against a server; in a thread, where it has a loop of its own."""
+    """Return a function that runs `nats-scheduler ls …` against a server, in a thread with an event loop of its own."""
 
     async def run(*arguments: str, **options: Any) -> Result:
         return await asyncio.to_thread(cli, "ls", *arguments, "--server", server.url, **options)
@@ -56,7 +56,7 @@ def on(cli: Cli, server: EmbeddedServer) -> Ls:
 
 
 async def flagged(account: Account, name: str, **config: Any) -> None:
-    """Create a stream that carries the flag in its metadata, as one that the sidecar knows does."""
+    """Create a stream that carries the flag in its metadata, as a stream that the sidecar serves may."""
     metadata = {"nats-scheduler.allow_msg_schedules": "true"}
     await account.create(name, metadata=metadata, allow_msg_schedules=False, **config)
 
@@ -293,7 +293,7 @@ async def test_a_hundred_thousand_schedules_are_listed_in_seconds(cli: Cli, star
         for number in range(1, count + 1):
             if number % 1000:
                 account.connection.write(frame(f"MANY.{number}", "", block, b""))
-            else:  # wait for the server now and then: it drops what is more than 10,000 behind
+            else:  # wait for the server now and then: it drops messages when more than 10,000 are in flight
                 await account.publish(f"MANY.{number}", headers)
     before = CLOCK.monotonic()
     said = await ls("MANY")

@@ -1,4 +1,4 @@
-"""The list of commands: complete, in step with the commands, and cheap to ask for."""
+"""The list of commands: complete, the same as the commands, and cheap to print."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_json_is_one_document_with_everything(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["61 * * * * *"], 10189, "Nats-Schedule of '61 * * * * *' is not a valid pattern: second 61"),
         (["* * * * *"], 10189, "beginning with seconds"),
@@ -84,11 +84,11 @@ def test_json_is_one_document_with_everything(cli: Cli) -> None:
     ],
 )
 def test_an_invalid_pattern_is_told_as_the_server_would_and_ends_with_1(
-    cli: Cli, arguments: list[str], code: int, told: str
+    cli: Cli, arguments: list[str], code: int, message: str
 ) -> None:
     shown = cli("next", *arguments)
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert told in shown.stderr
+    assert message in shown.stderr
     assert f"(server code {code})" in shown.stderr
     in_json = cli("next", *arguments, "--json")
     assert in_json.exit_code == 1

@@ -1,4 +1,4 @@
-"""`run` and `dev` as processes: how they end, with which exit code, and what they serve meanwhile."""
+"""`run` and `dev` as processes: how they end, with which exit code, and which pages they serve meanwhile."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ BURST = 2_000
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """Give a port of loopback that somebody else listens on."""
+    """Provide a port of loopback on which another process listens."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other.getsockname()[1]
 
@@ -99,7 +99,7 @@ async def test_a_closed_terminal_ends_it_while_no_server_is_there(tmp_path: Path
 
 async def test_under_nohup_a_closed_terminal_ends_nothing(tmp_path: Path) -> None:
     def starts() -> ChildProcess:
-        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits what is ignored, as from nohup
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits ignored signals, as from nohup
         try:
             return sidecar("run", "-s", NOWHERE, folder=tmp_path)
         finally:
@@ -115,7 +115,7 @@ async def test_under_nohup_a_closed_terminal_ends_nothing(tmp_path: Path) -> Non
 async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
     start_server: StartServer, tmp_path: Path, output: str
 ) -> None:
-    """`run 2>&1 | head`, or a terminal window that was closed: what is due fires, and it drains when it is told to."""
+    """`run 2>&1 | head`, or a terminal window that was closed: what is due fires, and it drains on a signal."""
     server = await start_server(V2_11)
     reader, writer = os.openpty() if output == "terminal" else os.pipe()
     process = await asyncio.create_subprocess_exec(
@@ -159,13 +159,13 @@ async def test_the_log_says_how_long_an_outage_took(start_server: StartServer, t
         await server.kill()
         await process.wait_for_line('"not_connected"')
         await server.restart()
-        told = json.loads(await process.wait_for_line('"connected"', count=2))
-        assert told["attempts"] >= 1
-        assert 0 < told["seconds"] < WAIT_SECONDS
+        logged = json.loads(await process.wait_for_line('"connected"', count=2))
+        assert logged["attempts"] >= 1
+        assert 0 < logged["seconds"] < WAIT_SECONDS
 
 
 async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it is raised: while it prepares, while it serves, and in what runs beside it."""
+    """Whether it is raised in the preparation, while it serves, or in a task that runs concurrently."""
     server = await start_server(V2_11)
     parts = [LookupError("while it divides")]
     errors = [LookupError("while it prepares"), ExceptionGroup("while it serves", [LookupError("inside")])]
@@ -199,5 +199,5 @@ async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, mo
             await account.publish("S.s", headers)
             await account.wait_for("S", "S.out")
             assert running.metrics.registry.get_sample_value("nats_scheduler_connected") == 1
-    told = [line["event"] for line in said]
-    assert (told.count("sidecar_broken"), told.count("work_broken")) == (2, 1)
+    logged = [line["event"] for line in said]
+    assert (logged.count("sidecar_broken"), logged.count("work_broken")) == (2, 1)

@@ -1,4 +1,4 @@
-"""`nats-scheduler settings`: the schema that is enforced, and the settings that hold, without their secrets."""
+"""`nats-scheduler settings`: the schema that is enforced, and the settings in force, without their secrets."""
 
 from __future__ import annotations
 

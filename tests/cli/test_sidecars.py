@@ -1,4 +1,4 @@
-"""What commands say of the sidecars that run: whether there is one, and the settings that it goes by."""
+"""What commands report about the running sidecars: whether there is one, and the settings that it uses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NEVER = "@at 2999-01-01T00:00:00Z"
 
 
 async def say(cli: Cli, server: EmbeddedServer, *arguments: str, **options: Any) -> Result:
-    """Run a command in a thread, where it has a loop of its own."""
+    """Run a command in a thread, in which it has an event loop of its own."""
     return await asyncio.to_thread(cli, *arguments, "--server", server.url, **options)
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Keep the lines of the sidecar out of what the command prints, which runs in the same process."""
+    """Keep the log of the sidecar out of the output of the command, which runs in the same process."""
     with capture_logs():
         yield
 
@@ -40,15 +40,15 @@ def _quiet() -> Iterator[None]:
 KEY = f"$KV.nats_scheduler.{SETTINGS}"
 
 
-async def told(account: Account, count: int) -> list[str]:
-    """Wait until so many sidecars have told their settings, and return their ids."""
+async def settings_published(account: Account, count: int) -> list[str]:
+    """Wait until so many sidecars have published their settings, and return their ids."""
 
     async def enough() -> list[str] | None:
         message = await account.api.message("KV_nats_scheduler", last_by_subj=KEY)
         found = sorted(json.loads(message.body or b"{}")) if message is not None else []
         return [*found, ""] if len(found) == count else None
 
-    found: list[str] = await eventually(enough, within_seconds=20, describe=f"{count} sidecars tell their settings")
+    found: list[str] = await eventually(enough, within_seconds=20, describe=f"{count} sidecars publish their settings")
     return found[:-1]
 
 
@@ -82,7 +82,7 @@ async def test_a_sidecar_that_does_not_serve_a_stream_does_not_count_for_it(
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url):
         await account.create("NAMED", allow_msg_schedules=False)
-        await told(account, 1)
+        await settings_published(account, 1)
         env = {"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"}
         said = await say(cli, server, "ls", "NAMED", "--json", env=env)
         document = json.loads(said.stdout)
@@ -101,7 +101,7 @@ async def test_lists_go_by_the_settings_of_the_sidecar_that_runs(cli: Cli, start
         await account.create("ORDERS")
         await account.create("NAMED", allow_msg_schedules=False)
         await running.ready("ORDERS")
-        await told(account, 1)
+        await settings_published(account, 1)
         for name in ("out", "secret"):
             headers = {"Nats-Schedule": NEVER, "Nats-Schedule-Target": f"ORDERS.{name}"}
             await account.publish(f"ORDERS.s.{name}", headers)
@@ -122,7 +122,7 @@ async def test_sidecars_that_disagree_are_told_apart(cli: Cli, start_server: Sta
         sidecar_on(server.url, max_schedules=("*=2",)),
     ):
         await account.create("ORDERS")
-        await told(account, 2)
+        await settings_published(account, 2)
         (warning,) = json.loads((await say(cli, server, "ls", "--json")).stdout)["warnings"]
         assert warning.startswith("the sidecars disagree about max_schedules: ")
         assert "*=1" in warning
@@ -130,19 +130,19 @@ async def test_sidecars_that_disagree_are_told_apart(cli: Cli, start_server: Sta
 
 
 async def _was_replaced(account: Account) -> bool:
-    return await told(account, 1) != ["killed"]
+    return await settings_published(account, 1) != ["killed"]
 
 
 async def test_what_was_told_is_forgotten_with_who_told_it(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         async with sidecar_on(server.url):
-            await told(account, 1)
-        await told(account, 0)
+            await settings_published(account, 1)
+        await settings_published(account, 0)
         await account.publish(KEY, body=b'{"killed": {}}')
         async with sidecar_on(server.url):
             await eventually(
-                partial(_was_replaced, account), within_seconds=20, describe="what a killed sidecar told is gone"
+                partial(_was_replaced, account), within_seconds=20, describe="the settings of a killed sidecar are gone"
             )
 
 
@@ -150,11 +150,11 @@ async def test_what_a_stranger_writes_as_settings_is_told_and_not_used(cli: Cli,
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url):
         await account.create("ORDERS")
-        (name,) = await told(account, 1)
+        (name,) = await settings_published(account, 1)
         for value in ({"max_schedules": ["*=-5"]}, {"max_schedules": 7}, {"too_large": True}, 7):
             await account.publish(KEY, body=json.dumps({name: value}).encode())
             (warning,) = json.loads((await say(cli, server, "ls", "--json")).stdout)["warnings"]
-            assert "does not tell its settings in a form that is known here" in warning
+            assert "publishes its settings in a form that this version cannot read" in warning
 
 
 def test_no_secret_and_nothing_too_large_is_told() -> None:

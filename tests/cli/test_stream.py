@@ -1,4 +1,4 @@
-"""`nats-scheduler stream`: what a file asks for, on servers that know the flag and on those that drop it."""
+"""`nats-scheduler stream`: what a file requests, on servers that support the flag and on those that drop it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def server(request: pytest.FixtureRequest, start_server: StartServer) -> E
 
 @pytest.fixture
 def mode(server: EmbeddedServer) -> Mode:
-    """Say who fires on a flagged stream of the server."""
+    """Return what fires on a flagged stream of the server."""
     return Mode.NATIVE if server.version in NATIVE_VERSIONS else Mode.EMULATED
 
 
@@ -41,7 +41,7 @@ def stream(cli: Cli, server: EmbeddedServer) -> Stream:
 
 
 def on(cli: Cli, server: EmbeddedServer) -> Stream:
-    """Return what runs `nats-scheduler stream …` against a server; in a thread, where it has a loop of its own."""
+    """Return a function that runs `nats-scheduler stream …`, in a thread with an event loop of its own."""
 
     async def run(*arguments: object, **options: Any) -> Result:
         words = ("stream", *map(str, arguments), "--server", server.url)

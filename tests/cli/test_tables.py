@@ -1,4 +1,4 @@
-"""Tables on a terminal of 80 columns and of 120: no word is ever broken, and nothing is lost without a word."""
+"""Tables on a terminal of 80 columns and of 120: no word is ever broken, and nothing is left out silently."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _all_of(descriptor: int) -> str:
     try:
         while part := os.read(descriptor, 65_536):
             read += part
-    except OSError:  # how a terminal says that it is over
+    except OSError:  # how a terminal reports its end
         pass
     os.close(descriptor)
     return read.decode().replace("\r\n", "\n")

@@ -1,1 +1,1 @@
-"""What both implementations of a contract promise, asked of both."""
+"""What both implementations of a contract promise, tested on both."""

@@ -1,4 +1,4 @@
-"""Open either side of the contract: the one in memory, and servers of three versions."""
+"""Open one side of the contract: the stream in memory, or a server of one of three versions."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

@@ -1,6 +1,6 @@
-"""Both implementations of `engine.port.StreamPort`, each with a stream behind it, in one shape.
+"""Both implementations of `engine.port.StreamPort`, each with its stream, behind the same interface.
 
-Its rule: a test names no implementation; what only some servers can do is asked of the side (`has_guard`).
+Its rule: a test names no implementation; a side says what its server can do (`has_guard`).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.harness.waiting import eventually
 
 ANSWER_SECONDS = 30.0
-"""Longest wait for a fact; a busy machine is slow, the promise is that it comes."""
+"""Longest wait for an input; a busy machine is slow, and the promise is only that it comes."""
 
 Kind = TypeVar("Kind", bound=Input)
 
@@ -50,23 +50,23 @@ class Backing(Protocol):
         """Count the consumers."""
 
     async def add_consumer(self, name: str) -> None:
-        """Create a durable consumer, where the implementation has such a thing."""
+        """Create a durable consumer, if the implementation has consumers."""
 
 
-def each(fact: Input) -> Iterable[Input]:
-    """Take apart what was told of many fires at once."""
-    if not isinstance(fact, FiresStored):
-        return (fact,)
-    pairs = zip(fact.fires, fact.sequences, strict=True)
+def each(given: Input) -> Iterable[Input]:
+    """Return one input for each fire of an input about many."""
+    if not isinstance(given, FiresStored):
+        return (given,)
+    pairs = zip(given.fires, given.sequences, strict=True)
     return [PublishConcluded(fire, Stored(sequence)) for fire, sequence in pairs]
 
 
 class Side:
-    """One contact, what it told, and the stream behind it."""
+    """One contact, its inputs, and its stream."""
 
-    def __init__(self, name: str, contact: StreamPort, backing: Backing, facts: list[Input], *, guard: bool) -> None:
+    def __init__(self, name: str, contact: StreamPort, backing: Backing, inputs: list[Input], *, guard: bool) -> None:
         self.contact = contact
-        self.facts = facts
+        self.inputs = inputs
         self.has_guard = guard
         self.name = name
         self._backing = backing
@@ -113,22 +113,22 @@ class Side:
         """Create a durable consumer, as an application does."""
         await self._backing.add_consumer(name)
 
-    def told(self, kind: type[Kind]) -> list[Kind]:
-        """Return what was told of one kind, in order."""
-        return [fact for fact in self.facts if isinstance(fact, kind)]
+    def received(self, kind: type[Kind]) -> list[Kind]:
+        """Return the inputs of one kind, in order."""
+        return [given for given in self.inputs if isinstance(given, kind)]
 
     async def hears(self, kind: type[Kind], count: int = 1) -> list[Kind]:
-        """Wait until `count` facts of a kind were told."""
+        """Wait for `count` inputs of a kind."""
         await eventually(
-            lambda: len(self.told(kind)) >= count,
+            lambda: len(self.received(kind)) >= count,
             within_seconds=ANSWER_SECONDS,
-            describe=lambda: f"{count} {kind.__name__}, among {self.facts[-5:]}",
+            describe=lambda: f"{count} {kind.__name__}, among {self.inputs[-5:]}",
         )
-        return self.told(kind)
+        return self.received(kind)
 
     async def outcome(self, fire: Fire) -> Any:
-        """Publish a fire and return what became of it."""
-        before = len(self.told(PublishConcluded))
+        """Publish a fire and return its outcome."""
+        before = len(self.received(PublishConcluded))
         self.contact.publish([fire])
         concluded = (await self.hears(PublishConcluded, before + 1))[before]
         assert concluded.fire is fire
@@ -136,17 +136,17 @@ class Side:
 
     @property
     def read(self) -> list[StoredMessage]:
-        """What the follower told so far."""
-        return [message for told in self.told(MessagesRead) for message in told.messages]
+        """The messages that the follower has delivered so far."""
+        return [message for received in self.received(MessagesRead) for message in received.messages]
 
     async def reads(self, count: int) -> list[StoredMessage]:
-        """Wait until the follower has told so many messages."""
+        """Wait until the follower has delivered so many messages."""
         await eventually(lambda: len(self.read) >= count, within_seconds=ANSWER_SECONDS, describe="messages read")
         return self.read
 
     @asynccontextmanager
     async def following(self, after: int = 0) -> AsyncIterator[None]:
-        """Follow the stream for the length of a `with` block, which begins when everything stored was told."""
+        """Follow the stream for the length of a `with` block, which begins when everything stored was delivered."""
         task = asyncio.ensure_future(self.contact.follow(after))
         try:
             await self.hears(CaughtUp)
@@ -185,12 +185,12 @@ class _MemoryBacking:
 @asynccontextmanager
 async def memory_side(name: str, config: Mapping[str, Any], stream: MemoryStream | None = None) -> AsyncIterator[Side]:
     """Make contact with a stream in memory, driven by the event loop."""
-    clock, facts = ManualClock(), list[Input]()
+    clock, inputs = ManualClock(), list[Input]()
     if stream is None:
         stream = MemoryStream(memory_config(name, config), clock.now)
     soon: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
-    contact = MemoryContact(stream, facts.append, clock, soon=soon)
-    yield Side(name, contact, _MemoryBacking(stream), facts, guard=True)
+    contact = MemoryContact(stream, inputs.append, clock, soon=soon)
+    yield Side(name, contact, _MemoryBacking(stream), inputs, guard=True)
 
 
 # -- on a real server ------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def server_side(
     """Make contact with a stream on a server, through the API under a prefix."""
     connection = await Dialer(ConnectionSettings(servers=(url,))).dial()
     api = JetStreamApi(connection)
-    facts: list[Input] = []
+    inputs: list[Input] = []
     version = tuple(map(int, connection.server.version.split(".")[:2]))
     try:
         await api.create_stream(memory_config(name, config))
@@ -245,13 +245,13 @@ async def server_side(
                 connection,
                 through,
                 info["config"],
-                lambda fact: facts.extend(each(fact)),
+                lambda given: inputs.extend(each(given)),
                 tasks,
                 holds=lambda _subject: False,
                 window=256,
                 ack_timeout=ANSWER_SECONDS,
             )
-            yield Side(name, contact, _ServerBacking(connection, api, name), facts, guard=version >= (2, 11))
+            yield Side(name, contact, _ServerBacking(connection, api, name), inputs, guard=version >= (2, 11))
             contact.end("the test is over")
         await api.call(f"STREAM.DELETE.{name}")
     finally:

@@ -9,11 +9,11 @@ from tests.harness.waiting import eventually
 
 
 class SilentServer:
-    """Never answers; `requests` is what it was asked, `facts` what was told."""
+    """Never answers; `requests` is what it was asked, `inputs` the answers of `BoundedRequests`."""
 
     def __init__(self) -> None:
         self.asked = 0
-        self.facts: list[Input] = []
+        self.inputs: list[Input] = []
         self.requests: BoundedRequests[PurgeSchedule]
 
     async def ask(self, request: PurgeSchedule) -> Input:
@@ -23,7 +23,7 @@ class SilentServer:
 
     async def serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self.requests = BoundedRequests(self.facts.append, tasks, ask=self.ask, give_up=given_up, limit=3)
+            self.requests = BoundedRequests(self.inputs.append, tasks, ask=self.ask, give_up=given_up, limit=3)
             for number in range(10):
                 self.requests.begin(PurgeSchedule("s", number))
 
@@ -38,10 +38,10 @@ async def test_requests_whose_tasks_were_cancelled_are_answered_at_the_end() -> 
     await eventually(lambda: server.asked == 3, within_seconds=30)
     serving.cancel()
     await asyncio.wait((serving,))
-    assert server.facts == []
+    assert server.inputs == []
     server.requests.end("the contact ended")
     server.requests.end("once more")
-    assert server.facts == [PurgeConcluded("s", number, "the contact ended") for number in range(10)]
+    assert server.inputs == [PurgeConcluded("s", number, "the contact ended") for number in range(10)]
 
 
 async def test_a_request_begun_while_the_tasks_are_ending_is_answered_at_the_end() -> None:
@@ -51,16 +51,16 @@ async def test_a_request_begun_while_the_tasks_are_ending_is_answered_at_the_end
     serving.cancel()
     await asyncio.wait((serving,))
     server.requests.begin(PurgeSchedule("s", 10))
-    assert server.facts == []
+    assert server.inputs == []
     server.requests.end("the contact ended")
-    assert server.facts[-1] == PurgeConcluded("s", 10, "the contact ended")
-    assert len(server.facts) == 11
+    assert server.inputs[-1] == PurgeConcluded("s", 10, "the contact ended")
+    assert len(server.inputs) == 11
 
 
 async def test_a_request_begun_when_no_task_may_start_any_more_is_answered_at_the_end() -> None:
-    facts: list[Input] = []
+    inputs: list[Input] = []
     async with asyncio.TaskGroup() as tasks:
-        requests = BoundedRequests(facts.append, tasks, ask=SilentServer().ask, give_up=given_up, limit=3)
+        requests = BoundedRequests(inputs.append, tasks, ask=SilentServer().ask, give_up=given_up, limit=3)
     requests.begin(PurgeSchedule("s", 1))
     requests.end("the contact ended")
-    assert facts == [PurgeConcluded("s", 1, "the contact ended")]
+    assert inputs == [PurgeConcluded("s", 1, "the contact ended")]

@@ -1,4 +1,4 @@
-"""While a herd of our own fires is stored, only what others store is read: all of it, once, and in order."""
+"""During a burst of the sidecar's own fires, only what others store is read: all of it, once, and in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.contract.test_client import connected
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
-HERD = 12_000
+BURST = 12_000
 
 
 def fires(side: Side, count: int) -> list[Fire]:
@@ -27,7 +27,7 @@ def fires(side: Side, count: int) -> list[Fire]:
 
 
 class Course:
-    """A herd that is stored, and others beside it."""
+    """A burst that is stored, and messages of other clients between its fires."""
 
     def __init__(self, side: Side, others: Connection) -> None:
         self.side = side
@@ -35,19 +35,19 @@ class Course:
         self.theirs: list[int] = []
 
     async def store(self, subject: str) -> None:
-        """Store a message of somebody else."""
+        """Store a message of another client."""
         block, body = await self._others.request(self.side.subject(subject), b"theirs")
         stored = outcome_of(self.side.name, block, body)
         assert isinstance(stored, Stored)
         self.theirs.append(stored.sequence)
 
     async def run(self, each: int) -> None:
-        """Store a herd, and meanwhile a message of somebody else for each so many fires of it."""
-        self.side.contact.publish(fires(self.side, HERD))
-        for number in range(each, HERD, each):
+        """Store a burst, and between its fires messages of another client, one for so many fires."""
+        self.side.contact.publish(fires(self.side, BURST))
+        for number in range(each, BURST, each):
             await self._until(partial(self.has_concluded, number))
             await self.store("theirs")
-        await self._until(partial(self.has_concluded, HERD))
+        await self._until(partial(self.has_concluded, BURST))
         await self.store("last")
         await self._until(lambda: self.side.read and self.side.read[-1].sequence >= self.theirs[-1])
 
@@ -55,12 +55,12 @@ class Course:
         return self.concluded() >= count
 
     def concluded(self) -> int:
-        return len(self.side.told(PublishConcluded))
+        return len(self.side.received(PublishConcluded))
 
     @property
     def ours(self) -> set[int]:
-        """The sequences of our fires."""
-        outcomes = [concluded.outcome for concluded in self.side.told(PublishConcluded)]
+        """The sequences of the burst's fires."""
+        outcomes = [concluded.outcome for concluded in self.side.received(PublishConcluded)]
         return {outcome.sequence for outcome in outcomes if isinstance(outcome, Stored)}
 
     async def _until(self, condition: Callable[[], object]) -> None:
@@ -68,13 +68,13 @@ class Course:
 
 
 def assert_all_is_known(course: Course) -> set[int]:
-    """Hold what was told against what was stored; return the sequences that nobody read."""
+    """Compare what was delivered with what was stored; return the sequences that were not read."""
     known, read = 0, list[int]()
-    for told in course.side.told(MessagesRead):
-        read += [message.sequence for message in told.messages]
-        passed = set(range(known + 1, told.through + 1)) - set(read)
+    for received in course.side.received(MessagesRead):
+        read += [message.sequence for message in received.messages]
+        passed = set(range(known + 1, received.through + 1)) - set(read)
         assert passed <= course.ours, "a message of another was passed by"
-        known = max(known, told.through, read[-1] if read else 0)
+        known = max(known, received.through, read[-1] if read else 0)
     assert read == sorted(set(read))
     assert [sequence for sequence in read if sequence not in course.ours] == course.theirs
     return set(range(1, course.theirs[-1] + 1)) - set(read)
@@ -101,8 +101,8 @@ async def test_where_others_store_as_much_everything_is_read(shared_server: Shar
     url = (await shared_server(V2_11)).url
     async with server_side(url, stream_name, {}) as side, connected(url) as others, side.following():
         course = Course(side, others)
-        side.contact.publish(fires(side, HERD))
-        while course.concluded() < HERD:
+        side.contact.publish(fires(side, BURST))
+        while course.concluded() < BURST:
             await asyncio.gather(*(course.store("theirs") for _ in range(50)))
         course.theirs.sort()
         await course.store("last")

@@ -1,4 +1,4 @@
-"""What `jetstream.wire` and `jetstream.dial` rely on in nats-py: a version without it fails here, and not at night."""
+"""What `jetstream.wire` and `jetstream.dial` need of nats-py: a version without it fails here, not in production."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 NOTICED_SECONDS = 20.0
-"""Longest time until a connection that was closed is known to be lost."""
+"""Longest time until a closed connection counts as lost."""
 
 SILENCE_NOTICED_SECONDS = PING_INTERVAL_SECONDS * (MAX_OUTSTANDING_PINGS + 2) + NOTICED_SECONDS
-"""Longest time until a server that says nothing is known to be lost."""
+"""Longest time until the connection to a silent server counts as lost."""
 
 GREETING = b'INFO {"server_id":"X","version":"2.11.11","max_payload":1048576,"headers":true}\r\n'
 Message = tuple[bytes, bytes, bytes, bytes]
@@ -43,7 +43,7 @@ async def connected(url: str) -> AsyncIterator[Connection]:
 
 
 class Impostor:
-    """A listener that greets as a server does, answers pings, and keeps all that it is told."""
+    """A listener that sends INFO as a server does, answers pings, and keeps all that it receives."""
 
     def __init__(self, server: asyncio.Server) -> None:
         self.received = b""
@@ -173,10 +173,10 @@ class TestTheEndOfAConnection:
         server = await start_server(config=config)
         connection = await connect(server.url, user="u", password="p")  # noqa: S106
         connection.write(frame("forbidden", "", b"", b""))
-        heard: list[bytes] = []
-        connection.subscribe("ok", lambda subject, *_rest: heard.append(subject))
+        arrived: list[bytes] = []
+        connection.subscribe("ok", lambda subject, *_rest: arrived.append(subject))
         connection.write(frame("ok", "", b"", b""))
-        await eventually(lambda: heard, within_seconds=NOTICED_SECONDS)
+        await eventually(lambda: arrived, within_seconds=NOTICED_SECONDS)
         assert not connection.is_lost
         await connection.close()
 
@@ -203,7 +203,7 @@ class TestSecrets:
 
 
 class TestFrames:
-    """Frames are cut as they were sent, however the bytes come."""
+    """Frames are parsed as they were sent, in whatever pieces the bytes come."""
 
     async def received(self, deliver: Callable[[FrameParser], Awaitable[None]]) -> list[Message]:
         client, messages = WireClient(), list[Message]()
@@ -264,14 +264,16 @@ class TestFrames:
         self, shared_server: SharedServer, stream_name: str
     ) -> None:
         async with connected((await shared_server(V2_11)).url) as connection:
-            heard: list[Message] = []
-            connection.subscribe(f"{stream_name}.>", lambda *message: heard.append(message))
+            arrived: list[Message] = []
+            connection.subscribe(f"{stream_name}.>", lambda *message: arrived.append(message))
             block = b"NATS/1.0\r\nX:\t\xff \r\nX: a\r\nX:a\r\n\r\n"
             sent = [(f"{stream_name}.größe.{number}", block, bytes([number]) * 1_000_000) for number in range(5)]
             sent += [(f"{stream_name}.{number}", b"", b"%d" % number) for number in range(2_000)]
             connection.write(b"".join(frame(subject, "", headers, body) for subject, headers, body in sent))
-            await eventually(lambda: len(heard) == len(sent), within_seconds=30, describe=lambda: f"{len(heard)} heard")
-            assert heard == [(subject.encode(), b"", headers, body) for subject, headers, body in sent]
+            await eventually(
+                lambda: len(arrived) == len(sent), within_seconds=30, describe=lambda: f"{len(arrived)} heard"
+            )
+            assert arrived == [(subject.encode(), b"", headers, body) for subject, headers, body in sent]
 
 
 async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_of_them(
@@ -279,13 +281,13 @@ async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_
 ) -> None:
     server = await shared_server(V2_11)
     async with connected(server.url) as one, connected(server.url) as other:
-        heard: list[bytes] = []
-        other.subscribe("doubt.*", lambda subject, *_rest: heard.append(subject))
+        arrived: list[bytes] = []
+        other.subscribe("doubt.*", lambda subject, *_rest: arrived.append(subject))
         await other.request("$JS.API.INFO")
         said = ""
         one.end_when(lambda: said)
         assert one.publish("doubt.before", b"")
-        await eventually(lambda: heard, within_seconds=NOTICED_SECONDS)
+        await eventually(lambda: arrived, within_seconds=NOTICED_SECONDS)
         assert one.publish("doubt.after", b"")
         said = "the process stood still"  # in the turn in which it was written, and not yet given to the socket
         async with asyncio.timeout(NOTICED_SECONDS):
@@ -293,5 +295,5 @@ async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_
         await one.close()
         async with connected(server.url) as third:
             assert third.publish("doubt.last", b"")
-            await eventually(lambda: b"doubt.last" in heard, within_seconds=NOTICED_SECONDS)
-    assert heard == [b"doubt.before", b"doubt.last"]
+            await eventually(lambda: b"doubt.last" in arrived, within_seconds=NOTICED_SECONDS)
+    assert arrived == [b"doubt.before", b"doubt.last"]

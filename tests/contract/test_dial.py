@@ -1,5 +1,4 @@
-"""Which server is tried when: not everybody the same one first, the one that failed last comes last, and none holds up
-the next."""
+"""The order of servers: each process draws its own, the one that failed last comes last, and none delays the next."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,12 +21,12 @@ DEADLINE_SECONDS = 20.0
 
 @pytest.fixture
 def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no server tried beside another one, however busy this machine is."""
+    """Set the delay so that no server is tried beside another one, however busy this machine is."""
     monkeypatch.setattr(dial, "NEXT_SERVER_DELAY_SECONDS", 60.0)
 
 
 def dialer(*servers: str) -> Dialer:
-    """Return one that would wait for each server for a minute."""
+    """Return a dialer that would wait a minute for each server."""
     return Dialer(ConnectionSettings(servers=servers, connect_timeout=MINUTE))
 
 
@@ -71,16 +70,16 @@ async def test_a_server_that_refused_is_not_asked_again_before_the_others(shared
         one = dialer(*(proxy.url for proxy in proxies))
         assert await reached(one, proxies) == 1
         proxies[1].refuse()
-        with pytest.raises(ConnectError) as told:
+        with pytest.raises(ConnectError) as raised:
             await one.dial()
-        assert all(proxy.url in str(told.value) for proxy in proxies)
+        assert all(proxy.url in str(raised.value) for proxy in proxies)
         proxies[0].accept()
         assert await reached(one, proxies) == 0
 
 
 @pytest.mark.parametrize("dark", [1, 3])
 async def test_hosts_that_went_dark_do_not_hold_up_the_one_that_answers(shared_server: SharedServer, dark: int) -> None:
-    """However long they are given, and whatever was drawn."""
+    """Whatever the timeouts, and whatever the drawn order."""
     server = await shared_server(V2_11)
     async with proxies_to(server.url, dark) as proxies:
         for proxy in proxies:
@@ -92,7 +91,7 @@ async def test_hosts_that_went_dark_do_not_hold_up_the_one_that_answers(shared_s
 
 
 async def test_where_several_answer_one_connection_is_left(shared_server: SharedServer) -> None:
-    """A slow server is not waited for; what it answers after all is closed."""
+    """A slow server does not delay the pass; a connection that it makes later is closed."""
     async with proxies_to((await shared_server(V2_11)).url, 2) as proxies:
         for proxy in proxies:
             proxy.to_client.delay = 0.7
@@ -105,6 +104,6 @@ async def test_where_several_answer_one_connection_is_left(shared_server: Shared
 async def test_one_address_that_is_named_twice_is_tried_once(shared_server: SharedServer) -> None:
     async with proxies_to((await shared_server(V2_11)).url, 1) as [proxy]:
         proxy.refuse()
-        with pytest.raises(ConnectError) as told:
+        with pytest.raises(ConnectError) as raised:
             await dialer(proxy.url, proxy.url).dial()
-        assert str(told.value).count(proxy.url) == 1
+        assert str(raised.value).count(proxy.url) == 1

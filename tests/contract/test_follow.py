@@ -1,4 +1,4 @@
-"""A limits stream is followed through a consumer, within what server and stream allow their consumers."""
+"""A limits stream is followed through a consumer, within the limits of server and stream for consumers."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
 async def test_many_that_come_at_once_are_read_as_they_were_stored(
     shared_server: SharedServer, stream_name: str, version: str
 ) -> None:
-    """Odd blocks stand among usual ones, so that they come in runs and one by one."""
+    """Unusual blocks are stored among usual ones, so that both are read in runs and one by one."""
     blocks = [b"NATS/1.0\r\nA: 1\r\n\r\n"] * 50 + [b"NATS/1.0\r\nA:\t\xff \r\nA:1\r\n\r\n", b""]
     count = 40 * len(blocks)
     async with server_side((await shared_server(version)).url, stream_name, {}) as side:

@@ -1,4 +1,4 @@
-"""What the contract says of a leader that does not know yet what was followed: in memory, and in front of servers."""
+"""What the contract promises if the leader is behind what was followed: in memory, and with real servers."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from tests.harness.servers import V2_10, V2_11
 
 
 class Lagging(NamedTuple):
-    """A contact, and what makes its leader fall behind what is stored from then on, or catch up."""
+    """A contact, and functions that make its leader fall behind what is stored, or catch up."""
 
     side: Side
     fall_behind: Callable[[int], None]
-    """Is given the last sequence that the leader knows."""
+    """Called with the last sequence that the leader has."""
     catch_up: Callable[[], None]
 
 
@@ -74,7 +74,7 @@ async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it
         sequence = await lagging.side.store(name)
         lagging.side.contact.read(ReadContent(lagging.side.subject(name), sequence, None, by_sequence=True))
     await lagging.side.hears(ContentUnread, count)
-    assert lagging.side.told(ContentRead) == []
+    assert lagging.side.received(ContentRead) == []
 
 
 async def test_a_schedule_that_was_removed_is_gone_where_the_leader_has_come_past_it(lagging: Lagging) -> None:
@@ -85,7 +85,7 @@ async def test_a_schedule_that_was_removed_is_gone_where_the_leader_has_come_pas
     await side.delete(sequence)
     side.contact.read(ReadContent(side.subject("schedule"), sequence, None))
     (read,) = await side.hears(ContentRead)
-    assert (read.message, side.told(ContentUnread)) == (None, [])
+    assert (read.message, side.received(ContentUnread)) == (None, [])
 
 
 async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_know_it_yet(lagging: Lagging) -> None:

@@ -1,4 +1,4 @@
-"""The last message on a subject is found, also where a server up to 2.11 says that there is none."""
+"""The last message on a subject is found, also if a server up to 2.11 answers that there is none."""
 
 from collections.abc import AsyncIterator
 

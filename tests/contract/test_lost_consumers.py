@@ -1,6 +1,6 @@
-"""A consumer whose node died is noticed by asking for it, and another one is made until one answers.
+"""A consumer whose node died is detected by a probe, and new ones are created until one answers.
 
-The API is played here by subscriptions on a real server: a node that died is one that listens no more.
+Subscriptions on a real server play the API here: a node that died is one without its subscription.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
 class Nodes:
-    """Nodes of a cluster, on which consumers are placed; nothing is stored, and they send no heartbeat."""
+    """Nodes of a cluster on which consumers are placed; they send no heartbeat."""
 
     def __init__(self, connection: Connection, prefix: str) -> None:
         self._connection = connection
         self._prefix = prefix
         self._listening: dict[str, int] = {}
         self.dead_places = 0
-        """So many consumers are placed on a node that has died."""
+        """The number of next consumers that are placed on a node that has died."""
         self.stored = 0
-        """So many messages are stored, with the sequences from 1 on."""
+        """The number of stored messages, with the sequences from 1 on."""
         self.has_stream = True
-        """Whether the stream has a leader that answers."""
+        """Whether the stream has a leader, which answers."""
         self.placed: list[str] = []
         self.asked = 0
-        """How often a consumer was asked for a message that may be there."""
+        """How often a consumer was probed."""
         connection.subscribe(f"{prefix}.CONSUMER.CREATE.{STREAM}.*", self._create)
         connection.subscribe(f"{prefix}.STREAM.MSG.GET.{STREAM}", self._get)
         connection.subscribe(f"{prefix}.STREAM.INFO.{STREAM}", self._inform)
@@ -83,49 +83,51 @@ class Nodes:
 
 @asynccontextmanager
 async def followed(connection: Connection, prefix: str) -> AsyncIterator[list[Input]]:
-    """Follow the stream, and yield what is told."""
-    told: list[Input] = []
-    follower = ConsumerFollower(connection, JetStreamApi(connection, prefix), {"name": STREAM}, told.append)
+    """Follow the stream, and yield the inputs."""
+    received: list[Input] = []
+    follower = ConsumerFollower(connection, JetStreamApi(connection, prefix), {"name": STREAM}, received.append)
     following = asyncio.create_task(follower.follow(0))
-    yield told
+    yield received
     following.cancel()
     await asyncio.wait((following,))
 
 
-async def told_so_far(told: list[Input], *kinds: type[Input]) -> None:
-    """Wait until facts of these kinds were told, in this order."""
+async def received_so_far(received: list[Input], *kinds: type[Input]) -> None:
+    """Wait until the inputs are of exactly these kinds, in this order."""
     await eventually(
-        lambda: tuple(map(type, told)) == kinds, within_seconds=NOTICED_SECONDS, describe=lambda: f"{kinds}: {told}"
+        lambda: tuple(map(type, received)) == kinds,
+        within_seconds=NOTICED_SECONDS,
+        describe=lambda: f"{kinds}: {received}",
     )
 
 
 async def test_a_consumer_that_only_answers_has_forgotten_what_it_was_asked_for(
     shared_server: SharedServer, stream_name: str
 ) -> None:
-    """It would hand over one message at each look, and no more."""
+    """A probe would get one message at each check, and no more."""
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
-        async with followed(account.connection, stream_name) as told:
-            await told_so_far(told, CaughtUp, ContactLost, CaughtUp)
+        async with followed(account.connection, stream_name) as received:
+            await received_so_far(received, CaughtUp, ContactLost, CaughtUp)
     assert nodes.asked >= 1
 
 
 async def test_a_consumer_whose_node_died_is_noticed_by_asking(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "MAX_SILENT_CHECKS", 1_000_000)  # it is not the silence that tells
+    monkeypatch.setattr(follow, "MAX_SILENT_CHECKS", 1_000_000)  # it was not detected by the silence
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
-        async with followed(account.connection, stream_name) as told:
-            await told_so_far(told, CaughtUp)
+        async with followed(account.connection, stream_name) as received:
+            await received_so_far(received, CaughtUp)
             nodes.die()
-            await told_so_far(told, CaughtUp, ContactLost, CaughtUp)
+            await received_so_far(received, CaughtUp, ContactLost, CaughtUp)
     assert len(nodes.placed) == 2
 
 
 @pytest.fixture
 def of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the server say that it is part of a cluster."""
+    """Make the server report that it is part of a cluster."""
     server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C", has_jetstream=True)
     monkeypatch.setattr(Connection, "server", property(lambda _self: server))
 
@@ -137,8 +139,8 @@ async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_ma
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
         nodes.dead_places, nodes.has_stream = len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
-        async with followed(account.connection, stream_name) as told:
-            await told_so_far(told, CaughtUp)
+        async with followed(account.connection, stream_name) as received:
+            await received_so_far(received, CaughtUp)
     assert len(set(nodes.placed)) == len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS)
 
 
@@ -150,17 +152,17 @@ async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
         nodes.dead_places, nodes.stored = 1_000_000, 2
-        async with followed(account.connection, stream_name) as told:
-            await told_so_far(told, MessagesRead, MessagesRead, CaughtUp)
+        async with followed(account.connection, stream_name) as received:
+            await received_so_far(received, MessagesRead, MessagesRead, CaughtUp)
             await eventually(
                 lambda: len(nodes.placed) > 4, within_seconds=NOTICED_SECONDS, describe="consumers are asked for"
             )
             nodes.stored = 3
-            await told_so_far(told, MessagesRead, MessagesRead, CaughtUp, MessagesRead)
-            read = [message for fact in told if isinstance(fact, MessagesRead) for message in fact.messages]
+            await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead)
+            read = [message for given in received if isinstance(given, MessagesRead) for message in given.messages]
             assert [(message.sequence, message.body) for message in read] == [(1, None), (2, None), (3, None)]
             nodes.dead_places = 0
-            await told_so_far(told, MessagesRead, MessagesRead, CaughtUp, MessagesRead, CaughtUp)
+            await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead, CaughtUp)
 
 
 @pytest.mark.usefixtures("of_a_cluster")
@@ -171,9 +173,9 @@ async def test_while_messages_cannot_be_asked_for_either_contact_is_lost(
     async with account_on((await shared_server(V2_11)).url) as account:
         nodes = Nodes(account.connection, stream_name)
         nodes.dead_places = 1_000_000
-        async with followed(account.connection, stream_name) as told:
-            await told_so_far(told, CaughtUp)
+        async with followed(account.connection, stream_name) as received:
+            await received_so_far(received, CaughtUp)
             nodes.has_stream = False
-            await told_so_far(told, CaughtUp, ContactLost)
+            await received_so_far(received, CaughtUp, ContactLost)
             nodes.has_stream, nodes.stored = True, 1
-            await told_so_far(told, CaughtUp, ContactLost, MessagesRead, CaughtUp)
+            await received_so_far(received, CaughtUp, ContactLost, MessagesRead, CaughtUp)

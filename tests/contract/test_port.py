@@ -1,4 +1,4 @@
-"""The promises of `engine.port`, one by one, asked of the stream in memory and of real servers."""
+"""The promises of `engine.port`, one by one, tested on the stream in memory and on real servers."""
 
 import asyncio
 from collections import Counter
@@ -26,11 +26,11 @@ from nats_scheduler.schedule.instants import HOUR
 from tests.contract.conftest import OpenSide
 
 ODD_BLOCK = b"NATS/1.0\r\nX:\t\xff \r\nX: a\r\nX:a\r\nEmpty:\r\nno colon\r\n\r\n"
-"""Duplicates, a tab, a trailing blank, a byte that is no UTF-8, a header without a value, a line without a colon."""
+"""Duplicates, a tab, a trailing blank, a byte that is not UTF-8, a header without a value, a line without a colon."""
 
 
 def with_size(block: bytes, size: int) -> bytes:
-    """Add what a server adds to headers that it sends without their body."""
+    """Add the header that a server adds when it sends a message without its body."""
     return with_header(block, b"Nats-Msg-Size", b"%d" % size)
 
 
@@ -38,7 +38,7 @@ AN_HOUR = {"Nats-TTL": "1h"}
 A_SCHEDULE = {"X-Nats-Schedule": "@every 1h", **AN_HOUR}
 GENERATED = {"X-Nats-Scheduler": "gone", "Nats-Msg-Id": "nats-scheduler:1:5:gone", **AN_HOUR}
 LATER = 1 << 62
-"""An instant (ns) at which every TTL of these tests has run out; no server finds so while they last."""
+"""An instant (ns) at which every TTL of these tests has run out; for no server that is so during the tests."""
 
 
 def block_with(headers: Mapping[str, str]) -> bytes:
@@ -102,7 +102,7 @@ class TestPublishing:
             if side.has_guard:
                 assert await side.outcome(fire) == Stored(2)
                 await side.store("schedule")
-                # Up to 2.11 the server looks for duplicates first, later ones first look at the guard.
+                # Up to 2.11 the server checks for duplicates first, later ones check the guard first.
                 known, refused = Stored(2, duplicate=True), Refused(400, 10071, "wrong last sequence: 3")
                 assert await side.outcome(fire) in (known, refused)
                 assert len(await side.stored()) == 3
@@ -247,8 +247,8 @@ class TestRemoving:
             for number in (sequence, 77):
                 side.contact.remove(RemoveExpired(number, LATER))
             concluded = await side.hears(ExpiryConcluded, 2)
-            assert {fact.sequence for fact in concluded} == {sequence, 77}
-            assert all(fact == ExpiryConcluded(fact.sequence) for fact in concluded)
+            assert {given.sequence for given in concluded} == {sequence, 77}
+            assert all(given == ExpiryConcluded(given.sequence) for given in concluded)
 
     async def test_what_is_neither_a_schedule_nor_generated_stays_whatever_was_asked(self, open_side: OpenSide) -> None:
         async with open_side(allow_msg_ttl=True) as side:
@@ -256,8 +256,8 @@ class TestRemoving:
             for headers in (AN_HOUR, forged, {"X-Nats-Schedule": "@every 1h"}):
                 sequence = await side.store("s", block_with(headers))
                 side.contact.remove(RemoveExpired(sequence, LATER))
-            concluded = await side.hears(ExpiryConcluded, 3)  # a server may answer one question before another
-            assert sorted(concluded, key=lambda fact: fact.sequence) == [ExpiryConcluded(n) for n in (1, 2, 3)]
+            concluded = await side.hears(ExpiryConcluded, 3)  # a server may answer requests in another order
+            assert sorted(concluded, key=lambda given: given.sequence) == [ExpiryConcluded(n) for n in (1, 2, 3)]
             assert len(await side.stored()) == 3
 
     async def test_what_has_not_expired_yet_stays_and_it_is_told_until_when(self, open_side: OpenSide) -> None:
@@ -305,7 +305,7 @@ class TestFollowing:
                 for number in range(300):
                     await side.store(f"s.{number % 7}")
                 assert [message.sequence for message in await side.reads(600)] == list(range(1, 601))
-                assert len(side.told(CaughtUp)) == 1
+                assert len(side.received(CaughtUp)) == 1
 
     async def test_an_empty_stream_is_caught_up_with_at_once(self, open_side: OpenSide) -> None:
         async with open_side() as side, side.following():
@@ -345,10 +345,10 @@ class TestFollowing:
         async with open_side() as side:
             async with side.following():
                 pass
-            told = len(side.facts)
+            received = len(side.inputs)
             await side.store("s")
             assert await side.outcome(side.fire()) == Stored(2)
-            assert [fact for fact in side.facts[told:] if isinstance(fact, MessagesRead)] == []
+            assert [given for given in side.inputs[received:] if isinstance(given, MessagesRead)] == []
 
 
 class TestTheEnd:
@@ -370,15 +370,17 @@ class TestTheEnd:
                 await a_turn()
             side.contact.end("enough")
             side.contact.end("enough")
-            assert Counter(answer.fire.fire_time for answer in side.told(PublishConcluded)) == Counter(range(1, 501))
-            reads = [read.sequence for read in side.told(ContentRead)]
-            reads += [unread.sequence for unread in side.told(ContentUnread)]
+            assert Counter(answer.fire.fire_time for answer in side.received(PublishConcluded)) == Counter(
+                range(1, 501)
+            )
+            reads = [read.sequence for read in side.received(ContentRead)]
+            reads += [unread.sequence for unread in side.received(ContentUnread)]
             assert sorted(reads) == list(range(600))
-            assert sorted(answer.through for answer in side.told(PurgeConcluded)) == list(range(300))
-            assert sorted(answer.sequence for answer in side.told(ExpiryConcluded)) == list(range(300))
-            told = len(side.facts)
+            assert sorted(answer.through for answer in side.received(PurgeConcluded)) == list(range(300))
+            assert sorted(answer.sequence for answer in side.received(ExpiryConcluded)) == list(range(300))
+            received = len(side.inputs)
             await side.stored()
-            assert len(side.facts) == told, "what the server says of it later is not told any more"
+            assert len(side.inputs) == received, "a later answer of the server is not delivered"
 
     async def test_what_is_asked_afterwards_is_answered_too(self, open_side: OpenSide) -> None:
         async with open_side() as side:
@@ -387,8 +389,8 @@ class TestTheEnd:
             side.contact.read(ReadContent(side.subject("schedule"), 1, None))
             side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
             side.contact.remove(RemoveExpired(1, LATER))
-            outcomes = [answer.outcome for answer in side.told(PublishConcluded)]
+            outcomes = [answer.outcome for answer in side.received(PublishConcluded)]
             assert [type(outcome) for outcome in outcomes] == [Unknown]
-            assert [answer.reason for answer in side.told(ContentUnread)] == ["enough"]
-            assert [(answer.failure, answer.refused) for answer in side.told(PurgeConcluded)] == [("enough", False)]
-            assert side.told(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]
+            assert [answer.reason for answer in side.received(ContentUnread)] == ["enough"]
+            assert [(answer.failure, answer.refused) for answer in side.received(PurgeConcluded)] == [("enough", False)]
+            assert side.received(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]

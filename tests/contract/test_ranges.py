@@ -1,4 +1,4 @@
-"""A herd that is read together says what it says read one by one, and each read is answered once."""
+"""A burst that is read together has the same contents as read one by one, and each read is answered once."""
 
 from collections import Counter
 
@@ -14,13 +14,13 @@ from tests.contract.sides import Side, server_side
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 
-HERD = 3 * MIN_RUN_SCHEDULES
+BURST = 3 * MIN_RUN_SCHEDULES
 
 
-async def store_herd(side: Side) -> list[ReadContent]:
-    """Store schedules with a message of somebody else's between each two, and return how they are read together."""
+async def store_burst(side: Side) -> list[ReadContent]:
+    """Store schedules with a message of another client between each two; return the requests for them."""
     requests = []
-    for number in range(HERD):
+    for number in range(BURST):
         block = with_headers(b"", [(b"X-Nats-Schedule", b"@at 2030-01-01T00:00:00Z"), (b"N", b"%d" % number)])
         sequence = await side.store(f"s.{number}", block, b"\x00\xff\r\n" * number)
         requests.append(ReadContent(side.subject(f"s.{number}"), sequence, None, by_sequence=True))
@@ -29,8 +29,8 @@ async def store_herd(side: Side) -> list[ReadContent]:
 
 
 async def read(side: Side, requests: list[ReadContent]) -> dict[int, ContentRead]:
-    """Read, and return what was answered, once for each request."""
-    side.facts.clear()
+    """Read, and return the answers: one for each request."""
+    side.inputs.clear()
     for request in requests:
         side.contact.read(request)
     answers = await side.hears(ContentRead, len(requests))
@@ -40,7 +40,7 @@ async def read(side: Side, requests: list[ReadContent]) -> dict[int, ContentRead
 
 async def test_it_says_what_it_says_one_by_one(open_side: OpenSide) -> None:
     async with open_side() as side:
-        requests = await store_herd(side)
+        requests = await store_burst(side)
         together = await read(side, requests)
         assert together == await read(side, [request._replace(by_sequence=False) for request in requests])
         assert all(answer.message is not None for answer in together.values())
@@ -49,8 +49,8 @@ async def test_it_says_what_it_says_one_by_one(open_side: OpenSide) -> None:
 
 async def test_what_is_gone_is_no_message_and_the_others_are_told(open_side: OpenSide) -> None:
     async with open_side() as side:
-        requests = await store_herd(side)
-        gone = {requests[0].sequence, requests[HERD // 2].sequence, requests[-1].sequence}
+        requests = await store_burst(side)
+        gone = {requests[0].sequence, requests[BURST // 2].sequence, requests[-1].sequence}
         for sequence in sorted(gone):
             await side.delete(sequence)
         answers = await read(side, requests)
@@ -59,7 +59,7 @@ async def test_what_is_gone_is_no_message_and_the_others_are_told(open_side: Ope
 
 async def test_another_subject_under_a_sequence_is_not_taken_for_the_schedule(open_side: OpenSide) -> None:
     async with open_side() as side:
-        requests = await store_herd(side)
+        requests = await store_burst(side)
         mistaken = requests[3]._replace(schedule=side.subject("nobody"))
         answers = await read(side, [*requests[:3], mistaken, *requests[4:]])
         assert answers[mistaken.sequence].message is None
@@ -82,8 +82,8 @@ async def test_a_server_that_allows_less_at_a_time_is_asked_for_less(
 ) -> None:
     server = await start_server(version, config="jetstream { limits { max_request_batch: 50 } }\n")
     async with server_side(server.url, stream_name, {}) as side:
-        requests = await store_herd(side)
-        assert len(await read(side, requests)) == HERD
+        requests = await store_burst(side)
+        assert len(await read(side, requests)) == BURST
 
 
 async def test_where_the_account_has_no_place_for_a_consumer_each_is_looked_up(
@@ -93,8 +93,8 @@ async def test_where_the_account_has_no_place_for_a_consumer_each_is_looked_up(
     server = await start_server(V2_11, config=f"{account}no_auth_user: a\n")
     async with server_side(server.url, stream_name, {}) as side:
         await side.add_consumer("theirs")
-        requests = await store_herd(side)
-        assert len(await read(side, requests)) == HERD
+        requests = await store_burst(side)
+        assert len(await read(side, requests)) == BURST
         assert await side.consumers() == 1
 
 
@@ -104,8 +104,8 @@ async def test_where_consumers_may_not_be_idle_for_long_they_are_asked_for_accor
     server = await shared_server(V2_11)
     limits = {"consumer_limits": {"inactive_threshold": 1_000_000_000}}
     async with server_side(server.url, stream_name, limits) as side:
-        requests = await store_herd(side)
-        assert len(await read(side, requests)) == HERD
+        requests = await store_burst(side)
+        assert len(await read(side, requests)) == BURST
 
 
 def asked(*sequences: int) -> list[ReadContent]:
@@ -113,10 +113,10 @@ def asked(*sequences: int) -> list[ReadContent]:
 
 
 def test_runs_are_of_neighbours_and_the_others_are_single() -> None:
-    herd = asked(*range(1_000, 1_000 + MAX_RUN_GAP * HERD, MAX_RUN_GAP))
+    burst = asked(*range(1_000, 1_000 + MAX_RUN_GAP * BURST, MAX_RUN_GAP))
     far = asked(1, 2, 3, 5_000, 9_000)
-    runs, single = runs_of([*reversed(herd), *far])
-    assert runs == [herd]
+    runs, single = runs_of([*reversed(burst), *far])
+    assert runs == [burst]
     assert sorted(single) == far
 
 
@@ -127,9 +127,9 @@ def test_a_run_is_not_longer_than_others_should_wait() -> None:
 
 
 def test_a_second_request_for_a_sequence_is_single() -> None:
-    herd = asked(*range(HERD))
-    runs, single = runs_of([*herd, herd[7], herd[7]])
-    assert (runs, single) == ([herd], [herd[7], herd[7]])
+    burst = asked(*range(BURST))
+    runs, single = runs_of([*burst, burst[7], burst[7]])
+    assert (runs, single) == ([burst], [burst[7], burst[7]])
 
 
 def test_nothing_is_divided_into_nothing() -> None:

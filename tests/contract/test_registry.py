@@ -1,4 +1,4 @@
-"""A lost compare-and-set is normal business, however the server puts it; anything else is told as what it is."""
+"""A lost compare-and-set is expected, whatever code the server uses for it; any other refusal raises its own error."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.harness.servers import V2_11
 
 
 def refuse(connection: Connection, subject: str, code: int) -> None:
-    """Answer what is written on a subject with a refusal, as the leader of a stream does."""
+    """Answer writes on a subject with a refusal, as the leader of a stream does."""
     answer = b'{"error":{"code":400,"err_code":%d,"description":"refused"}}' % code
     connection.subscribe(
         subject, lambda _subject, reply, _block, _body: _sent(connection.publish(reply.decode(), answer))

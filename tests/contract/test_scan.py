@@ -1,4 +1,4 @@
-"""Streams that a consumer would harm (work queue, interest) are followed by look-ups, which tell what matters."""
+"""Streams that a consumer would harm (work queue, interest) are followed by look-ups of the messages that matter."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ async def test_the_schedules_that_are_stored_are_told_in_order_and_then_caught_u
         await side.store("plain", b"", b"work")
         async with side.following():
             assert [message.sequence for message in side.read] == [1, 2, 3]
-            assert len(side.told(CaughtUp)) == 1
+            assert len(side.received(CaughtUp)) == 1
 
 
 async def test_versions_that_were_stored_while_nobody_followed_are_told_by_the_first_and_the_last(

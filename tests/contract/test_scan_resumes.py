@@ -1,6 +1,6 @@
-"""Look-ups go on where they were: what was looked at once is not looked at again, and no hint is lost.
+"""Look-ups continue where they were: what was read once is not read again, and no hint is lost.
 
-Requests are counted, and refused, where they pass: on a prefix of the test's own in front of the real API.
+Requests are counted, and refused, on a prefix of the test's own in front of the real API.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ CANCEL = [(b"X-Nats-Scheduler", b"a"), (b"X-Nats-Schedule-Next", b"purge")]
 NO_LEADER = b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}'
 TOLD_SECONDS = 30.0
 FEW = 60
-"""Requests that a look at some new messages takes at most, among hundreds of subjects."""
+"""The most requests that a few new messages cost, among hundreds of subjects."""
 
 
 class Gate:
-    """Stands in front of the API: counts what is asked, and refuses it while it is closed."""
+    """A proxy of the API: it counts requests, and refuses them while it is closed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.asked: Counter[str] = Counter()
         self.bodies: list[dict[str, object]] = []
         self.refuses = 0
-        """So many look-ups of messages more are refused."""
+        """The number of next look-ups that are refused."""
         connection.subscribe(f"{PREFIX}.>", self._pass_on)
 
     def _pass_on(self, subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
@@ -65,7 +65,7 @@ class Queue:
         self._account = account
         self._name = name
         self.gate = gate
-        self.facts: list[Input] = []
+        self.inputs: list[Input] = []
         self.held: set[str] = set()
         self.contact: StreamContact | None = None
 
@@ -78,7 +78,7 @@ class Queue:
             await asyncio.gather(*(self.store(f"s.{n}") for n in names))
 
     async def store_unseen(self) -> int:
-        """Store a schedule on a subject that the stream had not when it was followed."""
+        """Store a schedule on a subject that the stream did not have when the following began."""
         config = (await self._account.api.stream(self._name))["config"]
         elsewhere = f"elsewhere-{self._name}"
         await self._account.api.update_stream({**config, "subjects": [*config["subjects"], elsewhere]})
@@ -91,8 +91,8 @@ class Queue:
 
     @asynccontextmanager
     async def following(self, after: int = 0) -> AsyncIterator[None]:
-        """Follow behind a sequence, and begin when all that is stored was told."""
-        self.facts.clear()
+        """Follow behind a sequence; the block begins when all that is stored was delivered."""
+        self.inputs.clear()
         self.gate.asked.clear()
         self.gate.bodies.clear()
         config = (await self._account.api.stream(self._name))["config"]
@@ -102,7 +102,7 @@ class Queue:
                 self._account.connection,
                 api,
                 config,
-                self.facts.append,
+                self.inputs.append,
                 tasks,
                 holds=lambda subject: subject.removeprefix(f"{self._name}.") in self.held,
                 window=256,
@@ -110,23 +110,23 @@ class Queue:
             )
             task = asyncio.ensure_future(self.contact.follow(after))
             try:
-                await self.told(lambda: self.caught_up)
+                await self.reached(lambda: self.caught_up)
                 yield
             finally:
                 task.cancel()
                 await asyncio.wait((task,))
                 self.contact.end("the test is over")
 
-    async def told(self, condition: Callable[[], object]) -> None:
-        await eventually(condition, within_seconds=TOLD_SECONDS, describe=lambda: f"{self.facts[-5:]}")
+    async def reached(self, condition: Callable[[], object]) -> None:
+        await eventually(condition, within_seconds=TOLD_SECONDS, describe=lambda: f"{self.inputs[-5:]}")
 
     @property
     def caught_up(self) -> list[CaughtUp]:
-        return [fact for fact in self.facts if isinstance(fact, CaughtUp)]
+        return [given for given in self.inputs if isinstance(given, CaughtUp)]
 
     @property
     def read(self) -> list[StoredMessage]:
-        return [message for fact in self.facts if isinstance(fact, MessagesRead) for message in fact.messages]
+        return [message for given in self.inputs if isinstance(given, MessagesRead) for message in given.messages]
 
     @property
     def sequences(self) -> set[int]:
@@ -170,7 +170,7 @@ async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_to
     queue.held = {"a"}
     ended = await queue.store("a", b"", b"not a schedule")
     async with queue.following(through):
-        # What lies on the cancel is told too, as what lies on any message of ours.
+        # A later message on the subject of the cancel is delivered too, as on any subject that matters.
         assert [m.sequence for m in queue.read] == [cancel, cancel + 1, version, covering, ended]
 
 
@@ -190,7 +190,7 @@ async def test_up_to_where_everything_was_looked_at_is_noted_while_messages_are_
     async with queue.following():
         await queue.store("a")
         last = await queue.store("work", b"", b"work")
-        await queue.told(lambda: queue.caught_up[-1].through == last)
+        await queue.reached(lambda: queue.caught_up[-1].through == last)
         assert queue.sequences == {1}
 
 
@@ -198,7 +198,7 @@ async def test_what_is_told_has_no_body(queue: Queue) -> None:
     await queue.store("a", SCHEDULE, b"before")
     async with queue.following():
         await queue.store("b", SCHEDULE, b"while")
-        await queue.told(lambda: len(queue.read) == 2)
+        await queue.reached(lambda: len(queue.read) == 2)
         through = 1
     async with queue.following(through):
         assert [message.body for message in queue.read] == [None]
@@ -211,10 +211,10 @@ async def test_a_fire_of_ours_is_not_looked_up(queue: Queue) -> None:
         target = f"{queue._name}.out"
         block = block.replace(b"fire-1", b"nats-scheduler:1:1:s")
         queue.contact.publish([Fire("s", 1, 1, None, target, block, b"")])
-        await queue.told(lambda: any(isinstance(f, FiresStored | PublishConcluded) for f in queue.facts))
+        await queue.reached(lambda: any(isinstance(f, FiresStored | PublishConcluded) for f in queue.inputs))
         fired = queue.gate.bodies.copy()
         others = await queue.store("out", block.replace(b":1:1:", b":1:2:"))
-        await queue.told(lambda: others in queue.sequences)
+        await queue.reached(lambda: others in queue.sequences)
     assert fired == []
     assert queue.sequences == {others}
 
@@ -224,7 +224,7 @@ async def test_a_burst_of_more_hints_than_are_kept_loses_none(queue: Queue, monk
     monkeypatch.setattr(hints, "MAX_HINT_LOOKUPS_IN_FLIGHT", 1)
     async with queue.following():
         await queue.store_all(300)
-        await queue.told(lambda: len(queue.sequences) == 300)
+        await queue.reached(lambda: len(queue.sequences) == 300)
 
 
 async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: Queue) -> None:
@@ -233,16 +233,16 @@ async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: Queue)
         queue.gate.asked.clear()
         queue.gate.refuses = 3
         new = await queue.store("new")
-        await queue.told(lambda: new in queue.sequences)
+        await queue.reached(lambda: new in queue.sequences)
         assert queue.looked_up < FEW
-        assert not any(isinstance(fact, ContactLost) for fact in queue.facts)
+        assert not any(isinstance(given, ContactLost) for given in queue.inputs)
 
 
 async def test_where_something_seen_is_not_found_everything_that_is_stored_is_read(queue: Queue) -> None:
     async with queue.following():
         unseen = await queue.store_unseen()
         await queue.refused("s")
-        await queue.told(lambda: unseen in queue.sequences)
+        await queue.reached(lambda: unseen in queue.sequences)
 
 
 async def test_without_a_leader_contact_is_lost_and_what_was_stored_meanwhile_is_told_after(queue: Queue) -> None:
@@ -251,8 +251,8 @@ async def test_without_a_leader_contact_is_lost_and_what_was_stored_meanwhile_is
         queue.gate.asked.clear()
         queue.gate.refuses = 1_000
         new = await queue.store("new")
-        await queue.told(lambda: any(isinstance(fact, ContactLost) for fact in queue.facts))
+        await queue.reached(lambda: any(isinstance(given, ContactLost) for given in queue.inputs))
         asked, queue.gate.refuses = queue.looked_up, 0
         before = len(queue.caught_up)
-        await queue.told(lambda: new in queue.sequences and len(queue.caught_up) > before)
+        await queue.reached(lambda: new in queue.sequences and len(queue.caught_up) > before)
         assert queue.looked_up - asked < FEW

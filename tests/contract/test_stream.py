@@ -1,4 +1,4 @@
-"""The stream in memory stores, refuses and removes as a server does: the same publishes, the same answers."""
+"""The stream in memory stores, refuses and removes as a server does: the same publishes get the same answers."""
 
 from typing import Any
 

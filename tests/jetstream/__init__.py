@@ -1,1 +1,1 @@
-"""Tests of what talks to JetStream, as far as it needs no server."""
+"""Tests of the `jetstream` package that need no server."""

@@ -1,4 +1,4 @@
-"""Acknowledgements that are cut out together say what they say one by one, in JSON."""
+"""Acknowledgements that are parsed together have the same outcomes as parsed one by one, as JSON."""
 
 import json
 
@@ -45,7 +45,7 @@ ODD = (
 
 
 class Reader:
-    """Reads acknowledgements off the wire, at once or one by one, and notes which fire each is of."""
+    """Reads acknowledgements from the wire, together or one by one, and notes the fire of each."""
 
     def __init__(self, stream: str, *, at_once: bool) -> None:
         self.read: list[tuple[bytes, Outcome | None]] = []
@@ -69,7 +69,7 @@ class Reader:
 
 
 def wire_of(*bodies: bytes) -> bytes:
-    """Return the frames of acknowledgements, those of a pong and of a refusal without a body between them."""
+    """Return the frames of acknowledgements, with a pong and a refusal without a body between them."""
     shape = b"MSG _INBOX.x.%d.%d 3 %d\r\n%b\r\n"
     frames = [shape % (number // 7, number, len(body), body) for number, body in enumerate(bodies)]
     refusal = b"NATS/1.0 503\r\n\r\n"
@@ -78,7 +78,7 @@ def wire_of(*bodies: bytes) -> bytes:
 
 
 async def assert_read_alike(wire: bytes, pieces: int = 1 << 20, stream: str = "ORDERS") -> Reader:
-    """Read the same bytes both ways; return the reader that reads at once."""
+    """Read the same bytes both ways; return the reader that reads them together."""
     at_once, one_by_one = Reader(stream, at_once=True), Reader(stream, at_once=False)
     for reader in (at_once, one_by_one):
         for start in range(0, len(wire), pieces):
@@ -94,9 +94,9 @@ async def test_it_says_what_it_says_in_json(pieces: int) -> None:
 
 async def test_what_servers_write_is_understood_at_once() -> None:
     reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM * 4))
-    told = [outcome for token, outcome in reader.read if token != b"9.99"]
+    outcomes = [outcome for token, outcome in reader.read if token != b"9.99"]
     assert (
-        told
+        outcomes
         == [
             Stored(7),
             Stored(7),

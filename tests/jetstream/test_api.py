@@ -1,4 +1,4 @@
-"""How long an answer of the JetStream API is awaited."""
+"""How long the client waits for an answer of the JetStream API."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nats_scheduler.jetstream.foreign_json import Object
 
 
 class Unanswered(Connection):
-    """Notes how long each answer is awaited, and whether the request is repeated meanwhile."""
+    """Notes the deadline of each request, and whether it is repeatable."""
 
     def __init__(self) -> None:
         self.waits: dict[str, tuple[float, bool]] = {}
@@ -25,7 +25,7 @@ class Unanswered(Connection):
 
 @pytest.mark.parametrize("deadline", [REQUEST_DEADLINE_SECONDS, 0.5])
 async def test_a_consumer_is_awaited_for_less_than_anything_else(deadline: float) -> None:
-    """One that was placed on a dead node never answers, and another one is placed anew."""
+    """A consumer that was placed on a dead node never answers, and a new attempt is placed again."""
     connection = Unanswered()
     api = JetStreamApi(connection, deadline=deadline)
     await api.create_consumer("S", "name", {})

@@ -1,4 +1,4 @@
-"""A denial names its subject, however strange it is; any other error is none."""
+"""A denial names its subject, however unusual it is; any other error is not a denial."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""What is read goes to its own subscription and to nobody else, however many there are."""
+"""A message that is read goes to its own subscription alone, however many there are."""
 
 from nats_scheduler.jetstream.wire import MIN_RUN_BYTES, FrameParser, WireClient
 

@@ -1,4 +1,4 @@
-"""The registry says which streams carry the flag, and since when; the configuration of a stream says nothing of it."""
+"""The registry records which streams carry the flag, and since when; the stream's configuration does not."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from tests.harness.servers import V2_11
 
 @dataclass
 class Flagging:
-    """A stream that nobody adopted yet, and who may adopt it."""
+    """A stream that is not adopted yet, and what can adopt it."""
 
     account: Account
     registry: Registry
@@ -25,11 +25,11 @@ class Flagging:
     name: str
 
     async def state(self) -> StreamState:
-        """Return what the server says of the stream."""
+        """Return the server's information on the stream."""
         return StreamState.from_info(await self.account.api.stream(self.name))
 
     async def known(self) -> dict[str, object] | None:
-        """Return what the registry says of it."""
+        """Return its registry entry."""
         return await self.registry.get(f"stream.{self.name}")
 
 
@@ -62,7 +62,7 @@ async def test_what_cannot_be_remembered_is_not_adopted(flagging: Flagging) -> N
 
 
 async def test_it_is_known_since_when_it_was_flagged_whatever_was_added_since(flagging: Flagging) -> None:
-    """Also where the server says by now that the stream was created at another time, or the bucket was lost."""
+    """Also if the server now reports another creation time, or if the bucket was lost."""
     await flagging.registry.open()
     await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
     first = await flagging.flagged.recall(await flagging.state())
@@ -88,7 +88,7 @@ async def test_only_a_stream_that_is_gone_or_another_one_counts_as_deleted(flagg
 
 
 async def test_a_stream_that_comes_back_from_a_backup_is_flagged_as_it_was(flagging: Flagging) -> None:
-    """What made the same stream again holds nothing that is older than itself."""
+    """A stream that was created again holds no message that is older than itself."""
     await flagging.registry.open()
     adopted, _ = await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
     restored = replace(await flagging.state(), created="2099-01-01T00:00:00Z", holds_older_messages=True)

@@ -1,4 +1,4 @@
-"""Whether a configuration that was asked for is the one that the server has: only then may we update the stream."""
+"""Whether a requested configuration is the one that the server has: only then may the sidecar update the stream."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ KEPT: dict[str, Any] = {
     "consumer_limits": {},
     "metadata": {"_nats.ver": "2.11.11", METADATA_FLAG: "true", "team": "shop"},
 }
-"""What a server of 2.11 tells of a stream that the sidecar adopted."""
+"""The configuration that a server of 2.11 returns for a stream that the sidecar adopted."""
 
 ASKED: dict[str, Any] = {
     "name": "ORDERS",
@@ -34,7 +34,7 @@ ASKED: dict[str, Any] = {
     "metadata": {"team": "shop"},
     FLAG: True,
 }
-"""The least that somebody asked for to get it."""
+"""The shortest request that results in it."""
 
 
 @pytest.mark.parametrize("closely", [True, False])

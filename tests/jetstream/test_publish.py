@@ -1,4 +1,4 @@
-"""Each fire is answered once, also where its acknowledgement comes late, twice, or together with many others."""
+"""Each fire is concluded once, also if its acknowledgement comes late, twice, or together with many others."""
 
 from collections.abc import Callable
 
@@ -47,7 +47,7 @@ class Wire(Connection):
         self.written.append(frames)
 
     def acknowledge(self, *numbers: int, at_once: bool) -> None:
-        """Say that fires are stored, each under its number and a hundred."""
+        """Acknowledge fires, each as stored under its number plus a hundred."""
         bodies = [STORED % (100 + number) for number in numbers]
         if at_once:
             shape = b"MSG _INBOX.a.1.%d 1 %d\r\n%b\r\n"
@@ -61,20 +61,20 @@ class Wire(Connection):
             listener()
 
     def answer(self, number: int, body: bytes) -> None:
-        """Answer a fire, whoever does."""
+        """Answer a fire, as the server or as another client."""
         self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
 
 
 class Course:
-    """A publisher, what it tells, and the wire."""
+    """A publisher, its inputs to the engine, and the wire."""
 
     def __init__(self, ack_timeout: float = 60.0, window: int = 100) -> None:
         self.wire = Wire()
-        self.told: list[PublishConcluded | FiresStored] = []
+        self.received: list[PublishConcluded | FiresStored] = []
         self.acknowledged: list[int] = []
         note = self.acknowledged.extend
         self.publisher = Publisher(
-            self.wire, "S", self.told.append, window=window, ack_timeout=ack_timeout, acknowledged=note
+            self.wire, "S", self.received.append, window=window, ack_timeout=ack_timeout, acknowledged=note
         )
 
     def publish(self, count: int) -> list[Fire]:
@@ -88,7 +88,7 @@ async def test_a_run_is_told_in_one_word_and_in_its_order() -> None:
     course = Course()
     fires = course.publish(4)
     course.wire.acknowledge(2, 1, 4, at_once=True)
-    assert course.told == [FiresStored([fires[1], fires[0], fires[3]], [102, 101, 104])]
+    assert course.received == [FiresStored([fires[1], fires[0], fires[3]], [102, 101, 104])]
     assert (course.acknowledged, course.publisher.in_flight) == ([102, 101, 104], 1)
 
 
@@ -98,19 +98,19 @@ async def test_what_is_acknowledged_again_is_passed_over() -> None:
     course.wire.acknowledge(1, at_once=False)
     course.wire.acknowledge(1, 2, 2, 3, at_once=True)
     course.wire.acknowledge(3, at_once=False)
-    assert course.told == [PublishConcluded(fires[0], Stored(101)), FiresStored(fires[1:], [102, 103])]
+    assert course.received == [PublishConcluded(fires[0], Stored(101)), FiresStored(fires[1:], [102, 103])]
 
 
 async def test_what_is_not_acknowledged_in_time_is_unknown_and_a_late_word_is_passed_over() -> None:
     course = Course(ack_timeout=0.1)
     first = course.publish(3)
     course.wire.acknowledge(2, at_once=True)
-    await eventually(lambda: len(course.told) == 3, within_seconds=10)
+    await eventually(lambda: len(course.received) == 3, within_seconds=10)
     unknown = Unknown("no acknowledgement within 0.1 s")
-    assert course.told[1:] == [PublishConcluded(first[0], unknown), PublishConcluded(first[2], unknown)]
+    assert course.received[1:] == [PublishConcluded(first[0], unknown), PublishConcluded(first[2], unknown)]
     second = course.publish(2)
     course.wire.acknowledge(1, 4, 3, 5, at_once=True)
-    assert course.told[3:] == [FiresStored(second, [104, 105])]
+    assert course.received[3:] == [FiresStored(second, [104, 105])]
     assert course.acknowledged == [102, 101, 104, 103, 105], "where they are stored is known all the same"
 
 
@@ -118,11 +118,11 @@ async def test_what_does_not_fit_into_the_window_follows_when_there_is_room_agai
     course = Course(window=2, ack_timeout=0.1)
     fires = course.publish(5)
     assert (len(course.wire.written), course.publisher.in_flight) == (1, 2)
-    await eventually(lambda: len(course.told) == 4, within_seconds=10)
-    assert [told.fire for told in course.told if isinstance(told, PublishConcluded)] == fires[:4]
+    await eventually(lambda: len(course.received) == 4, within_seconds=10)
+    assert [received.fire for received in course.received if isinstance(received, PublishConcluded)] == fires[:4]
     course.publisher.end("enough")
     last = PublishConcluded(fires[4], Unknown("enough"))
-    assert (course.told[4:], course.publisher.in_flight) == ([last], 0)
+    assert (course.received[4:], course.publisher.in_flight) == ([last], 0)
 
 
 async def test_the_answer_of_somebody_else_takes_no_place_of_the_servers() -> None:
@@ -138,6 +138,6 @@ async def test_the_answer_of_somebody_else_takes_no_place_of_the_servers() -> No
     ]
     for body in strangers:
         course.wire.answer(1, body)
-    assert (course.told, course.publisher.in_flight) == ([], 1)
+    assert (course.received, course.publisher.in_flight) == ([], 1)
     course.wire.acknowledge(1, at_once=False)
-    assert course.told == [PublishConcluded(fire, Stored(101))]
+    assert course.received == [PublishConcluded(fire, Stored(101))]

@@ -1,4 +1,4 @@
-"""What is seen of the requests of others: a user's wish, or the work of another sidecar."""
+"""What is received of the requests of others: those of users, or of another sidecar."""
 
 import pytest
 
