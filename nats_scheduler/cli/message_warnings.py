@@ -44,4 +44,4 @@ def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: 
     if due >= stored_at + rules.max_age:
         yield f"max_age of the stream ({age}) removes it before its first fire at {time_text(due)}"
     elif pattern.repeats:
-        yield f"max_age of the stream ({age}) removes it so long after it was stored: publish it again before that"
+        yield f"max_age of the stream ({age}) removes it at that age: publish it again before that"

@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.jetstream.wire import Run, Sink, WireClient
+from nats_scheduler.jetstream.wire import RunReader, Sink, WireClient
 from nats_scheduler.settings.server_urls import masked_url
 
 Part = TypeVar("Part")
@@ -173,7 +173,7 @@ class Connection:
         """Call `listener` once, when all bytes of the current read, or else of the next one, were delivered."""
         self._client.after_chunk.append(listener)
 
-    def read_runs(self, number: int, run: Run) -> None:
+    def read_runs(self, number: int, run: RunReader) -> None:
         """Have `run` take many messages of a subscription at once, until the subscription ends."""
         self._client.runs[number] = run
 

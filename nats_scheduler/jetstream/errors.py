@@ -1,6 +1,6 @@
 """What can go wrong between this process and JetStream, each with what has to happen then.
 
-Outcomes that the engine must reason about are values (`engine.outcomes`); exceptions are for everything else.
+Outcomes that the engine must reason about are values (`engine.inputs`); exceptions are for everything else.
 """
 
 

@@ -26,7 +26,7 @@ from nats_scheduler.jetstream.errors import ConnectError
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
 """Receives subject, reply subject (`b""` without one), header block (`b""` without one) and body of one message."""
 
-Run = Callable[[bytes, int], int]
+RunReader = Callable[[bytes, int], int]
 """Reads the messages that it can parse from a buffer, from a position on; returns where it stopped.
 
 It handles each one as its subscription's sink would, or stops before it.
@@ -161,7 +161,7 @@ class WireClient(nats.aio.client.Client):
         self.sinks: dict[int, Sink] = {}
         self.after_chunk: list[Callable[[], None]] = []
         """Called once each, when all messages of one read were delivered."""
-        self.runs: dict[int, Run] = {}
+        self.runs: dict[int, RunReader] = {}
         """By the number of the subscription: called first; what they leave goes to the sinks."""
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []

@@ -162,7 +162,7 @@ def test_a_stream_file_that_is_not_an_object_is_wrong_use(cli: Cli, tmp_path: Pa
     ("given", "config", "expected"),
     [
         (["@at 2999-01-01T00:00:00Z"], {"max_age": 7 * DAY}, "max_age of the stream (7d0h) removes it before"),
-        (["@every 1h"], {"max_age": 7 * DAY}, "has to be published again"),
+        (["@every 1h"], {"max_age": 7 * DAY}, "publish it again before that"),
         (["@at 2999-01-01T00:00:00Z", "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it after 1h0m0s, before"),
         (["@every 1h"], {"max_msgs": 100}, "max_msgs or max_bytes"),
         (["@every 1h"], {"max_bytes": 100}, "max_msgs or max_bytes"),

@@ -99,7 +99,7 @@ def test_an_invalid_pattern_is_told_as_the_server_would_and_ends_with_1(
 def test_what_is_no_schedule_is_said_to_be_none(cli: Cli, pattern: str) -> None:
     shown = cli("next", pattern)
     assert shown.exit_code == 1
-    assert "no schedule" in shown.stderr
+    assert "not a schedule" in shown.stderr
     in_json = cli("next", pattern, "--json")
     assert in_json.exit_code == 1
     assert json.loads(in_json.stdout)["fires"] == []

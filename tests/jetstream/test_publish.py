@@ -7,7 +7,7 @@ from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.publish import Publisher
-from nats_scheduler.jetstream.wire import Run, Sink
+from nats_scheduler.jetstream.wire import RunReader, Sink
 from tests.harness.waiting import eventually
 
 STORED = b'{"stream":"S", "seq":%d}'
@@ -20,7 +20,7 @@ class Wire(Connection):
         self.written: list[bytes] = []
         self._parts = {}
         self._sinks: list[Sink] = []
-        self._runs: list[Run] = []
+        self._runs: list[RunReader] = []
         self._called: list[Callable[[], None]] = []
 
     def inbox(self, name: str) -> str:
@@ -34,7 +34,7 @@ class Wire(Connection):
     def is_lost(self) -> bool:
         return False
 
-    def read_runs(self, number: int, run: Run) -> None:
+    def read_runs(self, number: int, run: RunReader) -> None:
         self._runs.append(run)
 
     def after_this_chunk(self, listener: Callable[[], None]) -> None:
