@@ -1,7 +1,7 @@
-"""`nats-scheduler advisories`: what is in the messages that the sidecar publishes about what goes wrong.
+"""`nats-scheduler advisories`: the content of the advisories that a sidecar publishes about problems.
 
-Rule: the schema that is printed is made from the models that the tests hold the sidecar to.
-Cost: some 200 ms, pydantic's. Limit: a sidecar of another version may publish kinds and keys that are not in it.
+Rule: the printed schema is made from the models against which the tests check the sidecar's advisories.
+Cost: some 200 ms, to import pydantic. Limit: a sidecar of another version may publish other kinds and keys.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
 SEQUENCE_NOT_FOUND = 10043
 
+TEMPORARY_STATUS = 503
+"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
+
 REPEATABLE_REQUESTS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
 """Requests that may be sent twice: the second one changes nothing, also if the same consumer is created again."""
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import TEMPORARY_STATUS, JetStreamApi
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError, NoJetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.last import last_on
@@ -30,9 +30,6 @@ MIN_RANGE_PART = 16
 
 LOOKUP_RETRY_WAITS_SECONDS = (0.02, 0.1, 0.2, 0.3)
 """Waits before a request that the server could not answer is repeated."""
-
-TEMPORARY_STATUS = 503
-"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
 
 MARK_OF_SCHEDULES = b"Nats-Schedule:"
 """Every schedule of either dialect contains it, and no generated message that is not a schedule itself."""

@@ -1,6 +1,6 @@
-"""Remove schedules that are done, and versions that were replaced.
+"""Purge schedules that are done, and versions that were replaced.
 
-A purge of one subject up to a sequence: a replacement that was stored meanwhile has a higher sequence and stays.
+It is a purge of one subject up to a sequence: a replacement that was stored meanwhile has a higher sequence and stays.
 Only on a subject that is not UTF-8, which JSON cannot name, a message is deleted by its sequence.
 """
 
@@ -9,27 +9,24 @@ import asyncio
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded
 from nats_scheduler.engine.port import Notify
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import TEMPORARY_STATUS, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.reach import LeaderReach
 
-MAX_PURGES_UNDER_WAY = 256
+MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
-
-TEMPORARY_STATUS = 503
-"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
 
 
 def purger(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[PurgeSchedule]:
-    """Return what removes schedules from a stream."""
+    """Return what purges schedules of a stream."""
 
     async def ask(request: PurgeSchedule) -> Input:
         try:
-            await _remove(api, stream, request, reach)
+            await _purge(api, stream, request, reach)
         except ApiError as error:
             return PurgeConcluded(request.schedule, request.through, str(error), error.status != TEMPORARY_STATUS)
         except NotPermittedError as error:
@@ -41,16 +38,16 @@ def purger(
     def give_up(request: PurgeSchedule, reason: str) -> Input:
         return PurgeConcluded(request.schedule, request.through, reason)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_UNDER_WAY)
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_IN_FLIGHT)
 
 
-async def _remove(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
+async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
     if request.stored_at is not None:
         message = await api.message(stream, seq=request.through)
         if message is None or message.stored_at != request.stored_at:
-            return  # it did not come back; what lies there now, in a stream that lost some, is not it
+            return  # it is not there any more; a stream that lost messages may have another one under this sequence
     if is_expressible(request.schedule):
-        # The server removes what lies below `seq`.
+        # The server purges the messages below `seq`.
         await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})
         return
     message = await reach.confirmed(request.through, lambda: api.message(stream, seq=request.through))

@@ -1,16 +1,17 @@
-"""Streams as users configure them: `allow_msg_schedules` added, adopted, remembered.
+"""Streams as users configure them: `allow_msg_schedules` added, adopted, and kept in the registry.
 
-The rules are the server's (`message.stream_rules`); what differs is where the flag is kept.
+The rules are the server's (`message.stream_rules`); only the place of the flag differs.
 A server that schedules natively keeps it itself.
-An older one drops it, so there it becomes an entry of our registry, under the stream's name.
+An older one drops it, so there it becomes an entry of the registry, under the stream's name.
 
-The rule: the configuration is the user's, and stays as it was asked for, so that a tool that repeats its creation byte
-for byte is not refused (10058).
-What a stored schedule cannot do without is switched on when it is needed, and told (`FlaggedStreams.switch_on`).
+The rule: the configuration is the user's, and stays as it was asked for. So a tool that repeats its creation byte for
+byte is not refused (10058).
+A setting without which a stored schedule cannot fire is switched on when it is needed, and that is reported
+(`FlaggedStreams.switch_on`).
 
 Why a name, and not the instant of creation: a server of 2.10 or 2.11 that restarts, updates the stream and restarts
-again shows another one, and so does each that restores a backup.
-An entry counts until the stream's deletion was seen, and again where the stream comes back from a backup.
+again reports another instant, and so does every server that restores a backup.
+An entry counts until the stream's deletion was noticed, and again if the stream comes back from a backup.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,20 +35,20 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
-"""The metadata key that stands for the flag where a user sets it by hand, to `true`."""
+"""The metadata key that stands for the flag if a user sets it by hand, to `true`."""
 
 TTL_FLAG = "allow_msg_ttl"
 
 METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
-"""The metadata key that stands for `allow_msg_ttl` where the server does not know it (2.10)."""
+"""The metadata key that stands for `allow_msg_ttl` if the server does not support it (2.10)."""
 
 ROLL_UPS = "allow_rollup_hdrs"
 
 MAX_CLOCK_DIFFERENCE_NS = SECOND
-"""A stream and its first message may get their times (ns) from two nodes, whose clocks differ so much at most."""
+"""A stream and its first message may get their times from two nodes; their clocks differ by so many ns at most."""
 
 SERVER_METADATA_PREFIX = "_nats."
-"""What begins so is the server's own, and changes when the server does."""
+"""Metadata with this prefix are the server's own, and change with its version."""
 
 NEVER_FILLED_IN: dict[str, Any] = {
     **dict.fromkeys(("mirror", "sources", "republish", "subject_transform", "sealed", "deny_delete", "no_ack"), False),
@@ -57,7 +58,7 @@ NEVER_FILLED_IN: dict[str, Any] = {
     "storage": "file",
     "discard": "old",
 }
-"""Fields that every server keeps as they were asked for, with what one has that was not asked for."""
+"""Fields that every server keeps as they were asked for, with their values if they were not asked for."""
 
 
 class StreamRefusedError(JetStreamError):
@@ -70,30 +71,30 @@ class StreamRefusedError(JetStreamError):
 
 
 class NotGraduatedError(JetStreamError):
-    """The stream's schedules were stored for the sidecar; a server that is given the flag would adopt them unseen."""
+    """The stream's schedules were stored for the sidecar; a server that got the flag would adopt them unchecked."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(
-            f"stream {stream} holds what a sidecar served before the upgrade: `nats-scheduler graduate {stream}` "
-            "looks at it and hands it over to the server"
+            f"stream {stream} holds messages from before the upgrade, when a sidecar served it: "
+            f"`nats-scheduler graduate {stream}` checks them and hands the schedules over to the server"
         )
 
 
 class Remembered(NamedTuple):
-    """What the registry says of a stream that carries the flag."""
+    """The registry entry of a stream that carries the flag."""
 
     created: str
-    """When the server said that the stream was created, which it may say otherwise now."""
+    """When the stream was created, as the server reported it then; it may report another instant now."""
     allow_msg_ttl: bool
     since: int | None
-    """Since when it is known to carry the flag (ns since the Unix epoch), None where that was not read."""
+    """Since when it carries the flag (ns since the Unix epoch), None if that was not read."""
     deleted: bool = False
-    """Whether it was seen to be deleted since."""
+    """Whether its deletion was noticed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream as the server describes it, with what the registry says besides where that was asked."""
+    """A stream as the server describes it, with its registry entry if that was read."""
 
     config: Config
     created: str
@@ -101,7 +102,7 @@ class StreamState:
     last_sequence: int
     remembered: Remembered | None = None
     holds_older_messages: bool = False
-    """Whether it holds what was stored before its creation, so that it was restored, or the server errs."""
+    """Whether it holds messages from before its creation: it was restored, or the server reports a wrong instant."""
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
@@ -130,12 +131,12 @@ class StreamState:
 
     @property
     def has_metadata_flag(self) -> bool:
-        """Whether its metadata stand for the flag."""
+        """Whether a key of its metadata stands for the flag."""
         return _is_set(self.config, METADATA_FLAG)
 
     @property
     def excludes_schedules(self) -> bool:
-        """Whether no schedule fires here, flag or not: it is sealed, or takes what fires in another stream."""
+        """Whether no schedule fires here, flag or not: it is sealed, or copies messages of another stream."""
         return self.config.get("sealed") is True or takes_from_others(self.config)
 
     @property
@@ -150,7 +151,7 @@ class StreamState:
 
     @property
     def rules(self) -> StreamRules:
-        """What reading its messages depends on, with what the registry and its metadata stand for."""
+        """The rules by which its messages are read, with the flags of the registry and of its metadata."""
         by_us = self.remembered is not None and self.remembered.allow_msg_ttl
         ttl = self.config.get(TTL_FLAG) is True or _is_set(self.config, METADATA_TTL_FLAG) or by_us
         return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
@@ -167,10 +168,10 @@ class FlaggedStreams:
     # -- what is asked for ---------------------------------------------------------------------------------------
 
     async def add(self, config: Config) -> tuple[StreamState, bool]:
-        """Create the stream, or update it, as `config` says; returns it and whether it was created.
+        """Create the stream, or update it, to `config`; return it, and whether it was created.
 
-        Raises `StreamRefusedError` where the server's rules forbid it, and `ApiError` where the server does;
-        `NotGraduatedError` where it would hand stored schedules over to the server without a look at them.
+        Raises `StreamRefusedError` if the server's rules forbid it, `ApiError` if the server does, and
+        `NotGraduatedError` if it would hand stored schedules over to the server without checking them.
         """
         info, known = await self._api.stream(config["name"]), None
         if info is None:
@@ -192,13 +193,13 @@ class FlaggedStreams:
         return state, info is None
 
     async def adopt(self, state: StreamState, asked: Config) -> tuple[StreamState, Rejection | None]:
-        """Remember a stream that somebody else flagged, by asking for the configuration `asked`.
+        """Write into the registry that a client flagged a stream, by asking for the configuration `asked`.
 
-        `state` says what was remembered before.
+        `state` has the registry entry of before.
         Returns the stream, and why a native server would have refused what was asked for, or what is in force.
-        A native server keeps a stream as it was then, and its schedules go on: so they do here, where the stream was
-        adopted before and is no copy of others. Raises `StreamRefusedError` where it was not, or is one.
-        Nothing is written where everything is as it should be, and nothing into the stream's configuration.
+        A native server then keeps the stream as it was, and its schedules go on. So they do here, if the stream was
+        adopted before and copies no other. Raises `StreamRefusedError` if it was not, or is a copy.
+        Nothing is written if the entry is right already, and never anything into the stream's configuration.
         """
         is_known, has_ttl = state.remembered is not None, state.rules.allow_msg_ttl
         if _is_set(asked, METADATA_TTL_FLAG):
@@ -212,16 +213,16 @@ class FlaggedStreams:
         return await self._remember(state, allow_msg_ttl=allow_msg_ttl), refusal
 
     async def repeat(self, config: Config) -> None:
-        """Ask again for what an update of ours has undone; raises as `JetStreamApi.update_stream` does."""
+        """Ask again for what an update of the sidecar has undone; raises as `JetStreamApi.update_stream` does."""
         await self._sent(self._api.update_stream, {**config, ROLL_UPS: True})
 
     # -- what a schedule cannot do without -----------------------------------------------------------------------
 
     def missing(self, state: StreamState, *, rolls_up: bool) -> Config:
-        """Return the settings that a stream has to be given so that its schedules can fire.
+        """Return the settings that a stream needs so that its schedules can fire.
 
-        Roll-ups where a schedule `rolls_up` its target; and message TTLs where a server before this one did not know
-        them, and we kept them for it.
+        Roll-ups if a schedule `rolls_up` its target. Message TTLs if an older server did not support them, so that the
+        registry has kept them for the stream.
         """
         if state.config.get("sealed") or state.config.get("deny_purge"):
             return {}
@@ -231,21 +232,21 @@ class FlaggedStreams:
         return needed
 
     async def switch_on(self, state: StreamState, missing: Config) -> StreamState:
-        """Give a stream the settings that it misses; raises as `JetStreamApi.update_stream` does."""
+        """Give a stream the settings that are missing; raises as `JetStreamApi.update_stream` does."""
         updated = StreamState.from_info(await self._api.update_stream({**state.config, **missing}))
         return replace(updated, remembered=state.remembered)
 
     # -- the registry --------------------------------------------------------------------------------------------
 
     async def recall(self, state: StreamState) -> StreamState:
-        """Return the stream with what the registry says of it, and not of a deleted one of its name."""
+        """Return the stream with its registry entry, unless that is of a deleted stream with its name."""
         value, written_at, _revision = await self._registry.dated(_key(state.name))
         known = _read(value, written_at)
         is_another = known is not None and known.deleted and known.created != state.created
         return replace(state, remembered=None if is_another and not state.holds_older_messages else known)
 
     async def restore(self, state: StreamState) -> StreamState:
-        """Write into the registry what `state` says that it said of the stream."""
+        """Write the registry entry of `state` into the registry again."""
         known = state.remembered
         allow_msg_ttl = known.allow_msg_ttl if known is not None else state.rules.allow_msg_ttl
         value: dict[str, Any] = {"created": state.created}
@@ -258,9 +259,9 @@ class FlaggedStreams:
         return replace(state, remembered=Remembered(state.created, allow_msg_ttl, since))
 
     async def note_deletion(self, name: str, created: str | None) -> bool:
-        """Write down that a stream was deleted; `created` is that of the one that has its name now, None without one.
+        """Write down that a stream was deleted; `created` is that of the stream with its name now, None without one.
 
-        Returns False where the registry knows that very one, so that there is nothing to write yet.
+        Returns False if the entry is that of the present stream, so that there is nothing to write yet.
         """
         value, written_at, revision = await self._registry.dated(_key(name))
         known = _read(value, written_at)
@@ -271,7 +272,7 @@ class FlaggedStreams:
         return await self._registry.swap(_key(name), {**value, "deleted": True}, revision) is not None
 
     async def _remember(self, state: StreamState, *, allow_msg_ttl: bool) -> StreamState:
-        """Write it down where it is news."""
+        """Write the entry if it changes."""
         known = state.remembered
         if known is not None and (*known[:2], known.deleted) == (state.created, allow_msg_ttl, False):
             return state
@@ -281,7 +282,7 @@ class FlaggedStreams:
     # -- what the server is sent ---------------------------------------------------------------------------------
 
     async def _sent(self, send: Callable[[Config], Awaitable[Any]], config: Config) -> Any:
-        """Send a configuration as it is, so that sidecars see the flag; where the server minds that, without."""
+        """Send a configuration unchanged, so that sidecars see the flag; if the server refuses it, without the flag."""
         try:
             return await send(config)
         except ApiError as error:
@@ -290,14 +291,14 @@ class FlaggedStreams:
         return await send({key: value for key, value in config.items() if key != FLAG})
 
     def _purgeable(self, config: Config) -> Config:
-        """Return the configuration without `deny_purge`, which a native server drops where it is given the flag."""
+        """Return the configuration without `deny_purge`, which a native server drops when it gets the flag."""
         if config.get(FLAG) is not True or self._server.schedules_natively or not config.get("deny_purge"):
             return config
         return {**config, "deny_purge": False}
 
 
 def graduated(state: StreamState) -> Config:
-    """Return the configuration with which a native server takes over: the flag, and our marks no more."""
+    """Return the configuration with which a native server takes over: with the flag, without our metadata keys."""
     wanted = {**state.config, FLAG: True, "metadata": _of_the_user(state.config)}
     if state.rules.allow_msg_ttl:
         wanted[TTL_FLAG] = True
@@ -305,17 +306,17 @@ def graduated(state: StreamState) -> Config:
 
 
 def check_graduation(state: StreamState) -> Rejection | None:
-    """Return why a native server would refuse to take over; None where it does not."""
+    """Return why a native server would refuse to take over; None if it would not."""
     before = {**state.config, FLAG: False}
     return check_update(before, {**before, FLAG: True})
 
 
 def is_in_force(asked: Config, config: Config, *, closely: bool, echoed: bool) -> bool:
-    """Tell whether a configuration that was asked for is the one that the server has.
+    """Return whether a configuration that was asked for is the one that the server has.
 
-    What the server fills in by itself is compared only where it was asked for.
-    With `closely`, what the server does not mention counts as not in force, and objects are compared; without, it
-    counts as unknown to this version, and objects as normalized by it.
+    Fields that the server fills in by itself are compared only if they were asked for.
+    With `closely`, a field that the server does not return counts as not in force, and objects are compared. Without,
+    it counts as unknown to this version, and objects as normalized by it.
     With `echoed`, the server keeps the flag itself.
     """
     if any(_normal(asked.get(key), empty) != _normal(config.get(key), empty) for key, empty in NEVER_FILLED_IN.items()):
@@ -363,7 +364,7 @@ def _is_set(config: Config, key: str) -> bool:
 
 
 def _read(value: Mapping[str, Any] | None, written_at: int) -> Remembered | None:
-    """Return what an entry of the registry says, None where it is none of our making."""
+    """Return the content of a registry entry, None if no sidecar wrote it."""
     if value is None or not isinstance(value.get("created"), str):
         return None
     since = parse_rfc3339(str(value.get("since", "")))
@@ -376,11 +377,11 @@ def _key(stream: str) -> str:
 
 
 def _merged(before: StreamState, config: Config) -> Config:
-    """Return what an update to `config` asks for: metadata that it does not name stay, and so do roll-ups in use."""
+    """Return the update to `config`: metadata that it does not name stay, and so do roll-ups in use."""
     if not config.get(FLAG):
         return config
     metadata = {**_own(before.config.get("metadata") or {}), **(config.get("metadata") or {})}
-    # An empty object is not the same as none where a creation is repeated
+    # An empty object is not the same as none if a creation is repeated
     # (`test_a_repeated_creation_is_accepted_after_it_was_added`).
     merged = {**config, "metadata": metadata} if metadata else dict(config)
     if before.is_flagged and before.config.get(ROLL_UPS) and not config.get("deny_purge"):

@@ -26,9 +26,9 @@ def promised_exit_codes() -> set[tuple[str, int]]:
 
 
 def promised_keys(command: str, of: str = "") -> tuple[set[str], set[str]]:
-    """Return the keys that a document of a command always has, and those that it has sometimes.
+    """Return the keys that a document of a command always has, and those that it may have.
 
-    `of` names the key of the document whose objects are meant.
+    `of` is the key of the document that holds the objects in question.
     """
     rows = " ".join(_rows(sections()[command], f"key of `{of}`" if of else "key with `--json`"))
     found = re.findall(r"`(\w+)`(\??)", rows)

@@ -45,7 +45,7 @@ def without_server(cli: Cli, *arguments: str) -> Document:
 
 
 async def on(cli: Cli, server: EmbeddedServer, *arguments: str) -> Document:
-    """Run a command against a server; in a thread, where it has a loop of its own."""
+    """Run a command against a server, in a thread with an event loop of its own."""
     said = await asyncio.to_thread(cli, *arguments, "--json", "--server", server.url)
     document: Document = json.loads(said.stdout)
     return document
@@ -79,13 +79,13 @@ def test_settings_show_has_the_keys_that_are_promised(cli: Cli) -> None:
 
 async def test_the_lists_have_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_11)
-    with capture_logs():  # else the lines of this process stand among what the command prints
+    with capture_logs():  # else the log of this process is mixed with the output of the command
         async with account_on(server.url) as account, sidecar_on(server.url) as running:
             await compare_lists(cli, server, account, running)
 
 
 async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, running: Running) -> None:
-    """Run each list beside a sidecar that serves a valid, an invalid and a misnamed schedule."""
+    """Run each list while a sidecar serves a valid, an invalid and a misnamed schedule."""
     await account.create("ORDERS")
     await running.ready("ORDERS")
     await account.publish("ORDERS.s", {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out"})

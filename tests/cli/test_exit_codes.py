@@ -65,7 +65,7 @@ async def run_ends_clean(folder: Path, start_server: StartServer) -> int:
 
 
 async def run_leaves_a_fire_in_flight(folder: Path, start_server: StartServer) -> int:
-    """The server stands still while fires come due, and the sidecar is told to end before it gives the server up."""
+    """The server is paused while fires come due, and the sidecar gets SIGTERM before it gives up the connection."""
     server = await start_server(V2_11)
     assert server.pid is not None
     with sidecar("run", "--server", server.url, "--drain-timeout", "100ms", folder=folder) as process:
@@ -136,7 +136,7 @@ def test_the_reference_promises_exit_codes_of_every_command() -> None:
 
 
 async def ends_with(folder: Path, *arguments: str) -> int:
-    """Run a command in a process of its own, beside a stream file, and return its exit code."""
+    """Run a command in a process of its own, with a stream file in its folder, and return its exit code."""
     file = folder / "orders.json"
     file.write_text(STREAM_FILE)
     words = [str(file) if word == "orders.json" else word for word in arguments]
