@@ -1,4 +1,4 @@
-"""Follow a stream on which a consumer would do harm: work queue and interest retention, and limited consumers.
+"""Follow a stream on which a consumer would do harm: work queue or interest retention, or a limit on consumers.
 
 There a consumer would be refused, or would prevent the creation of others, or would count as interest and so change
 what the stream keeps. So nothing is attached to the stream.
@@ -42,7 +42,7 @@ from nats_scheduler.message.stored import StoredMessage
 HINT_RETRY_WAITS_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
 """Waits before each attempt to find what was received: it is stored shortly after its publish, or it was refused.
 
-The first ones are short, because a schedule may be due at once; a busy server takes some 0.1 s to store.
+The first ones are short, because a schedule may be due at once; a busy server takes some tenths of a second to store.
 """
 
 PROGRESS_INTERVAL_SECONDS = 1.0
