@@ -104,7 +104,7 @@ class Publisher:
         count = min(len(self._waiting), self._window - len(self._in_flight))
         if count <= 0:
             return
-        if not self._flying:
+        if not self._in_flight:
             self._deadlines.clear()
         frames: list[bytes] = []
         for number in range(self._number + 1, self._number + count + 1):
