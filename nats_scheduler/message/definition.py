@@ -32,7 +32,7 @@ _ROLLUP = b"Nats-Rollup"
 class Terms(NamedTuple):
     """Hold what a schedule message asks for beside its pattern; the schedules of a fleet share a few of them.
 
-    `ttl` is the text of the header as it was written, "" when there is none: it goes into the generated
+    `ttl` is the text of the header as it was written, "" if there is none: it goes into the generated
     message unchanged. `rollup` tells that the generated message rolls up its target.
     """
 
@@ -53,7 +53,7 @@ class Definition(NamedTuple):
 def read_definition(
     block: bytes, subject: str, rules: StreamRules, dialect: Dialect, stored_at: int
 ) -> Definition | Rejection | None:
-    """Read the schedule in `block`, stored on `subject` at `stored_at`; None when it holds no schedule.
+    """Read the schedule in `block`, stored on `subject` at `stored_at`; None if it holds no schedule.
 
     As the server does: a time zone is checked even where there is no schedule, and on a stream without
     schedules every fault up to here is 10188 (`test_a_stream_without_schedules_answers_10188`).
@@ -154,7 +154,7 @@ def ttls_disabled(header: bytes, value: str, rules: StreamRules) -> Rejection:
 
 @lru_cache(maxsize=64)
 def read_ttl(text: str) -> int | None:
-    """Read a TTL in seconds, None where `text` is none; cached because a fleet's schedules share a few."""
+    """Read a TTL in seconds, None if `text` is none; cached because a fleet's schedules share a few."""
     ttl = parse_ttl(text)
     return None if isinstance(ttl, Invalid) else ttl
 
@@ -179,7 +179,7 @@ def _grammar_fault(target: str, source: str, subject: str, dialect: Dialect) -> 
 
 
 def _subject_fault(named: str, subject: str) -> str:
-    """Say why `named` cannot be the target or source of a schedule on `subject`; "" when it can."""
+    """Return why `named` cannot be the target or source of a schedule on `subject`; "" if it can."""
     if not named:
         return "is missing or empty: expected a subject such as 'orders.due'"
     if not is_literal_subject(named):

@@ -24,7 +24,7 @@ TTL = b"Nats-TTL"
 
 
 def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None:
-    """Return when a schedule or a generated message expires (ns since the Unix epoch); None where it never does.
+    """Return when a schedule or a generated message expires (ns since the Unix epoch); None if it never does.
 
     A schedule is one in the dialects that are served, valid or not; a generated message counts in either.
     """
@@ -36,7 +36,7 @@ def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None
 
 
 def lifetime_of(block: bytes) -> int | None:
-    """Return the lifetime (ns) that a message's headers ask for; None where there is none, or it never ends."""
+    """Return the lifetime (ns) that a message's headers ask for; None if there is none, or it never ends."""
     if block.find(TTL) < 0:
         return None
     text = header_value(block, TTL)

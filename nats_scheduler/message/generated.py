@@ -34,7 +34,7 @@ def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule
     """Build the header block of the message that a fire stores.
 
     `base` is the block of the schedule message, or of the source's last message; `schedule` the subject of
-    the schedule; `next_fire` the instant of the next fire, None when there is none and the schedule is to be
+    the schedule; `next_fire` the instant of the next fire, None if there is none and the schedule is to be
     purged.
     """
     dialect = terms.dialect
@@ -51,7 +51,7 @@ def fire_block(
     """Build the complete block of a fire: the generated message's, and `ours`, where every server finds them.
 
     So it is with the TTL and the roll-up, as far as the native scheduler's own search would find them.
-    None where the values hide what no order of the headers uncovers.
+    None if the values hide what no order of the headers uncovers.
     """
     block = generated_block(base, pattern, terms, schedule, next_fire)
     obeyed = _obeyed(terms)

@@ -1,4 +1,4 @@
-"""Tell whether a stored message can be a fire of ours: whoever may publish to the stream can write what looks like one.
+"""Return whether a stored message can be a fire of ours: whoever may publish to the stream can write what looks like one.
 
 The rule: only what could have been stored by a sidecar is believed.
 A fire lies on its schedule's own target, is for one of its fire times, is never stored before that time, and says what
@@ -30,14 +30,14 @@ TOO_EARLY = "it was stored before its fire time"
 
 
 def is_too_early(stored_at: int, fire_time: int) -> bool:
-    """Tell whether what was stored at an instant (ns) cannot be the fire of another."""
+    """Return whether what was stored at an instant (ns) cannot be the fire of another."""
     return stored_at < fire_time - CLOCKS_DIFFER_BY
 
 
 def fault_of(
     generated: Generated, message: StoredMessage, pattern: Pattern, terms: Terms, scheduled_at: int, due: int
 ) -> str:
-    """Say why a message cannot be the fire of a schedule that it claims to be; "" where it can.
+    """Return why a message cannot be the fire of a schedule that it claims to be; "" if it can.
 
     Whether it lies where fires of the schedule lie is for the caller to say.
     `scheduled_at` is when the schedule was stored (ns), `due` one of its fire times, for which it is most often.
@@ -62,7 +62,7 @@ def _line(block: bytes, name: bytes) -> bytes:
 
 
 def _fits(following: bytes, fire_time: int, *, repeats: bool) -> bool:
-    """Tell whether a fire may say that this follows it.
+    """Return whether a fire may say that this follows it.
 
     Any later time will do: which one depends on the zone files, and they may have changed since.
     """

@@ -20,7 +20,7 @@ _COLON = ord(":")
 
 
 def header_value(block: bytes | None, name: bytes) -> bytes | None:
-    """Return the value of the first header called `name`: None when absent, b"" when present and empty.
+    """Return the value of the first header called `name`: None if absent, b"" if present and empty.
 
     Names are case-sensitive, stand right behind CRLF and are followed at once by a colon. Leading spaces of
     the value are skipped; tabs and trailing spaces belong to it.
@@ -69,7 +69,7 @@ def with_headers(block: bytes | None, items: Iterable[tuple[bytes, bytes]]) -> b
 def without_headers(block: bytes | None, names: Iterable[bytes] = (), prefixes: Iterable[bytes] = ()) -> bytes:
     """Remove every header that starts with one of `prefixes`, then every header called one of `names`.
 
-    An inline status (`NATS/1.0 503 text`) goes too. Return b"" when nothing is left but the first line.
+    An inline status (`NATS/1.0 503 text`) goes too. Return b"" if nothing is left but the first line.
     """
     left = without_status(block)
     for prefix in prefixes:
@@ -80,7 +80,7 @@ def without_headers(block: bytes | None, names: Iterable[bytes] = (), prefixes: 
 
 
 def without_status(block: bytes | None) -> bytes:
-    """Remove an inline status and its description from the first line; b"" when there is nothing else.
+    """Remove an inline status and its description from the first line; b"" if there is nothing else.
 
     A server does this to every client publish before it stores the message.
     """

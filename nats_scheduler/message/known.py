@@ -21,7 +21,7 @@ from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF
-from nats_scheduler.message.misnamed import CAPITALS, LETTERS, Misnamed, misnamed_headers
+from nats_scheduler.message.misnamed import NAME_PART_LOWER, NAME_PART_UPPER, Misnamed, misnamed_headers
 from nats_scheduler.message.reading import MARK, Reading, read_message, read_published
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -65,7 +65,7 @@ class MessageReader:
         return self.read_anew(message) if definition is None else Reading(definition)
 
     def known(self, message: StoredMessage) -> Definition | None:
-        """Return the definition that is all of a message's reading, where that is known; None where nothing is."""
+        """Return the definition that is all of a message's reading, where that is known; None if nothing is."""
         subject, _sequence, stored_at, block, _body = message
         if len(block) > LONGEST_KEPT or block.find(MARK) < 0:
             return None
@@ -81,7 +81,7 @@ class MessageReader:
         """Do what `read_message` does, and keep what the block says."""
         subject, _sequence, stored_at, block, _body = message
         self.misnamed = ()
-        if block.find(LETTERS) < 0 and block.find(CAPITALS) < 0:
+        if block.find(NAME_PART_LOWER) < 0 and block.find(NAME_PART_UPPER) < 0:
             return None  # what means something holds these letters too
         reading = read_message(block, subject, stored_at, self._rules, self.dialects)
         if reading is None or reading.generated is None:

@@ -17,14 +17,14 @@ from typing import NamedTuple
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import header_value
 
-LONGEST_SHOWN = 80
-"""Bytes of a name that are kept."""
+MAX_NAME_BYTES = 80
+"""A longer name is cut before it is reported."""
 
-MOST_FOUND = 8
-"""Headers of one message that are told."""
+MAX_REPORTED_HEADERS = 8
+"""How many headers of one message are reported."""
 
-LETTERS, CAPITALS = b"hedul", b"HEDUL"
-"""One of these stands in every header of a schedule, and in what looks like one; in nearly no other message."""
+NAME_PART_LOWER, NAME_PART_UPPER = b"hedul", b"HEDUL"
+"""Every header of a schedule, and every header that looks like one, contains one of these; few other messages do."""
 
 _KNOWN = frozenset(name for dialect in DIALECTS for name in dialect.names)
 _EXTENSIONS = tuple(dialect.schedule + b"-X-" for dialect in DIALECTS)
@@ -46,14 +46,14 @@ def misnamed_headers(block: bytes, dialects: Sequence[Dialect], *, is_schedule: 
     Where it is no schedule and all names are right, those that are of no use without `Nats-Schedule`.
     """
     if _near.search(block) is not None:
-        found = _near.findall(block)[:MOST_FOUND]
-        return tuple(_misnamed(name[:LONGEST_SHOWN]) for name in dict.fromkeys(found))
+        found = _near.findall(block)[:MAX_REPORTED_HEADERS]
+        return tuple(_misnamed(name[:MAX_NAME_BYTES]) for name in dict.fromkeys(found))
     return () if is_schedule else _alone(block, dialects)
 
 
 @lru_cache(maxsize=256)
 def _misnamed(name: bytes) -> Misnamed:
-    """Say what a name near to a known one may mean; kept because a program makes its mistake in each message."""
+    """Return what a name near to a known one may mean; kept because a program makes its mistake in each message."""
     written = name.decode("utf-8", "backslashreplace")
     letters = re.sub(r"[^a-z]", "", written.lower())
     if (meant := _BY_LETTERS.get(letters)) is None:

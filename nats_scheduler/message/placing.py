@@ -18,7 +18,7 @@ Header = tuple[bytes, bytes]
 
 
 def with_obeyed(block: bytes, headers: Sequence[Header]) -> bytes | None:
-    """Add headers that every server finds; None where that is impossible.
+    """Add headers that every server finds; None if that is impossible.
 
     The order counts where the name of one is the beginning of another's: the shorter one comes first.
     A value may hold such a name only where the block holds it too, as that of a fire does which names its schedule.
@@ -34,7 +34,7 @@ def with_obeyed(block: bytes, headers: Sequence[Header]) -> bytes | None:
 
 
 def are_obeyed(block: bytes, headers: Iterable[Header]) -> bool:
-    """Tell whether every server finds these headers with these values."""
+    """Return whether every server finds these headers with these values."""
     return all(_is_obeyed(block, name, value) for name, value in headers)
 
 

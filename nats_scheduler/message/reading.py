@@ -37,7 +37,7 @@ _IDENTITY = b"nats-scheduler:"
 
 
 class Generated(NamedTuple):
-    """Say which fire a message is: its schedule's subject and sequence, and the fire time in nanoseconds."""
+    """Return which fire a message is: its schedule's subject and sequence, and the fire time in nanoseconds."""
 
     schedule: str
     sequence: int
@@ -62,7 +62,7 @@ class Reading(NamedTuple):
 def read_message(
     block: bytes | None, subject: str, stored_at: int, rules: StreamRules, dialects: Sequence[Dialect]
 ) -> Reading | None:
-    """Read a stored message; None when it means nothing to the scheduler.
+    """Read a stored message; None if it means nothing to the scheduler.
 
     `stored_at` is its stream timestamp in nanoseconds. `dialects` are those that are served; the first one in
     which the message carries a schedule decides, and the others are then not looked at.
@@ -128,7 +128,7 @@ def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Read
 
 
 def wants_to_be_a_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
-    """Tell whether somebody meant a message to be a schedule, be it a wrong one."""
+    """Return whether somebody meant a message to be a schedule, be it a wrong one."""
     return any(header_value(block, dialect.schedule) for dialect in dialects)
 
 
@@ -148,7 +148,7 @@ def read_generated(block: bytes) -> Generated | None:
 
 
 def _names_scheduler(block: bytes, name: bytes, schedule: str) -> bool:
-    """Tell whether the scheduler's header names the schedule: a line of its own, as we write it.
+    """Return whether the scheduler's header names the schedule: a line of its own, as we write it.
 
     Not as a server searches for it: what a sample holds may hide it, or end in a bare LF before it, and there it is no
     header to anybody else, as in what a native server stores
@@ -175,7 +175,7 @@ def _read_cancel(
 
 
 def _scheduler_fault(scheduler: str, subject: str) -> str:
-    """Say why `scheduler` does not name a schedule that a message on `subject` may end; "" when it does."""
+    """Return why `scheduler` does not name a schedule that a message on `subject` may end; "" if it does."""
     if not scheduler:
         return "is missing or empty: expected the subject of the schedule that ends"
     if not is_literal_subject(scheduler):

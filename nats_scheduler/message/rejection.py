@@ -8,7 +8,7 @@ turned away; tools that can still refuse at the door give the same code. Codes a
 
 from dataclasses import dataclass, replace
 
-from nats_scheduler.schedule.invalid import LONGEST_SHOWN
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 LONGEST_KEPT = 400
 """Characters of a value, and of a reason, that are kept for as long as the message is stored."""
@@ -16,7 +16,7 @@ LONGEST_KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Say why a message or a stream configuration is refused.
+    """Return why a message or a stream configuration is refused.
 
     `code` and `description` are the server's (`err_code`, `description`), `status` its HTTP-like code.
     `header` is the header, or the key of the configuration, that holds `value`. `reason` is what follows them
@@ -31,13 +31,13 @@ class Rejection:
     status: int = 400
 
     def shortened(self) -> "Rejection":
-        """Give what is worth keeping of it: a header may hold 64 KB, and a stream a million rejected schedules."""
+        """Return what is worth keeping of it: a header may hold 64 KB, and a stream a million rejected schedules."""
         if max(len(self.value), len(self.reason)) <= LONGEST_KEPT:
             return self
         return replace(self, value=self.value[:LONGEST_KEPT], reason=self.reason[:LONGEST_KEPT])
 
     def __str__(self) -> str:
-        value = self.value if len(self.value) <= LONGEST_SHOWN else self.value[:LONGEST_SHOWN] + "…"
+        value = self.value if len(self.value) <= MAX_SHOWN_CHARS else self.value[:MAX_SHOWN_CHARS] + "…"
         return f"{self.header} of {value!r} {self.reason} (server code {self.code})"
 
 

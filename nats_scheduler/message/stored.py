@@ -21,4 +21,4 @@ class StoredMessage(NamedTuple):
     block: bytes
     """The raw header block, `b""` where the message has none."""
     body: bytes | None
-    """The body, or None where only the headers were read."""
+    """The body, or None if only the headers were read."""

@@ -207,7 +207,7 @@ def _listed(config: Mapping[str, Any], key: str) -> Sequence[Any]:
 
 
 def takes_from_others(config: Mapping[str, Any]) -> bool:
-    """Tell whether the stream takes messages from others, and so may have no subjects of its own.
+    """Return whether the stream takes messages from others, and so may have no subjects of its own.
 
     Schedules among them fire in the stream that they come from.
     """
@@ -215,18 +215,18 @@ def takes_from_others(config: Mapping[str, Any]) -> bool:
 
 
 def _has_ttls(config: Mapping[str, Any]) -> bool:
-    """Tell whether messages may have a TTL; as the server does, delete markers bring that along."""
+    """Return whether messages may have a TTL; as the server does, delete markers bring that along."""
     return _is_on(config, _TTLS) or _has_delete_markers(config)
 
 
 def _has_delete_markers(config: Mapping[str, Any]) -> bool:
-    """Tell whether the stream leaves delete markers, given in nanoseconds."""
+    """Return whether the stream leaves delete markers, given in nanoseconds."""
     ttl = config.get(_MARKERS)
     return isinstance(ttl, int) and ttl > 0
 
 
 def _limit(config: Mapping[str, Any], key: str) -> int:
-    """Return a limit of the stream, 0 where there is none; the server writes -1 for that in some places."""
+    """Return a limit of the stream, 0 if there is none; the server writes -1 for that in some places."""
     value = config.get(key)
     return max(value, 0) if isinstance(value, int) else 0
 

@@ -20,12 +20,12 @@ _usual = re.compile(r"[\w$:/=-]+(?:\.[\w$:/=-]+)*").fullmatch
 
 
 def is_valid_subject(subject: str) -> bool:
-    """Tell whether `subject` has no empty token, no blank, and `>` only at its end."""
+    """Return whether `subject` has no empty token, no blank, and `>` only at its end."""
     return _usual(subject) is not None or _is_valid(subject)
 
 
 def is_literal_subject(subject: str) -> bool:
-    """Tell whether `subject` is valid and names exactly one subject, so that one may publish to it.
+    """Return whether `subject` is valid and names exactly one subject, so that one may publish to it.
 
     As the server does: only a token that *is* `*` or `>` is a wildcard, `foo.a*` names one subject
     (`test_a_star_inside_a_token_is_literal`).
@@ -36,7 +36,7 @@ def is_literal_subject(subject: str) -> bool:
 
 
 def is_order(subject: str) -> bool:
-    """Tell whether a message on `subject` is an order to the server, whichever streams keep it as well.
+    """Return whether a message on `subject` is an order to the server, whichever streams keep it as well.
 
     A stream may record `$JS.API.>`; the native scheduler stores a generated message there without its being carried
     out, and whoever publishes one gives the order with his own permissions.
@@ -45,7 +45,7 @@ def is_order(subject: str) -> bool:
 
 
 def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the client's and the server's word
-    """Tell whether every message on `subject` passes `filter`; `subject` may hold wildcards too.
+    """Return whether every message on `subject` passes `filter`; `subject` may hold wildcards too.
 
     As the server does: a filter token that only starts with `*` lets any token pass
     (`test_a_filter_token_that_starts_with_a_star_passes_anything`).
@@ -54,7 +54,7 @@ def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the clie
 
 
 def is_covered(subject: str, stream_subjects: Sequence[str]) -> bool:
-    """Tell whether the stream owns `subject`, which is literal: one of its subjects collides with it."""
+    """Return whether the stream owns `subject`, which is literal: one of its subjects collides with it."""
     return _owned_by(tuple(stream_subjects))(subject) is not None
 
 

@@ -128,7 +128,7 @@ class Metrics:
         return found
 
     def serves(self, stream: str) -> None:
-        """Have every series of a stream that is served from now on, at 0 where nothing was counted yet."""
+        """Have every series of a stream that is served from now on, at 0 if nothing was counted yet."""
         self.of(stream)
         counters = self.unsettled, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
         for counter in (*counters, self.misnamed):
@@ -151,7 +151,7 @@ class Metrics:
         self.failing.labels(stream).set(0)
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the value of one sample, 0 where nothing was counted yet."""
+        """Return the value of one sample, 0 if nothing was counted yet."""
         return self.registry.get_sample_value(f"nats_scheduler_{name}_total", labels) or 0.0
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -45,7 +45,7 @@ class Overload:
             self._latest_fire = late
 
     def looked(self, late: float) -> Lateness | None:
-        """Note how late (s) the event loop came to a look; returns what is to be told, None where nothing is."""
+        """Note how late (s) the event loop came to a look; returns what is to be told, None if nothing is."""
         self._loop.append(late)
         self._fires.append(self._latest_fire)
         self._latest_fire = 0.0

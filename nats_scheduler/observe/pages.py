@@ -80,7 +80,7 @@ class Pages:
         return Answer(HTTPStatus.OK, encode(registry), content_type)
 
     def _on_loop(self, look: Callable[[], Sequence[str]]) -> Sequence[str] | None:
-        """Return what `look` gives when the event loop calls it; None where the loop does not come to that."""
+        """Return what `look` gives when the event loop calls it; None if the loop does not come to that."""
         found = Future[Sequence[str]]()
 
         def call() -> None:

@@ -87,7 +87,7 @@ class Reporter:
         }
 
     def listen(self, listener: Listener) -> None:
-        """Give every event to `listener` as well."""
+        """Return every event to `listener` as well."""
         self._listeners.append(listener)
 
     def report(self, stream: str, event: Event) -> None:

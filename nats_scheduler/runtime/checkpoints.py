@@ -26,7 +26,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.invalid import LONGEST_SHOWN
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 NOT_CREDIBLE = 5 * SECOND
 """Nobody settled what is due so long (ns) from now: all go by the server's clock, be it of another of its nodes."""
@@ -116,10 +116,10 @@ def _read_entries(
         checkpoint = _checkpoint_of(entry)
         is_of_another = checkpoint is not None and checkpoint.stored_by is not None
         if checkpoint is None:
-            registry.broken(key, f"no checkpoint: {str(entry)[:LONGEST_SHOWN]}")
+            registry.broken(key, f"no checkpoint: {str(entry)[:MAX_SHOWN_CHARS]}")
         elif checkpoint.through > now + NOT_CREDIBLE:
             ahead = (checkpoint.through - now) // SECOND
-            claim = f"fires as settled that are due {str(ahead)[:LONGEST_SHOWN]} s ahead of the server's clock"
+            claim = f"fires as settled that are due {str(ahead)[:MAX_SHOWN_CHARS]} s ahead of the server's clock"
             registry.broken(key, f"it claims {claim}")
         elif checkpoint.sequence > state.last_sequence and is_of_another:
             continue

@@ -1,11 +1,11 @@
 """The cron grammar of nats-server: six fields, read into bit masks.
 
 One rule: exactly the texts that the server accepts are accepted, with the same meaning, oddities included.
-A field becomes one integer whose bit n says that n matches, plus STAR, so that matching is arithmetic; the two day
-fields are also combined once into seven masks, one for each weekday on which a month can begin.
-Fields repeat in real loads even where patterns do not, so their masks are remembered.
-Cost: a few microseconds a pattern of known fields, 70 µs otherwise; `patterns` shares equal patterns.
-A list may fill a header of 64 KB and is read in some milliseconds: what means the same is read once.
+A field becomes one integer in which bit n is set if n matches, plus STAR, so that matching is arithmetic.
+The two day fields are also combined once into seven masks, one for each weekday on which a month can begin.
+Different patterns often have fields in common, so the masks of fields are cached.
+Cost: a few microseconds for a pattern whose fields are cached, 70 µs otherwise; `patterns` shares equal patterns.
+A list may fill a header of 64 KB and is parsed in some milliseconds: items with the same meaning are parsed once.
 Limit: `L`, `W`, `#`, day 7, wrapped ranges and a year field are not in the grammar.
 """
 
@@ -23,20 +23,20 @@ STAR = 1 << 63
 """Set in a field that holds an unrestricted `*` or `?`."""
 
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""Go's `unicode.IsSpace`; Python's `str.split()` would also split at \\x1c–\\x1f."""
+"""Go's `unicode.IsSpace`; Python's `str.split()` also splits at \\x1c–\\x1f."""
 
 _words = re.compile(f"[^{WHITE_SPACE}]+").findall
 _number = re.compile(r"\+?([0-9]+)").fullmatch
-_LARGEST_NUMBER = (1 << 63) - 1
+_MAX_NUMBER = (1 << 63) - 1
 _LEAP_YEAR = 2000
-_LONGEST_WORD_KEPT = 64
-"""Characters of a field that is remembered; what is kept must stay small."""
-_SURE_DIGITS = 18
-"""So many digits always fit in 63 bits."""
-_LARGEST_STEP = 64
-"""A step beyond every range: from here on all steps mean the same."""
+_MAX_CACHED_FIELD_CHARS = 64
+"""Longer fields are not cached, so that the cache stays small."""
+_MAX_SAFE_DIGITS = 18
+"""A number of up to 18 digits always fits in 63 bits."""
+_MAX_STEP = 64
+"""A step beyond every range: all steps from here on mean the same."""
 
-_MULTIPLES = (0, *(sum(1 << value for value in range(0, 64, step)) for step in range(1, _LARGEST_STEP + 1)))
+_MULTIPLES = (0, *(sum(1 << value for value in range(0, 64, step)) for step in range(1, _MAX_STEP + 1)))
 """The multiples of each step, as bits."""
 
 _after_star = re.compile(r"(?<![^,])([*?])-[^,/]*").sub
@@ -45,7 +45,7 @@ _leading_zeros = re.compile(r"(?<![^,/-])\+?0+(?=[0-9])").sub
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The bounds of one field, and the names its values may go by."""
+    """The bounds of one field, and the names that stand for its values."""
 
     name: str
     low: int
@@ -66,24 +66,24 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
-    """Six fields as bit masks: bit n is set where n matches."""
+    """Six fields as bit masks: bit n is set if n matches."""
 
     seconds: int
     minutes: int
     hours: int
     days_of_month: int
-    """With STAR where the field is unrestricted."""
+    """With STAR if the field is unrestricted."""
     months: int
     days_of_week: int
-    """With STAR where the field is unrestricted; Sunday is bit 0."""
+    """With STAR if the field is unrestricted; Sunday is bit 0."""
     days: tuple[int, ...]
-    """Matching days of a month whose first day is weekday 0 (Sunday), 1, …; bits 1–31."""
+    """The matching days (bits 1–31) of a month that begins on a Sunday, on a Monday, …: seven masks."""
 
 
 def parse_cron(text: str) -> CronFields | Invalid:
-    """Read six fields: second, minute, hour, day of month, month, day of week.
+    """Parse six fields: second, minute, hour, day of month, month, day of week.
 
-    Patterns that match no day of any year, or no time of day, are refused here and not searched for
+    A pattern that matches no day of any year, or no time of day, is rejected here, without a search
     (`test_a_pattern_that_can_never_match_is_refused_at_once`).
     """
     words: list[str] = _words(text)
@@ -91,7 +91,7 @@ def parse_cron(text: str) -> CronFields | Invalid:
         return Invalid(text, _explain_count(words))
     masks: list[int] = []
     for number, word in enumerate(words):
-        mask = _read_field(number, word) if len(word) > _LONGEST_WORD_KEPT else _read_known_field(number, word)
+        mask = _read_field(number, word) if len(word) > _MAX_CACHED_FIELD_CHARS else _read_cached_field(number, word)
         if isinstance(mask, str):
             return Invalid(text, mask)
         masks.append(mask)
@@ -106,13 +106,13 @@ def parse_cron(text: str) -> CronFields | Invalid:
 
 
 def _explain_count(words: list[str]) -> str:
-    """Say what is wrong with the number of fields."""
+    """Return the reason why this number of fields is wrong."""
     expected = "expected 6 fields (second minute hour day-of-month month day-of-week)"
     return f"{expected}, got {len(words)}"
 
 
 def _read_field(number: int, word: str) -> int | str:
-    """Read a list of ranges of field 0–5 as a mask, or give the reason why it is refused.
+    """Parse the list of ranges of field 0–5 as a mask; return the reason if it is invalid.
 
     As the server does: empty items are ignored, and a list of nothing but commas matches nothing
     (`test_empty_items_of_a_list_are_ignored`).
@@ -126,23 +126,23 @@ def _read_field(number: int, word: str) -> int | str:
     return mask
 
 
-_read_known_field = lru_cache(maxsize=4_096)(_read_field)
+_read_cached_field = lru_cache(maxsize=4_096)(_read_field)
 
 
 def _items(word: str) -> Iterable[str]:
-    """Split a list; of a long one, give each item once, without what the grammar ignores in it.
+    """Split a list; of a long one, return each item once, without the parts that the grammar ignores.
 
-    A list that repeats itself is legal up to the 64 KB of a header, and must not cost what its length suggests
-    (`test_a_pattern_of_any_length_is_cheap`).
+    A list that repeats the same items is legal up to the 64 KB of a header; its cost must depend on the number of
+    different items, not on its length (`test_a_pattern_of_any_length_is_cheap`).
     """
-    if len(word) <= _LONGEST_WORD_KEPT:
+    if len(word) <= _MAX_CACHED_FIELD_CHARS:
         return word.split(",")
     shortened = _leading_zeros("", _after_star(r"\1", word))
     return dict.fromkeys(shortened.split(","))
 
 
 def _read_item(field: Field, item: str) -> int | str:
-    """Read `*`, `n`, `a-b`, each perhaps with `/step`."""
+    """Parse `*`, `n` or `a-b`, each with or without `/step`."""
     span, *steps = item.split("/")
     if len(steps) > 1:
         return f"{field.name} {item!r} has two slashes"
@@ -153,13 +153,13 @@ def _read_item(field: Field, item: str) -> int | str:
     if isinstance(bounds, str):
         return bounds
     low, high, star = bounds
-    bits = _MULTIPLES[min(step, _LARGEST_STEP)] << low & (2 << high) - 1
+    bits = _MULTIPLES[min(step, _MAX_STEP)] << low & (2 << high) - 1
     # As the server does: a step above 1 makes a star a restriction (`test_a_stepped_star_is_a_restriction`).
     return bits | STAR if star and step == 1 else bits
 
 
 def _read_span(field: Field, item: str, span: str, stepped: bool) -> tuple[int, int, bool] | str:
-    """Read what stands before the step: lowest and highest value, and whether it is a star."""
+    """Parse the part before the step: return the lowest and the highest value, and whether it is a star."""
     first, *rest = span.split("-")
     if first in ("*", "?"):
         # As the server does: what follows a hyphen after a star is ignored (`test_text_after_a_star_is_ignored`).
@@ -176,7 +176,7 @@ def _read_span(field: Field, item: str, span: str, stepped: bool) -> tuple[int, 
 
 
 def _check_span(field: Field, low: int, high: int) -> tuple[int, int, bool] | str:
-    """Hold a range against the bounds of its field."""
+    """Check a range against the bounds of its field."""
     if low < field.low:
         return f"{field.name} {low} is below {field.low}"
     if high > field.high or low > field.high:
@@ -192,35 +192,36 @@ def _expected(field: Field) -> str:
 
 
 def _read_value(field: Field, text: str) -> int | None:
-    """Read a number, or a name in any case."""
+    """Parse a number, or a name in any case."""
     number = _read_number(text)
     if number is not None or not field.names:
         return number
-    # As the server does: Go folds the dotted capital I to i, so that FRİ is Friday
+    # As the server does: Go converts the dotted capital I to i, so FRİ is Friday
     # (`test_names_are_folded_as_go_folds_them`).
     name = text.replace("\u0130", "i").lower()
     return field.low + field.names.index(name) if name in field.names else None
 
 
 def _read_number(text: str) -> int | None:
-    """Read what Go's `Atoi` reads and is not negative: ASCII digits, perhaps a plus in front, 63 bits."""
-    if len(text) <= _SURE_DIGITS and text.isascii() and text.isdigit():
+    """Parse the non-negative numbers that Go's `Atoi` accepts: ASCII digits, 63 bits, optionally with a plus."""
+    if len(text) <= _MAX_SAFE_DIGITS and text.isascii() and text.isdigit():
         return int(text)
     digits = _number(text)
     if digits is None:
         return None
     significant = digits[1].lstrip("0")
-    # Python refuses to convert thousands of digits, and Go all that need more than 63 bits.
-    if len(significant) > len(str(_LARGEST_NUMBER)) or int(significant or "0") > _LARGEST_NUMBER:
+    # Python raises an error for thousands of digits, and Go for every number of more than 63 bits.
+    if len(significant) > len(str(_MAX_NUMBER)) or int(significant or "0") > _MAX_NUMBER:
         return None
     return int(significant or "0")
 
 
 @lru_cache(maxsize=1_024)
 def _day_masks(days_of_month: int, days_of_week: int) -> tuple[int, ...]:
-    """Combine the day fields for each weekday that a month can begin with.
+    """Combine the day fields for each weekday on which a month can begin.
 
-    Where one of the two has the star, both must match; otherwise one is enough (server behaviour 2.5).
+    As the server does: if one of the two has the star, both must match; otherwise one is enough
+    (`docs/reference/patterns.md`, "Which day").
     """
     month_days = days_of_month & ~STAR
     both = (days_of_month | days_of_week) & STAR
@@ -233,15 +234,15 @@ def _day_masks(days_of_month: int, days_of_week: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1_024)
 def _has_a_day(months: int, days: tuple[int, ...]) -> bool:
-    """Say whether any of the months can have any of the days."""
+    """Return whether any of the months can have any of the days."""
     lengths = (days_in_month(_LEAP_YEAR, month) for month in range(1, 13) if months >> month & 1)
     longest = max(lengths, default=0)
     return any(mask & (2 << longest) - 1 for mask in days)
 
 
 def _explain_never(seconds: int, minutes: int, hours: int, months: int, days: tuple[int, ...]) -> str | None:
-    """Say why a pattern can match no instant at all, or give None where it can."""
+    """Return the reason why a pattern can never match; None if it can."""
     for field, mask in zip(FIELDS, (seconds, minutes, hours), strict=False):
         if mask == 0:
             return f"the list of the {field.name} field is empty, so nothing ever matches"
-    return None if _has_a_day(months, days) else "no month that is asked for has a day that is asked for"
+    return None if _has_a_day(months, days) else "none of the given months has one of the given days"

@@ -1,11 +1,12 @@
-"""When a cron schedule fires.
+"""The fire times of a cron schedule.
 
 One rule: a cron schedule fires at exactly the instants whose local wall-clock fields match.
-Hence a time in a gap of its zone does not exist that day, and a time in a fold happens twice; there is no
-correction to get wrong (nats-server has some: `docs/reference/patterns.md`).
-The calendar without zones (`cron_calendar`) is laid over the zone's segments of constant offset, in each of which
-local time runs straight.
-Cost: a few microseconds, whatever the pattern; one segment look-up more for each change of offset on the way.
+Therefore a local time that the clock skips (a gap) has no fire that day, and one that occurs twice (a fold) has two.
+There is no correction that could be wrong; nats-server has some (`docs/reference/patterns.md`, "Better than the
+server").
+The search applies the calendar without time zones (`cron_calendar`) to each segment of constant UTC offset, within
+which local time has no gap and no fold.
+Cost: a few microseconds for any pattern, and one segment look-up for each change of offset that the search passes.
 Limit: the server's horizon, 31 December of the fifth year after that of the start.
 """
 
@@ -13,18 +14,19 @@ from __future__ import annotations
 
 from nats_scheduler.schedule.cron import CronFields
 from nats_scheduler.schedule.cron_calendar import first_match, last_match
-from nats_scheduler.schedule.instants import SECOND, SECONDS_A_DAY, civil_from_days, days_from_civil
+from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil
 from nats_scheduler.schedule.zones import Zone
 
 HORIZON_YEARS = 5
-"""A schedule without a match up to the end of this many years later has ended (server behaviour 2.5)."""
+"""As the server does: a schedule has ended if it has no match up to the end of the year that is this much later
+(`test_the_last_day_of_the_fifth_year_is_within_the_horizon_and_the_next_is_not`)."""
 
-_STRETCH = 4 * 365 * SECONDS_A_DAY * SECOND
-"""Nanoseconds; two fires that are no further apart are surely on this side of the horizon."""
+_BACKWARD_SEARCH_NS = 4 * 365 * SECONDS_PER_DAY * SECOND
+"""How far back one step of `latest_fire` searches; two fires that are this close are within the horizon."""
 
 
 def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
-    """Give the first fire strictly after an instant, in UTC where no zone is given; None beyond the horizon."""
+    """Return the first fire time strictly after an instant; None beyond the horizon. Without a zone it is UTC."""
     start = after // SECOND + 1
     if zone is not None:
         return _next_fire_in(fields, zone, start)
@@ -35,14 +37,14 @@ def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
 def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
     """Search segment by segment, in seconds.
 
-    `match` is the first one at or after `searched`.
-    It holds for a later segment too as long as local time there starts between the two; only otherwise (a gap over
-    the match, a fold back to before the search) is another search due.
+    `match` is the first match at or after `searched`.
+    It is valid for a later segment too if local time there starts between the two.
+    Otherwise the match lies in a gap, or a fold leads back to before `searched`, and a new search is needed.
     """
     segment = zone.segment_at(start * SECOND)
     local = searched = start + segment.offset
     last_year = _year(local) + HORIZON_YEARS
-    limit = days_from_civil(last_year + 1, 1, 1) * SECONDS_A_DAY
+    limit = days_from_civil(last_year + 1, 1, 1) * SECONDS_PER_DAY
     match = first_match(fields, local, last_year)
     while True:
         if segment.end is None:
@@ -59,13 +61,13 @@ def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
 
 
 def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -> int | None:
-    """Give the last fire in (after, until] of a schedule that fires from `after` on.
+    """Return the last fire time in (after, until] of a schedule that fires from `after` on.
 
-    A schedule that meets its horizon on the way has ended there, so a long outage is looked at in stretches.
+    A schedule that reaches its horizon within this period has ended there, so a long outage is searched in parts.
     """
     latest, start = None, after
     while start < until:
-        reached = min(start + _STRETCH, until)
+        reached = min(start + _BACKWARD_SEARCH_NS, until)
         found = _last_fire(fields, zone, start, reached)
         if found is None:
             found = next_fire(fields, zone, start) if reached < until else None
@@ -78,7 +80,7 @@ def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -
 
 
 def _last_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -> int | None:
-    """Give the last match in (after, until], whatever the horizon."""
+    """Return the last match in (after, until], without regard to the horizon."""
     end = until // SECOND
     first_year = _year(after // SECOND) - 1  # the offset may move the local year by one
     if zone is not None:
@@ -89,7 +91,7 @@ def _last_fire(fields: CronFields, zone: Zone | None, after: int, until: int) ->
 
 
 def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_year: int) -> int | None:
-    """Search segment by segment back to the one around `after`: the mirror image of `_next_fire_in`."""
+    """Search segment by segment, back to the segment that contains `after`: the mirror image of `_next_fire_in`."""
     segment = zone.segment_at(end * SECOND)
     local = searched = end + segment.offset
     match = last_match(fields, local, first_year)
@@ -108,4 +110,4 @@ def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_ye
 
 
 def _year(local: int) -> int:
-    return civil_from_days(local // SECONDS_A_DAY)[0]
+    return civil_from_days(local // SECONDS_PER_DAY)[0]

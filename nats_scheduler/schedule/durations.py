@@ -1,9 +1,9 @@
-"""Durations as Go reads and prints them: `1h30m`, `250ms`, `1.5s`.
+"""Durations as Go parses and prints them: `1h30m`, `250ms`, `1.5s`.
 
 One rule: the accepted texts, and the nanoseconds they mean, are exactly those of Go's `time.ParseDuration`; the
 printed text is that of `Duration.String`.
-That includes Go's arithmetic: 64-bit limits, and fractions that go through a 64-bit float.
-Cost: about a microsecond a term, and less for one that stood in the text before: 64 KB of terms are legal.
+That includes Go's arithmetic: 64-bit limits, and fractions that are computed with a 64-bit float.
+Cost: about a microsecond a term, and less for a term that is repeated, since 64 KB of terms are legal.
 Limit: ±2562047h47m16.854775807s.
 """
 
@@ -14,7 +14,7 @@ import re
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, NANOSECOND, SECOND
 from nats_scheduler.schedule.invalid import Invalid
 
-_UNITS = {
+_UNIT_NS = {
     "ns": NANOSECOND,
     "us": MICROSECOND,
     "\u00b5s": MICROSECOND,  # micro sign
@@ -26,26 +26,27 @@ _UNITS = {
 }
 
 _terms = re.compile(r"(?=.)([0-9]*+)(?:\.([0-9]*+))?([^.0-9]*+)", re.DOTALL).findall
-"""Takes the whole text apart; what is no term comes without a unit, or without digits."""
+"""Splits the whole text; a part that is no term has no unit, or no digits."""
 
-_LIMIT = 1 << 63
-_WORD = (1 << 64) - 1
-_DIGITS_OF_LIMIT = 19
-_SAFE_FRACTION = 18
-"""So many digits always fit in 63 bits."""
+_LIMIT_NS = 1 << 63
+_WORD_MASK = (1 << 64) - 1
+_MAX_WHOLE_DIGITS = 19
+"""The limit has this many digits."""
+_MAX_SAFE_DIGITS = 18
+"""A number of up to 18 digits always fits in 63 bits."""
 
-_EXPECTED = "expected a duration such as 90s, 1h30m or 1.5s"
+_EXPECTED_DURATION = "expected a duration such as 90s, 1h30m or 1.5s"
 _TOO_LONG = "longer than 2562047h47m16.854775807s"
 
 
 def parse_duration(text: str) -> int | Invalid:
-    """Read a duration in nanoseconds: a sign, then one or more `decimal unit` in any order."""
+    """Parse a duration as nanoseconds: an optional sign, then one or more `decimal unit` in any order."""
     negative = text.startswith("-")
     at = 1 if negative or text.startswith("+") else 0
     if text[at:] == "0":
         return 0
     if at == len(text):
-        return Invalid(text, _EXPECTED)
+        return Invalid(text, _EXPECTED_DURATION)
     total = 0
     known: dict[tuple[str, str, str], int | str] = {}
     for term in _terms(text[at:]):
@@ -54,10 +55,10 @@ def parse_duration(text: str) -> int | Invalid:
             value = known[term] = _term_value(*term)
         if isinstance(value, str):
             return Invalid(text, value)
-        # As the server does: the sum is a 64-bit word, and two terms of 1 << 63 make zero
+        # As the server does: the sum is a 64-bit word, so two terms of 1 << 63 add up to zero
         # (`test_a_sum_of_two_largest_terms_wraps_to_zero`).
-        total = (total + value) & _WORD
-        if total > _LIMIT:
+        total = (total + value) & _WORD_MASK
+        if total > _LIMIT_NS:
             return Invalid(text, _TOO_LONG)
     return _signed(text, total, negative)
 
@@ -66,36 +67,36 @@ def _signed(text: str, total: int, negative: bool) -> int | Invalid:
     """Apply the sign; only a negative duration may be 1 << 63 long."""
     if negative:
         return -total
-    return Invalid(text, _TOO_LONG) if total == _LIMIT else total
+    return Invalid(text, _TOO_LONG) if total == _LIMIT_NS else total
 
 
 def _term_value(whole: str, fraction: str, unit: str) -> int | str:
-    """Give the nanoseconds of one `decimal unit`, or the reason why it is refused."""
+    """Return the nanoseconds of one `decimal unit`, or the reason why it is invalid."""
     if not unit or not (whole or fraction):
-        return _EXPECTED
-    if unit not in _UNITS:
+        return _EXPECTED_DURATION
+    if unit not in _UNIT_NS:
         return f"unknown unit {unit[:20]!r} (ns, us, µs, ms, s, m and h are known)"
     digits = whole.lstrip("0")
-    if len(digits) > _DIGITS_OF_LIMIT:
+    if len(digits) > _MAX_WHOLE_DIGITS:
         return _TOO_LONG
-    size = _UNITS[unit]
+    size = _UNIT_NS[unit]
     value = int(digits or "0")
-    if value > _LIMIT // size:
+    if value > _LIMIT_NS // size:
         return _TOO_LONG
     value = value * size + (_fraction_value(fraction, size) if fraction else 0)
-    return _TOO_LONG if value > _LIMIT else value
+    return _TOO_LONG if value > _LIMIT_NS else value
 
 
 def _fraction_value(digits: str, size: int) -> int:
-    """Give the nanoseconds of the digits after the point, by Go's float arithmetic."""
-    if len(digits) <= _SAFE_FRACTION:
+    """Return the nanoseconds of the digits after the point, by Go's float arithmetic."""
+    if len(digits) <= _MAX_SAFE_DIGITS:
         return int(float(int(digits)) * (size / 10.0 ** len(digits)))
     value, scale = 0, 1.0
     for digit in digits:
-        if value > (_LIMIT - 1) // 10:
+        if value > (_LIMIT_NS - 1) // 10:
             break
         longer = value * 10 + ord(digit) - ord("0")
-        if longer > _LIMIT:
+        if longer > _LIMIT_NS:
             break
         value, scale = longer, scale * 10
     return int(float(value) * (size / scale))

@@ -1,8 +1,8 @@
-"""Instants as integers, and the calendar that lies over them.
+"""Instants as integers, and the calendar dates that they stand for.
 
 One rule: an instant is a number of nanoseconds since the Unix epoch, of any size, and never wraps.
-`datetime` ends at the year 9999, starts at 1 and stops at microseconds, so the proleptic Gregorian calendar
-is computed here, by the usual arithmetic on 400-year eras; all functions hold for negative numbers too.
+`datetime` covers only the years 1 to 9999 and has no nanoseconds, so the proleptic Gregorian calendar is computed
+here, by the usual arithmetic on 400-year eras; all functions are correct for negative numbers too.
 Cost: about half a microsecond a conversion.
 """
 
@@ -16,16 +16,16 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
-SECONDS_A_DAY = 86_400
+SECONDS_PER_DAY = 86_400
 
-ZERO_TIME = -62_135_596_800 * SECOND
-"""0001-01-01T00:00:00Z, which Go takes for "no time" and the server for "no schedule"."""
+ZERO_TIME_NS = -62_135_596_800 * SECOND
+"""0001-01-01T00:00:00Z in ns, which is "no time" to Go and "no schedule" to the server."""
 
-_DAYS_AN_ERA = 146_097
+_DAYS_PER_ERA = 146_097
 _DAYS_TO_1970 = 719_468
 """Days from 0000-03-01, where the eras start, to the Unix epoch."""
 
-_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_DAYS_PER_MONTH = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def round_to_second(instant: int) -> int:
@@ -39,13 +39,13 @@ def floor_to_second(instant: int) -> int:
 
 
 def is_leap(year: int) -> bool:
-    """Say whether the Gregorian year has a 29 February."""
+    """Return whether the Gregorian year has a 29 February."""
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
 def days_in_month(year: int, month: int) -> int:
-    """Give the length of a month (1–12) in days."""
-    return 29 if month == 2 and is_leap(year) else _LENGTHS[month]
+    """Return the length of a month (1–12) in days."""
+    return 29 if month == 2 and is_leap(year) else _DAYS_PER_MONTH[month]
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
@@ -57,8 +57,8 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """Give year, month (1–12) and day (1–31) of the day that is so many days after 1970-01-01."""
-    era, day_of_era = divmod(days + _DAYS_TO_1970, _DAYS_AN_ERA)
+    """Return year, month (1–12) and day (1–31) of the day that is `days` days after 1970-01-01."""
+    era, day_of_era = divmod(days + _DAYS_TO_1970, _DAYS_PER_ERA)
     year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     shifted = (5 * day_of_year + 2) // 153
@@ -69,5 +69,5 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 
 def weekday_of(days: int) -> int:
-    """Give the weekday (Sunday is 0) of the day that is so many days after 1970-01-01."""
+    """Return the weekday (Sunday is 0) of the day that is `days` days after 1970-01-01."""
     return (days + 4) % 7

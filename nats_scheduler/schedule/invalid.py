@@ -1,27 +1,27 @@
-"""Text that the schedule language refuses, as a value.
+"""Text that the schedule language rejects, as a value.
 
-One rule: bad input is returned, never raised, and always carries the text and what was expected.
-Callers turn it into a rejection with the server's code; exceptions are left to the edge of the package.
+One rule: bad input is returned, never raised, and always contains the text and what was expected.
+Callers turn it into a rejection with the server's code; only the edge of the package raises exceptions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LONGEST_SHOWN = 80
-"""Characters of the text that a message shows; the rest is cut, since a header may hold 64 KB."""
+MAX_SHOWN_CHARS = 80
+"""Characters of a text that an error message shows; the rest is cut, since a header may hold 64 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A text that was refused, and why: `str()` gives `'61 …': minute 61 is above 59`."""
+    """A text that is invalid, and why: `str()` returns `'61 …': minute 61 is above 59`."""
 
     text: str
     reason: str
 
     def __str__(self) -> str:
-        cut = len(self.text) > LONGEST_SHOWN
-        shown = self.text[:LONGEST_SHOWN] + "…" if cut else self.text
+        cut = len(self.text) > MAX_SHOWN_CHARS
+        shown = self.text[:MAX_SHOWN_CHARS] + "…" if cut else self.text
         return f"{shown!r}: {self.reason}"
 
 

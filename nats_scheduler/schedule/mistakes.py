@@ -1,9 +1,9 @@
-"""What was meant by a pattern that the grammar refuses: the usual mistakes, each with the text to write instead.
+"""Explain the usual mistakes in patterns that the grammar rejects, each with the text to write instead.
 
-Rule: this is asked only after the grammar has refused a text, and changes nothing about that; a text that is shown to
-be written instead is one that the grammar accepts.
-Cost: some microseconds for a short text; long ones are not looked at. Limit: what is guessed is a form, not an intent:
-a naive time is shown in UTC because that is the zone that a pattern has without another.
+Rule: these functions are called only after the grammar has rejected a text, and the text stays rejected. The grammar
+accepts every text that an explanation proposes.
+Cost: some microseconds for a short text; long texts are not examined. Limit: the guess is about the form, not about the
+intent: a time without a zone is proposed in UTC, because UTC is the default zone of a pattern.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
-LONGEST_LOOKED_AT = 100
-"""Characters of a text in which a mistake is looked for."""
+MAX_EXPLAINED_CHARS = 100
+"""Longer texts are not searched for mistakes."""
 
-_DAY_FIRST = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt ]+([0-9:.,]+))? *(\S*)").fullmatch
+_DATE_AND_TIME = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt ]+([0-9:.,]+))? *(\S*)").fullmatch
 _COMPACT_OFFSET = re.compile(r"([+-])([0-9]{2}):?([0-9]{2})?").fullmatch
 _EPOCH = re.compile(r"[0-9]{9,11}|[0-9]{12,14}").fullmatch
-_WORDED = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-zµ]*)")
-_MILLISECONDS_FROM = 12
-"""A number of so many digits counts milliseconds, a shorter one seconds."""
+_NUMBER_AND_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-zµ]*)")
+_MILLISECONDS_MIN_DIGITS = 12
+"""A number with this many digits or more counts milliseconds, a shorter one seconds."""
 
-_HOURS = {"d": 24, "day": 24, "days": 24, "w": 168, "week": 168, "weeks": 168}
-_UNITS = {
+_HOURS_BY_UNIT = {"d": 24, "day": 24, "days": 24, "w": 168, "week": 168, "weeks": 168}
+_UNIT_NAMES = {
     "": "s",
     "sec": "s",
     "secs": "s",
@@ -46,19 +46,19 @@ _UNITS = {
 
 
 def explain(text: str, reason: str, aliases: Iterable[str]) -> str:
-    """Return why a pattern is refused, in words that say how to mend it; `reason` is what the grammar said."""
-    if len(text) > LONGEST_LOOKED_AT:
+    """Return why a pattern is invalid and how to correct it; `reason` is the reason that the grammar gave."""
+    if len(text) > MAX_EXPLAINED_CHARS:
         return reason
     bare = text.strip().strip("\"'").strip()
     if bare != text and _is_accepted(bare, aliases):
-        return f"blanks or quotation marks stand around it: write '{bare}'"
+        return f"it has blanks or quotation marks around it: write '{bare}'"
     if bare.startswith("@at "):
-        return _about_time(bare.removeprefix("@at ").strip(), reason) or reason
-    if bare[:1].isdigit() and (told := _about_time(bare, reason)) is not None:
-        return told
+        return _explain_time(bare.removeprefix("@at ").strip(), reason) or reason
+    if bare[:1].isdigit() and (explanation := _explain_time(bare, reason)) is not None:
+        return explanation
     if bare.startswith("@every "):
-        return _about_interval(bare.removeprefix("@every ").strip(), reason)
-    return _about_form(bare, aliases) or _about_fields(bare, reason)
+        return _explain_interval(bare.removeprefix("@every ").strip(), reason)
+    return _explain_form(bare, aliases) or _explain_fields(bare, reason)
 
 
 def _is_accepted(text: str, aliases: Iterable[str]) -> bool:
@@ -72,14 +72,14 @@ def _is_accepted(text: str, aliases: Iterable[str]) -> bool:
 # -- @at -----------------------------------------------------------------------------------------------------------
 
 
-def _about_time(text: str, reason: str) -> str | None:
-    """Explain a time that is refused, or one that stands without `@at`; None where it is no time at all."""
+def _explain_time(text: str, reason: str) -> str | None:
+    """Explain why a time is invalid, or that it needs `@at` in front; None if it is no time at all."""
     if _is_time(text):
-        return f"a time stands behind '@at ', with one blank and nothing else: write '@at {text}'"
+        return f"a time follows '@at ', with one blank and nothing else: write '@at {text}'"
     if _EPOCH(text):
-        seconds = int(text) * SECOND // (1000 if len(text) >= _MILLISECONDS_FROM else 1)
-        return f"a time is written out, and not as a number since 1970: write '@at {format_rfc3339(seconds)}'"
-    parts = _DAY_FIRST(text)
+        seconds = int(text) * SECOND // (1000 if len(text) >= _MILLISECONDS_MIN_DIGITS else 1)
+        return f"a time is a date and a time of day, not a number since 1970: write '@at {format_rfc3339(seconds)}'"
+    parts = _DATE_AND_TIME(text)
     if parts is None:
         return None
     year, month, day, clock, zone = parts.groups()
@@ -87,19 +87,19 @@ def _about_time(text: str, reason: str) -> str | None:
     clock = f"{clock}:00" if clock.count(":") == 1 else clock
     if not zone:
         utc = f"{date}T{clock}Z"
-        told = f"the time zone is missing: write '@at {utc}' for UTC, or an offset such as +01:00 in place of the Z"
+        advice = f"the time zone is missing: write '@at {utc}' for UTC, or an offset such as +01:00 in place of the Z"
         instant = parse_rfc3339(utc)
-        return instant.reason if isinstance(instant, Invalid) else told
+        return instant.reason if isinstance(instant, Invalid) else advice
     for offset in _offsets(zone):
         if _is_time(f"{date}T{clock}{offset}"):
             return f"expected the form of RFC 3339: write '@at {date}T{clock}{offset}'"
     if _is_time(f"{date}T{clock}Z"):
-        return f"{zone!r} is no offset: a time ends with Z for UTC, or with an offset such as +01:00"
+        return f"{zone!r} is not an offset: a time ends with Z for UTC, or with an offset such as +01:00"
     return reason
 
 
 def _offsets(zone: str) -> list[str]:
-    """Return what may be meant by the text behind a time."""
+    """Return the offsets that the text after a time may stand for."""
     if zone.upper() in ("Z", "UTC", "GMT"):
         return ["Z"]
     parts = _COMPACT_OFFSET(zone)
@@ -113,8 +113,8 @@ def _is_time(text: str) -> bool:
 # -- @every --------------------------------------------------------------------------------------------------------
 
 
-def _about_interval(text: str, reason: str) -> str:
-    """Explain an interval that is refused."""
+def _explain_interval(text: str, reason: str) -> str:
+    """Explain why an interval is invalid."""
     meant = _interval(text)
     if meant is None:
         return reason if "least" in reason else f"{reason}; an interval is written as in '@every 5m'"
@@ -124,17 +124,17 @@ def _about_interval(text: str, reason: str) -> str:
 
 
 def _interval(text: str) -> str | None:
-    """Return an interval as it is to be written; None where it cannot be told."""
-    terms = _WORDED.findall(text)
-    if not terms or _WORDED.sub("", text).strip(" ,"):
+    """Return an interval in the form that the grammar accepts; None if its form cannot be guessed."""
+    terms = _NUMBER_AND_UNIT.findall(text)
+    if not terms or _NUMBER_AND_UNIT.sub("", text).strip(" ,"):
         return None
     written = []
     for number, unit in terms:
         name = unit.lower()
-        if name in _HOURS and number.isdigit():
-            written.append(f"{int(number) * _HOURS[name]}h")
+        if name in _HOURS_BY_UNIT and number.isdigit():
+            written.append(f"{int(number) * _HOURS_BY_UNIT[name]}h")
         else:
-            written.append(number + _UNITS.get(name, unit))
+            written.append(number + _UNIT_NAMES.get(name, unit))
     meant = "".join(written)
     interval = parse_duration(meant)
     return meant if isinstance(interval, int) and interval >= SECOND and meant != text else None
@@ -143,8 +143,8 @@ def _interval(text: str) -> str | None:
 # -- other forms ---------------------------------------------------------------------------------------------------
 
 
-def _about_form(text: str, aliases: Iterable[str]) -> str | None:
-    """Explain what is none of the forms, and no list of fields; None where it may be one."""
+def _explain_form(text: str, aliases: Iterable[str]) -> str | None:
+    """Explain a text that has none of the forms of a pattern; None if it may be a list of cron fields."""
     word, _, rest = text.partition(" ")
     name = word.lower().lstrip("@").rstrip(":")
     if name == "every" and not isinstance(parse_duration(rest), Invalid):
@@ -154,9 +154,9 @@ def _about_form(text: str, aliases: Iterable[str]) -> str | None:
     if not rest and f"@{name}" in aliases:
         return f"expected an alias in lower case, without blanks around it: write '@{name}'"
     if not rest and not isinstance(parse_duration(text), Invalid):
-        return f"an interval stands behind '@every ': write '@every {text}'"
+        return f"an interval follows '@every ': write '@every {text}'"
     if name == "in":
-        return "a time is not counted from now: write the instant itself, as in '@at 2026-11-20T15:04:05Z'"
+        return "a time is not counted from now: write the time itself, as in '@at 2026-11-20T15:04:05Z'"
     if text.startswith("@"):
         known = ", ".join(["@at TIME", "@every DURATION", *aliases])
         return f"expected one of {known}, in lower case and without blanks around it"
@@ -165,9 +165,9 @@ def _about_form(text: str, aliases: Iterable[str]) -> str | None:
     return None
 
 
-def _about_fields(text: str, reason: str) -> str:
-    """Explain six fields that are refused, or so many that are not six."""
-    fields = text.split(" ")  # not at whatever Python takes for a blank
+def _explain_fields(text: str, reason: str) -> str:
+    """Explain why six fields are invalid, or that there are too few or too many."""
+    fields = text.split(" ")  # `split()` also splits at blanks that the grammar does not accept
     if _is_cron(meant := f"0 {text}"):
         return (
             "it has five fields, as in a crontab; the server's grammar has six, beginning with seconds: "

@@ -1,8 +1,8 @@
-"""The POSIX TZ rule in the footer of zone data: how the offset changes in every year to come.
+"""The POSIX TZ rule in the footer of zone data: how the UTC offset changes in every future year.
 
-One rule: given a year, say at which seconds the offset changes, and to what.
-The rule repeats for ever (`CET-1CEST,M3.5.0,M10.5.0/3`), so years beyond the table of a zone need no table.
-RFC 9636's extensions are read: times from -167 to 167 hours, and daylight time that lasts all year.
+One rule: for a given year, return the seconds at which the offset changes, and the new offsets.
+The rule repeats every year (`CET-1CEST,M3.5.0,M10.5.0/3`), so years beyond the table of a zone need no table.
+RFC 9636's extensions are supported: times from -167 to 167 hours, and daylight time that lasts all year.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nats_scheduler.schedule.instants import (
-    SECONDS_A_DAY,
+    SECONDS_PER_DAY,
     days_from_civil,
     days_in_month,
     is_leap,
@@ -27,10 +27,10 @@ _split = re.compile(
 ).fullmatch
 
 _DEFAULT_START, _DEFAULT_END = "M3.2.0", "M11.1.0"
-"""What Go assumes for a rule with daylight time and no dates, as POSIX leaves it open."""
+"""What Go assumes for a rule that has daylight time and no dates; POSIX does not define it."""
 
 Day = Callable[[int], int]
-"""Given a year, the day of a change, counted from 1970-01-01."""
+"""Returns the day of a change in a given year, in days since 1970-01-01."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,18 @@ class PosixRule:
     """Day and local daylight time at which it ends."""
 
     def changes(self, year: int) -> list[tuple[int, int]]:
-        """Give the changes of a year as (second since the epoch, offset from then on), ascending."""
+        """Return the changes of a year as (second since the epoch, offset from then on), ascending."""
         if self.daylight is None:
             return []
         start_day, start_time = self.starts
         end_day, end_time = self.ends
-        start = start_day(year) * SECONDS_A_DAY + start_time - self.standard
-        end = end_day(year) * SECONDS_A_DAY + end_time - self.daylight
+        start = start_day(year) * SECONDS_PER_DAY + start_time - self.standard
+        end = end_day(year) * SECONDS_PER_DAY + end_time - self.daylight
         return sorted([(start, self.daylight), (end, self.standard)])
 
 
 def parse_posix_rule(text: str) -> PosixRule | None:
-    """Read a rule such as `EST5EDT,M3.2.0,M11.1.0`; None where it is none."""
+    """Parse a rule such as `EST5EDT,M3.2.0,M11.1.0`; None if the text is no rule."""
     parts = _split(text)
     if parts is None:
         return None
@@ -66,26 +66,26 @@ def parse_posix_rule(text: str) -> PosixRule | None:
     standard = -_seconds(standard_text)
     daylight = standard + 3600 if daylight_text is None else -_seconds(daylight_text)
     if daylight_name is None or daylight == standard:
-        return PosixRule(standard, None, (_nowhere, 0), (_nowhere, 0))
+        return PosixRule(standard, None, (_no_day, 0), (_no_day, 0))
     starts = _day(start or _DEFAULT_START), _seconds(start_time or "2")
     ends = _day(end or _DEFAULT_END), _seconds(end_time or "2")
     return PosixRule(standard, daylight, starts, ends)
 
 
-def _nowhere(_year: int) -> int:
+def _no_day(_year: int) -> int:
     """Stand in for the day of a change in a rule that has none."""
     return 0
 
 
 def _seconds(text: str) -> int:
-    """Read `[+-]h[hh][:mm[:ss]]` as seconds."""
+    """Parse `[+-]h[hh][:mm[:ss]]` as seconds."""
     hours, minutes, seconds = (text.lstrip("+-") + ":0:0").split(":")[:3]
     value = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
     return -value if text.startswith("-") else value
 
 
 def _day(text: str) -> Day:
-    """Read `Mm.w.d`, `Jn` (29 February is never counted) or `n` (it is, from 0)."""
+    """Parse `Mm.w.d`, `Jn` (from 1, 29 February is not counted) or `n` (from 0, 29 February is counted)."""
     if text.startswith("M"):
         month, week, weekday = map(int, text[1:].split("."))
         return lambda year: _weekday_of_month(year, month, week, weekday)

@@ -1,13 +1,13 @@
-"""RFC 3339 times as Go reads and prints them.
+"""RFC 3339 times as Go parses and prints them.
 
 One rule: the accepted texts are exactly those of Go's `time.Parse(time.RFC3339, …)`, the printed ones exactly
 those of its `RFC3339Nano`.
 Go is laxer than the RFC in some places (a one-digit hour, a comma, offsets up to 24:60) and stricter in others
-(no lower-case letters, no leap second); publishers see the server's behaviour, so we follow it.
-A regular expression splits the text and integer arithmetic does the rest; minutes and dates repeat in real loads, so
-they are remembered.
-Cost: half a microsecond where the minute is known, a microsecond and a half otherwise.
-Limit: years 0000–9999 are read, any year is printed.
+(no lower-case letters, no leap second). Publishers see the server's behaviour, so this module follows it.
+A regular expression splits the text and integer arithmetic does the rest. Many texts have the same minute or date, so
+both are cached.
+Cost: half a microsecond if the minute is cached, a microsecond and a half otherwise.
+Limit: years 0000–9999 are parsed, any year is printed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from nats_scheduler.schedule.instants import (
     SECOND,
-    SECONDS_A_DAY,
+    SECONDS_PER_DAY,
     civil_from_days,
     days_from_civil,
     days_in_month,
@@ -34,15 +34,15 @@ _split_usual = re.compile(
     rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:)([0-5][0-9])(?:\.([0-9]{1,9}+))?Z",
 ).fullmatch
 
-_SECONDS = {f"{second:02d}": second * SECOND for second in range(60)}
-_NANOSECONDS_A_DIGIT = tuple(10 ** (9 - digits) for digits in range(10))
-_SECONDS_IN_BYTES = {text.encode(): nanoseconds for text, nanoseconds in _SECONDS.items()}
+_NS_BY_SECOND = {f"{second:02d}": second * SECOND for second in range(60)}
+_NS_BY_FRACTION_DIGITS = tuple(10 ** (9 - digits) for digits in range(10))
+_NS_BY_SECOND_BYTES = {text.encode(): nanoseconds for text, nanoseconds in _NS_BY_SECOND.items()}
 
-_EXPECTED = "expected a time such as 2026-11-20T15:04:05Z or 2026-11-20T15:04:05.25+01:00"
+_EXPECTED_TIME = "expected a time such as 2026-11-20T15:04:05Z or 2026-11-20T15:04:05.25+01:00"
 
 
 def parse_rfc3339(text: str) -> int | Invalid:
-    """Read a time; the answer is an instant in nanoseconds.
+    """Parse a time as an instant in nanoseconds.
 
     As the server does: a one-digit hour, a decimal comma, digits beyond the nanosecond (dropped) and offsets up to
     24:60 are accepted (`test_times_are_read_as_go_reads_them`).
@@ -51,13 +51,13 @@ def parse_rfc3339(text: str) -> int | Invalid:
         return instant
     parts = _split(text)
     if parts is None:
-        return Invalid(text, _EXPECTED)
+        return Invalid(text, _EXPECTED_TIME)
     date, hour_text, minute_text, second_text, digits, offset_text = parts.groups()
     days = _days_of(date)
     hour, minute, second = int(hour_text), int(minute_text), int(second_text)
     if days is None or hour > 23 or minute > 59 or second > 59:
         return Invalid(text, _explain(date, hour, minute, second))
-    seconds = days * SECONDS_A_DAY + hour * 3600 + minute * 60 + second
+    seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
     if offset_text is not None:
         offset = _offset(offset_text)
         if offset is None:
@@ -69,8 +69,8 @@ def parse_rfc3339(text: str) -> int | Invalid:
 
 
 def _as_usual(text: str) -> int | None:
-    """Read a time in UTC with two digits in each place, as most are; None leaves it to the careful way."""
-    second = _SECONDS.get(text[17:19])
+    """Parse a time in UTC with two digits in each place, the usual form; None: it has another form."""
+    second = _NS_BY_SECOND.get(text[17:19])
     if second is None or text[-1] != "Z" or (minute := _minute_of(text[:17])) is None:
         return None
     if len(text) == 20:
@@ -82,7 +82,7 @@ def _as_usual(text: str) -> int | None:
 
 
 def usual_instant(text: bytes, start: int, end: int) -> int | None:
-    """Read a time in UTC with two digits in each place out of bytes; None leaves it to `parse_rfc3339`."""
+    """Parse a time in UTC with two digits in each place from bytes; None: use `parse_rfc3339`."""
     parts = _split_usual(text, start, end)
     if parts is None:
         return None
@@ -90,14 +90,14 @@ def usual_instant(text: bytes, start: int, end: int) -> int | None:
     minute = _minute_in_bytes(minute_text)
     if minute is None:
         return None
-    whole = minute + _SECONDS_IN_BYTES[second]
-    return whole if digits is None else whole + int(digits) * _NANOSECONDS_A_DIGIT[len(digits)]
+    whole = minute + _NS_BY_SECOND_BYTES[second]
+    return whole if digits is None else whole + int(digits) * _NS_BY_FRACTION_DIGITS[len(digits)]
 
 
 def is_as_printed(text: str) -> bool:
-    """Tell whether a time that `parse_rfc3339` reads is written as `format_rfc3339` prints it in UTC.
+    """Return whether a time that `parse_rfc3339` accepts is written as `format_rfc3339` prints it in UTC.
 
-    The places tell: an hour of one digit, a comma, an offset, a digit too many or a zero at the end are elsewhere.
+    A few positions show it: with an hour of one digit, a comma, an offset, too many digits or a last zero they differ.
     """
     if text[-1] != "Z":
         return False
@@ -106,24 +106,24 @@ def is_as_printed(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _minute_of(text: str) -> int | None:
-    """Return the instant at which the minute `YYYY-MM-DDThh:mm:` begins, None where that is not how it is written."""
+    """Return the instant at which the minute `YYYY-MM-DDThh:mm:` begins; None if the text has another form."""
     if len(text) != 17 or text[16] != ":" or text[13] != ":" or (parts := _split(f"{text}00Z")) is None:
         return None
     days, hour, minute = _days_of(parts[1]), int(parts[2]), int(parts[3])
     if days is None or hour > 23 or minute > 59:
         return None
-    return (days * SECONDS_A_DAY + hour * 3600 + minute * 60) * SECOND
+    return (days * SECONDS_PER_DAY + hour * 3600 + minute * 60) * SECOND
 
 
 @lru_cache(maxsize=4096)
 def _minute_in_bytes(text: bytes) -> int | None:
-    """Do what `_minute_of` does."""
+    """Do what `_minute_of` does, with bytes."""
     return _minute_of(text.decode())
 
 
 @lru_cache(maxsize=4096)
 def _days_of(date: str) -> int | None:
-    """Count the days from the epoch to a `YYYY-MM-DD`, or give None where that day does not exist."""
+    """Return the days from the epoch to a `YYYY-MM-DD`; None if that day does not exist."""
     year, month, day = int(date[:4]), int(date[5:7]), int(date[8:])
     if not 1 <= month <= 12 or not 1 <= day <= days_in_month(year, month):
         return None
@@ -132,7 +132,7 @@ def _days_of(date: str) -> int | None:
 
 @lru_cache(maxsize=512)
 def _offset(text: str) -> int | None:
-    """Read an offset `±hh:mm` in seconds, or give None above Go's limits.
+    """Parse an offset `±hh:mm` as seconds; None above Go's limits.
 
     As the server does: 24 hours and 60 minutes are still accepted (`test_times_are_read_as_go_reads_them`).
     """
@@ -144,7 +144,7 @@ def _offset(text: str) -> int | None:
 
 
 def _explain(date: str, hour: int, minute: int, second: int) -> str:
-    """Say which part of a well-formed time does not exist."""
+    """Explain which part of a well-formed time does not exist."""
     if _days_of(date) is None:
         return f"there is no day {date}"
     if hour > 23:
@@ -155,13 +155,13 @@ def _explain(date: str, hour: int, minute: int, second: int) -> str:
 
 
 def format_rfc3339(instant: int, offset: int = 0) -> str:
-    """Print an instant at an offset from UTC in seconds, as Go's RFC3339Nano: trailing zeros of the fraction cut.
+    """Print an instant at an offset from UTC in seconds, as Go's RFC3339Nano, without trailing zeros of the fraction.
 
-    As the server does: any zone whose offset is zero prints `Z`, and the seconds of an offset are cut towards zero
+    As the server does: any zone whose offset is zero prints `Z`, and the seconds of an offset are cut off, towards zero
     (`test_times_are_printed_as_go_prints_them`).
     """
     seconds, fraction = divmod(instant, SECOND)
-    days, time_of_day = divmod(seconds + offset, SECONDS_A_DAY)
+    days, time_of_day = divmod(seconds + offset, SECONDS_PER_DAY)
     year, month, day = civil_from_days(days)
     minutes, second = divmod(time_of_day, 60)
     years = f"{year:04d}" if year >= 0 else f"-{-year:04d}"

@@ -1,8 +1,8 @@
 """The grammar of `Nats-TTL` and `Nats-Schedule-TTL`: a duration, plain seconds, or `never`.
 
 One rule: what the server's `parseMessageTTL` accepts is accepted, with the same seconds.
-A text is a duration if it can be; only otherwise are its digits taken for seconds.
-Limit: an empty text is an absent header and is the caller's business; here it is refused.
+A text that is a valid duration is one; otherwise its digits are seconds.
+Limit: an empty text means an absent header, which the caller handles; here it is invalid.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ NEVER = -1
 
 _all_digits = re.compile(r"[0-9]+").fullmatch
 
-_DIGITS_OF_WORD = 64
-"""10 ** 64 is a multiple of 2 ** 64, so only so many digits reach a 64-bit word."""
+_MAX_SIGNIFICANT_DIGITS = 64
+"""10 ** 64 is a multiple of 2 ** 64, so only the last 64 digits change a 64-bit word."""
 
 
 def parse_ttl(text: str) -> int | Invalid:
-    """Read a TTL in seconds; NEVER for `never` in any case, 0 for `00` (no TTL).
+    """Parse a TTL as seconds: NEVER for `never` in any case, 0 for `00` (no TTL).
 
-    As the server does: the part below a second is dropped (`test_a_ttl_drops_the_part_below_a_second`).
+    As the server does: the fraction of a second is cut off (`test_a_ttl_drops_the_part_below_a_second`).
     """
     if text.lower() == "never":
         return NEVER
@@ -35,19 +35,19 @@ def parse_ttl(text: str) -> int | Invalid:
     if duration < SECOND:
         return Invalid(text, "a TTL is at least 1s")
     whole, fraction = divmod(duration, SECOND)
-    # Through a float, since the server does it so: above 2 ** 53 ns of fraction a second may be gained.
+    # Computed with a float, as the server does: a fraction just below a second may round a very long TTL up.
     return int(float(whole) + fraction / SECOND)
 
 
 def _plain_seconds(text: str) -> int | Invalid:
-    """Read decimal digits as seconds.
+    """Parse decimal digits as seconds.
 
-    As the server does: digits of any length are accepted, the number wraps at 64 bits and is refused where it wraps
-    to a negative one (`test_a_ttl_of_many_digits_wraps_as_on_the_server`).
+    As the server does: digits of any length are accepted, the number wraps at 64 bits, and it is invalid if the result
+    is negative (`test_a_ttl_of_many_digits_wraps_as_on_the_server`).
     """
     if _all_digits(text) is None:
         return Invalid(text, "expected a duration such as 5m, a number of seconds or 'never'")
-    word = int(text[-_DIGITS_OF_WORD:]) & ((1 << 64) - 1)
+    word = int(text[-_MAX_SIGNIFICANT_DIGITS:]) & ((1 << 64) - 1)
     if word >> 63:
         return Invalid(text, "more seconds than fit in 63 bits")
     return word

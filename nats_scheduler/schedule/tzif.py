@@ -1,9 +1,9 @@
 """The TZif format (RFC 8536, RFC 9636): compiled time zone data, versions 1 to 4.
 
-One rule: bytes in, a table of UTC offsets out; abbreviations, daylight flags and leap seconds are not kept.
-The standard library's reader hides the transitions, and a cron search needs them: between two transitions local
-time runs straight, and only there.
-Cost: read once a zone, about 100 µs.
+One rule: bytes in, a table of UTC offsets out; abbreviations, daylight flags and leap seconds are ignored.
+The standard library does not expose the transitions, and a cron search needs them: local time has no gap and no fold
+only between two transitions.
+Cost: each zone is read once, in about 100 µs.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _VERSIONS = (b"\0", b"2", b"3", b"4")
 
 @dataclass(frozen=True, slots=True)
 class OffsetTable:
-    """The UTC offsets of a zone in seconds: the first one, each change, and the rule for the time after."""
+    """The UTC offsets of a zone in seconds: the first one, each change, and the rule after the last change."""
 
     first_offset: int
     changes: tuple[tuple[int, int], ...]
-    """(second since the epoch from which it holds, offset), ascending."""
+    """(first second since the epoch at this offset, offset), ascending."""
     footer: str
-    """POSIX TZ rule for all times after the last change; empty where the file has none."""
+    """POSIX TZ rule for all times after the last change; empty if the file has none."""
 
 
 def read_tzif(data: bytes) -> OffsetTable | None:
-    """Read a TZif file, or give None where the bytes are none."""
+    """Read a TZif file; None if the bytes are not one."""
     try:
         return _read(data)
     except (struct.error, IndexError, ValueError):
@@ -48,7 +48,7 @@ def _read(data: bytes) -> OffsetTable:
 
 
 def _read_header(data: bytes, at: int) -> tuple[bytes, tuple[int, ...]]:
-    """Give the version and the six counts: UT indicators, standard indicators, leaps, times, types, characters."""
+    """Return the version and the six counts: UT indicators, standard indicators, leaps, times, types, characters."""
     magic, version, *counts = _HEADER.unpack_from(data, at)
     if magic != _MAGIC or version not in _VERSIONS or min(counts) < 0:
         raise ValueError
@@ -56,13 +56,13 @@ def _read_header(data: bytes, at: int) -> tuple[bytes, tuple[int, ...]]:
 
 
 def _block_size(counts: tuple[int, ...], width: int) -> int:
-    """Give the length of a data block whose times are `width` bytes wide."""
+    """Return the length of a data block whose times are `width` bytes wide."""
     ut, standard, leaps, times, types, characters = counts
     return times * (width + 1) + types * 6 + characters + leaps * (width + 4) + standard + ut
 
 
 def _read_block(data: bytes, at: int, counts: tuple[int, ...], code: str) -> tuple[OffsetTable, int]:
-    """Read one data block, and give the position after it."""
+    """Read one data block; return its table and the position after it."""
     times, types = counts[3], counts[4]
     width = struct.calcsize(f">{code}")
     end = at + _block_size(counts, width)

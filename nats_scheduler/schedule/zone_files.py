@@ -1,8 +1,8 @@
-"""Where time zone data lies: the `tzdata` package, then the host.
+"""Where time zone data is found: in the `tzdata` package, then on the host.
 
-One rule: the package comes first, so that all instances of a fleet agree whatever their hosts have installed; the
-host is asked only for names that the package lacks (`posix/…`, `right/…`, a company's own zones).
-The one file of this room that reads the environment and the disk.
+One rule: the package comes first, so that all instances of a fleet agree, whatever is installed on their hosts. The
+files of the host are read only for names that the package lacks (`posix/…`, `right/…`, a company's own zones).
+This is the only file of this room that reads the environment and the disk.
 Limit: data inside zip files is not read, neither a zipped `tzdata` nor a `$ZONEINFO` that ends in `.zip`.
 """
 
@@ -18,33 +18,33 @@ _HOST_FOLDERS = (
     "/usr/lib/locale/TZ",
     "/etc/zoneinfo",
 )
-"""Where Go looks on Unix."""
+"""Where Go searches on Unix."""
 
-_LARGEST_FILE = 1 << 20
-"""Bytes; the largest zone file in use has 4 KB."""
+_MAX_FILE_BYTES = 1 << 20
+"""The largest zone file in use has 4 KB."""
 
-_STAND_INS = {"posixrules": "America/New_York"}
+_SUBSTITUTES = {"posixrules": "America/New_York"}
 """Names that hosts have and the package lacks: the tz project's old default for rules without dates."""
 
 
 def zone_data(name: str) -> Iterator[bytes]:
-    """Give what is found under a name, best first; the name may be anything that has no `..` in it."""
+    """Yield the data that is found under a name, best first; the caller has checked that the name contains no `..`."""
     package = _package_folder()
     folders = [package, os.environ.get("ZONEINFO", ""), *_HOST_FOLDERS]
     for folder in folders:
         data = _read(f"{folder}/{name}") if folder else None
         if data is not None:
             yield data
-    stand_in = _STAND_INS.get(name)
-    data = _read(f"{package}/{stand_in}") if stand_in and package else None
+    substitute = _SUBSTITUTES.get(name)
+    data = _read(f"{package}/{substitute}") if substitute and package else None
     if data is not None:
         yield data
 
 
 def local_zone_data() -> bytes | None:
-    """Give the data of the host's own zone, found as Go finds it: `$TZ`, or else `/etc/localtime`.
+    """Return the data of the host's own zone, found as Go finds it: `$TZ`, or else `/etc/localtime`; None is UTC.
 
-    An empty `$TZ` and `UTC` are UTC, a leading colon is dropped, a path is read, a name is looked up; None is UTC.
+    An empty `$TZ` and `UTC` mean UTC. A leading colon is removed; a path is read, a name is looked up.
     """
     setting = os.environ.get("TZ")
     if setting is None:
@@ -58,16 +58,16 @@ def local_zone_data() -> bytes | None:
 
 
 def _package_folder() -> str:
-    """Give the folder of the `tzdata` package's files, or an empty text where it is not on the disk."""
+    """Return the folder of the `tzdata` package's files, or an empty text if it is not on the disk."""
     spec = find_spec("tzdata")
     places = spec.submodule_search_locations if spec is not None else None
     return os.path.join(next(iter(places)), "zoneinfo") if places else ""
 
 
 def _read(path: str) -> bytes | None:
-    """Read a file whole, or give None where there is none (or the name cannot be a file's)."""
+    """Read a whole file; None if there is none, or if the name cannot be that of a file."""
     try:
         with open(path, "rb") as file:
-            return file.read(_LARGEST_FILE)
+            return file.read(_MAX_FILE_BYTES)
     except (OSError, ValueError):
         return None

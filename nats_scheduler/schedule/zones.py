@@ -1,12 +1,12 @@
-"""Time zones as stretches of constant UTC offset.
+"""Time zones as segments of constant UTC offset.
 
-One rule: a zone is a function from an instant to the segment of constant offset around it; there is no question
-"what is local time X", since X may not exist or exist twice.
-Explicit segments come from the zone's table; later ones from its rule, computed for one mean year at a time and
-remembered, so that any year is reached at the same cost.
-Where the data is found is `zone_files`; `load_zone` remembers what it answered.
-Cost: under a microsecond a look-up; loading a zone once, about half a millisecond.
-Limit: a zone that is installed or replaced while the process runs is seen by the next process.
+One rule: a zone is a function from an instant to the segment of constant offset around it. There is no function from
+local time to an instant, since a local time may not exist, or exist twice.
+Explicit segments come from the zone's table, later ones from its rule. The latter are computed for one mean year at a
+time and cached, so that any year costs the same.
+`zone_files` finds the data; `load_zone` caches its results.
+Cost: under a microsecond a look-up; about half a millisecond to load a zone, once.
+Limit: a zone that is installed or replaced while the process runs is used only after a restart.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from nats_scheduler.schedule.instants import SECOND, SECONDS_A_DAY, civil_from_days
+from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.invalid import InvalidTimeZone
 from nats_scheduler.schedule.posix_rule import PosixRule, parse_posix_rule
 from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
 from nats_scheduler.schedule.zone_files import local_zone_data, zone_data
 
-_MEAN_YEAR = 31_556_952 * SECOND
-"""A 400th of the Gregorian cycle: the width of the stretch for which a rule is unrolled at once."""
+_MEAN_YEAR_NS = 31_556_952 * SECOND
+"""A 400th of the Gregorian cycle: the period for which the segments of a rule are computed at once."""
 
-_MOST_YEARS_KEPT = 1_024
-_MOST_ZONES_KEPT = 2_048
-_LONGEST_NAME_KEPT = 128
-"""Characters; what is kept must stay small, and a header may hold 64 KB."""
+_MAX_CACHED_YEARS = 1_024
+_MAX_CACHED_ZONES = 2_048
+_MAX_CACHED_NAME_CHARS = 128
+"""Longer names are not cached: the cache must stay small, and a header may hold 64 KB."""
 
 
 class Segment(NamedTuple):
-    """The half-open stretch [start, end) of one UTC offset; None is an end that never comes."""
+    """The half-open period [start, end) of one UTC offset; None: it has no start, or no end."""
 
     start: int | None
     end: int | None
@@ -41,7 +41,7 @@ class Segment(NamedTuple):
 
 
 class Zone:
-    """A time zone; equal zones are the same object as long as `load_zone` remembers them."""
+    """A time zone; equal zones are the same object as long as the cache of `load_zone` holds them."""
 
     __slots__ = ("_ends", "_explicit", "_later", "_rule", "_rule_from", "name")
 
@@ -58,26 +58,26 @@ class Zone:
         return f"Zone({self.name!r})"
 
     def segment_at(self, instant: int) -> Segment:
-        """Give the segment around an instant.
+        """Return the segment around an instant.
 
-        Two neighbours may have the same offset where the table ends and the rule takes over.
+        Two neighbours may have the same offset at the instant where the table ends and the rule begins.
         """
         if self._rule is not None and (self._rule_from is None or instant >= self._rule_from):
             return self._later_segment(self._rule, instant)
         return self._explicit[bisect_right(self._ends, instant)]
 
     def offset_at(self, instant: int) -> int:
-        """Give the UTC offset at an instant, in seconds east of Greenwich."""
+        """Return the UTC offset at an instant, in seconds east of Greenwich."""
         return self.segment_at(instant).offset
 
     def _later_segment(self, rule: PosixRule, instant: int) -> Segment:
         """Find the segment around an instant that the rule covers."""
-        stretch = instant // _MEAN_YEAR
-        segments = self._later.get(stretch)
+        mean_year = instant // _MEAN_YEAR_NS
+        segments = self._later.get(mean_year)
         if segments is None:
-            if len(self._later) >= _MOST_YEARS_KEPT:
+            if len(self._later) >= _MAX_CACHED_YEARS:
                 self._later.clear()
-            segments = self._later[stretch] = _unroll(rule, stretch, self._rule_from)
+            segments = self._later[mean_year] = _unroll(rule, mean_year, self._rule_from)
         for segment in segments:
             if segment.end is None or instant < segment.end:
                 return segment
@@ -85,9 +85,9 @@ class Zone:
 
 
 def _explicit_segments(table: OffsetTable, rule: PosixRule | None, end: int | None) -> list[Segment]:
-    """Turn the table into segments, merging neighbours that differ in name only; the last one ends at `end`.
+    """Turn the table into segments; merge neighbours that differ only in their name. The last one ends at `end`.
 
-    The table's last change may be one in name only: the rule takes over there all the same
+    The rule begins at the table's last change, even if only the name changes there
     (`test_only_a_segment_of_constant_offset_has_no_end`).
     """
     starts: list[tuple[int | None, int]] = [(None, table.first_offset)]
@@ -96,17 +96,17 @@ def _explicit_segments(table: OffsetTable, rule: PosixRule | None, end: int | No
             starts.append((second * SECOND, offset))
     last_start, last_offset = starts[-1]
     if rule is not None and rule.daylight is None:
-        # The footer and the last change agree in sound data; Go believes the footer.
+        # The footer and the last change agree in valid data; if they do not, Go uses the footer.
         last_offset = rule.standard
     starts[-1] = last_start, last_offset
     ends = [*(start for start, _ in starts[1:]), end]
     return [Segment(start, end, offset) for (start, offset), end in zip(starts, ends, strict=True)]
 
 
-def _unroll(rule: PosixRule, stretch: int, rule_from: int | None) -> list[Segment]:
-    """List the segments of a rule that overlap one mean year, cut off where the rule begins."""
-    low, high = stretch * _MEAN_YEAR, (stretch + 1) * _MEAN_YEAR
-    year = civil_from_days(low // SECOND // SECONDS_A_DAY)[0]
+def _unroll(rule: PosixRule, mean_year: int, rule_from: int | None) -> list[Segment]:
+    """List the segments of a rule that overlap one mean year; the first one starts no earlier than the rule."""
+    low, high = mean_year * _MEAN_YEAR_NS, (mean_year + 1) * _MEAN_YEAR_NS
+    year = civil_from_days(low // SECOND // SECONDS_PER_DAY)[0]
     segments: list[Segment] = []
     for start, end, offset in _rule_segments(rule, range(year - 2, year + 4)):
         if end > low and start < high and (rule_from is None or end > rule_from):
@@ -115,9 +115,9 @@ def _unroll(rule: PosixRule, stretch: int, rule_from: int | None) -> list[Segmen
 
 
 def _rule_segments(rule: PosixRule, years: range) -> list[tuple[int, int, int]]:
-    """List (start, end, offset) between the changes of some years, without empty or needless ones."""
+    """List (start, end, offset) between the changes of some years, without empty segments and equal neighbours."""
     changes: list[tuple[int, int]] = []
-    # The sort is stable: where a year ends daylight time at the instant that the next one starts it, the start wins.
+    # The sort is stable: if one year ends daylight time at the instant at which the next starts it, the start wins.
     for second, offset in sorted((change for year in years for change in rule.changes(year)), key=_moment):
         if changes and changes[-1][0] == second * SECOND:
             changes.pop()
@@ -134,11 +134,11 @@ UTC = Zone("UTC", OffsetTable(0, (), ""))
 
 
 def load_zone(name: str) -> Zone | InvalidTimeZone:
-    """Find a zone by its name, case-sensitive, as Go's `LoadLocation` does (server behaviour 2.6).
+    """Find a zone by its name, which is case-sensitive, as Go's `LoadLocation` does.
 
-    `UTC` is UTC and `Local` the host's own zone; an empty name is refused, as in the header.
+    `UTC` is UTC and `Local` the host's own zone; an empty name is invalid, as in the header.
     """
-    return _find_zone(name) if len(name) > _LONGEST_NAME_KEPT else _find_known_zone(name)
+    return _find_zone(name) if len(name) > _MAX_CACHED_NAME_CHARS else _find_cached_zone(name)
 
 
 def _find_zone(name: str) -> Zone | InvalidTimeZone:
@@ -149,18 +149,18 @@ def _find_zone(name: str) -> Zone | InvalidTimeZone:
     if name == "Local":
         return _local_zone()
     if ".." in name or name.startswith(("/", "\\")):
-        return InvalidTimeZone(name, "the name of a time zone has no '..' and no leading slash")
+        return InvalidTimeZone(name, "the name of a time zone contains no '..' and no leading slash")
     for data in zone_data(name):
         table = read_tzif(data)
         if table is not None:
             return Zone(name, table)
-    return InvalidTimeZone(name, "no such time zone; expected a name such as Europe/Amsterdam, exact in case")
+    return InvalidTimeZone(name, "no such time zone; expected a name such as Europe/Amsterdam (case-sensitive)")
 
 
-_find_known_zone = lru_cache(maxsize=_MOST_ZONES_KEPT)(_find_zone)
+_find_cached_zone = lru_cache(maxsize=_MAX_CACHED_ZONES)(_find_zone)
 
 
 def _local_zone() -> Zone:
-    """Give the host's own zone, or UTC where the host does not say."""
+    """Return the host's own zone, or UTC if the host does not define one."""
     table = read_tzif(local_zone_data() or b"")
     return Zone("Local", table or OffsetTable(0, (), ""))

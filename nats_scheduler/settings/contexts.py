@@ -67,7 +67,7 @@ class Context:
 
 
 def load_context(name: str | None, source: str, environ: Mapping[str, str]) -> Context | None:
-    """Return the context that is asked for, the selected one for None, or None where there is none.
+    """Return the context that is asked for, the selected one for None, or None if there is none.
 
     As with the CLI a name that ends in `.json` and is a file is that file. Raises `SettingsError`.
     """

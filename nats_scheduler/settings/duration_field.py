@@ -44,7 +44,7 @@ class DurationRange:
         return nanoseconds
 
     def _nanoseconds(self, value: object, info: ValidationInfo) -> int | None:
-        """Return the nanoseconds of a value, or None where it is not a duration at all."""
+        """Return the nanoseconds of a value, or None if it is not a duration at all."""
         if isinstance(value, str):
             parsed = parse_duration(value)
             return parsed if isinstance(parsed, int) else None

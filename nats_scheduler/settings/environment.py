@@ -64,7 +64,7 @@ def overwritten_variables(environ: Mapping[str, str], given: Collection[str]) ->
 
 
 def is_service_link(name: str, value: str) -> bool:
-    """Say whether Kubernetes put this variable there for a service called nats-scheduler(-something).
+    """Return whether Kubernetes put this variable there for a service called nats-scheduler(-something).
 
     `NATS_SCHEDULER_METRICS_PORT=tcp://10.0.0.7:9090` is one, although the name is that of a setting.
     """

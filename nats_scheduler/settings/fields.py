@@ -85,7 +85,7 @@ class SettingField:
 
     @property
     def expected(self) -> str:
-        """Say what is accepted, for errors."""
+        """Return what is accepted, for errors."""
         if self.kind == "integer":
             return f"a whole number from {self.schema['minimum']} to {self.schema['maximum']}"
         if self.kind == "choice":

@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.connection import MASK
 from nats_scheduler.settings.server_urls import masked_url
 
-LONGEST_SHOWN = 80
-"""Characters of a value that an error shows."""
 
 _SECRET_NAME = re.compile(r"pas|pw|tok|sec|seed|jwt|cred|key|auth", re.IGNORECASE)
 
@@ -51,7 +50,7 @@ class SettingsError(Exception):
 
 
 def looks_secret(name: str) -> bool:
-    """Say whether a key that we do not know may hold a secret, going by its name."""
+    """Return whether a key that we do not know may hold a secret, going by its name."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -66,5 +65,5 @@ def shown(value: object, *, secret: bool = False) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(shown(item) for item in value) + "]"
     text = masked_url(str(value))
-    cut = text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
+    cut = text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + "…"
     return repr(cut) if isinstance(value, str) else cut

@@ -33,7 +33,7 @@ def restrictions_on(
 
 
 def _said_of(stream: str, entries: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the values for a stream, else those for every stream, None where there are neither."""
+    """Return the values for a stream, else those for every stream, None if there are neither."""
     pairs = [entry.partition("=")[::2] for entry in entries]
     for name in (stream, ANY_STREAM):
         values = tuple(value for named, value in pairs if named == name)

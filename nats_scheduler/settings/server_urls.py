@@ -25,7 +25,7 @@ def split_servers(text: str) -> tuple[str, ...]:
 
 
 def read_server(text: str) -> str | None:
-    """Return the address with its scheme and port filled in, or None where it is not one."""
+    """Return the address with its scheme and port filled in, or None if it is not one."""
     url = text.strip() if "://" in text else f"nats://{text.strip()}"
     try:
         parts = urlsplit(url)
@@ -41,7 +41,7 @@ def read_server(text: str) -> str | None:
 
 
 def is_websocket(url: str) -> bool:
-    """Say whether an address is reached over a websocket."""
+    """Return whether an address is reached over a websocket."""
     return url.partition("://")[0] in ("ws", "wss")
 
 

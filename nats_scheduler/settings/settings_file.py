@@ -33,7 +33,7 @@ def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
 
 
 def _is_absent(key: str, value: object) -> bool:
-    """Say whether null stands for "not given": it does where nothing is the default."""
+    """Return whether null stands for "not given": it does where nothing is the default."""
     field = setting_fields().get(key)
     return value is None and field is not None and field.default is None
 

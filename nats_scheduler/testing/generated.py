@@ -29,7 +29,7 @@ class GeneratedMessage:
     """When it was due (ns)."""
 
     def header(self, name: str) -> str | None:
-        """Return the first header of a name, None where there is none."""
+        """Return the first header of a name, None if there is none."""
         return next((value for known, value in self.headers if known == name), None)
 
 

@@ -146,7 +146,7 @@ class MemoryContact:
         return count
 
     def next_delivery(self) -> int | None:
-        """Return how long (ns) it takes until `deliver` has something to do; None where nothing is under way."""
+        """Return how long (ns) it takes until `deliver` has something to do; None if nothing is under way."""
         return max(self._events[0][0] - self._clock.monotonic(), 0) if self._events else None
 
     # -- one request ---------------------------------------------------------------------------------------------

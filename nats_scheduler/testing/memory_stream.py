@@ -112,7 +112,7 @@ class MemoryStream:
         return self._applied
 
     def has_applied(self, sequence: int) -> bool:
-        """Tell whether the leader has come as far as a sequence, so that what it does not know is not there."""
+        """Return whether the leader has come as far as a sequence, so that what it does not know is not there."""
         return not self.behind or sequence <= self.applied
 
     def known(self, subject: str) -> StoredMessage | None:
@@ -272,7 +272,7 @@ class MemoryStream:
 
 
 def _ttl(block: bytes) -> int | None:
-    """Return a message's own TTL in seconds: 0 where it has none, None where it is invalid."""
+    """Return a message's own TTL in seconds: 0 if it has none, None if it is invalid."""
     text = header_value(block, b"Nats-TTL")
     if not text:
         return 0

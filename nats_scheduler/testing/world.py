@@ -200,7 +200,7 @@ class ScheduleWorld:
     # -- what can be seen of it ----------------------------------------------------------------------------------
 
     def next_fire(self, schedule: str) -> int | None:
-        """Return when the schedule on a subject fires next (ns); None where none is held."""
+        """Return when the schedule on a subject fires next (ns); None if none is held."""
         held = self.engine.held.on(schedule)
         return None if held is None else held.due
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND, SECONDS_A_DAY, round_to_second
+from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, round_to_second
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.differential.differences import Allowance, Differences
@@ -135,7 +135,7 @@ def zones_known_alike() -> list[str]:
     Governments change their minds more often than hosts are updated.
     """
     start = CLOCK.now() // SECOND
-    weeks = range(start, start + YEARS * 366 * SECONDS_A_DAY, 7 * SECONDS_A_DAY)
+    weeks = range(start, start + YEARS * 366 * SECONDS_PER_DAY, 7 * SECONDS_PER_DAY)
     return [name for name in ZONES if _is_known_alike(name, weeks)]
 
 

@@ -75,7 +75,7 @@ def block_of(*items: tuple[bytes | str, bytes | str]) -> bytes:
 
 
 def portable(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Give the schedule headers among `items`, and what looks like one, their portable names."""
+    """Return the schedule headers among `items`, and what looks like one, their portable names."""
     return [(f"X-{name}" if "Nats-Schedule" in name else name, value) for name, value in items]
 
 

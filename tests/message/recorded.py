@@ -2,7 +2,7 @@
 
 Every publish went to `orders.s1` of one of three streams with the subjects `orders.>` and `sample.*`: the stream
 `full` has message schedules and message TTLs, `bare` has schedules only, `off` has neither.
-`REJECTIONS` holds (stream, headers, error code or None when stored); `GENERATED` the block of the last message on the
+`REJECTIONS` holds (stream, headers, error code or None if stored); `GENERATED` the block of the last message on the
 source, or of the schedule, and the block that the server then generated.
 """
 

@@ -35,7 +35,7 @@ def rejection(headers: Headers, rules: StreamRules = RULES["full"]) -> Rejection
 
 
 def code_of(reading: Reading | None) -> int | None:
-    """Give the code of a refusal."""
+    """Return the code of a refusal."""
     return reading.rejection.code if reading and reading.rejection else None
 
 

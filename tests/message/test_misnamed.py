@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.known import MessageReader
-from nats_scheduler.message.misnamed import LONGEST_SHOWN, MOST_FOUND, misnamed_headers
+from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.message.blocks import block_of
@@ -107,8 +107,8 @@ def test_only_headers_that_are_served_are_missed_where_they_stand_alone() -> Non
 
 def test_what_a_stranger_writes_is_cut_and_counted() -> None:
     many = [(f"Nats-Schedule-{number}", "x") for number in range(100)]
-    assert len(found(PATTERN, TARGET, *many)) == MOST_FOUND
+    assert len(found(PATTERN, TARGET, *many)) == MAX_REPORTED_HEADERS
     ((header, _reason),) = found(("Nats-Schedul" + "x" * 10_000, "x"))
-    assert len(header) == LONGEST_SHOWN
+    assert len(header) == MAX_NAME_BYTES
     ((header, _reason),) = found(("Nats-Schedul\x1b[31m", "x"))
     assert "\x1b" in header, "whoever prints it escapes it"

@@ -50,7 +50,7 @@ async def test_nothing_listens_any_more_once_it_is_closed() -> None:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """Give a port of loopback that somebody else listens on."""
+    """Return a port of loopback that somebody else listens on."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other.getsockname()[1]
 

@@ -1,1 +1,1 @@
-"""The schedule language, held against recorded answers, against independent oracles and against itself."""
+"""Tests of the schedule language: against recorded answers, against independent oracles and against itself."""

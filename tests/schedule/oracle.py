@@ -1,7 +1,7 @@
-"""The independent oracle for cron: patterns are drawn with their meaning, and every second is looked at.
+"""The independent oracle for cron: it draws patterns together with their meaning and checks every second.
 
-Its rule: nothing of the grammar or the search under test is used; the meaning of a field is the set of values that
-it was drawn with, and wall clocks come from the standard library.
+The rule: it uses nothing of the grammar or the search under test. The meaning of a field is the set of values that it
+was drawn with, and wall clocks come from the standard library.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Meaning:
         return " ".join(field.text for field in self.fields)
 
     def matches(self, wall: Wall) -> bool:
-        """Say whether the pattern fires when the wall clock shows this."""
+        """Return whether the pattern fires when the wall clock shows this."""
         second, minute, hour, day, month, weekday = self.fields
         if wall[0] not in second.values or wall[1] not in minute.values:
             return False
@@ -68,7 +68,7 @@ def _range(ends: tuple[int, int]) -> Drawn:
 
 
 def fields(number: int, near: int | None = None) -> st.SearchStrategy[Drawn]:
-    """Draw a field; a value that is given is likely to be among its values or beside them."""
+    """Draw a field; `near`, if given, is likely to be one of its values or next to one."""
     low, high = LOW[number], HIGH[number]
     values = st.integers(low, high)
     steps = st.integers(2, high).map(lambda step: Drawn(f"*/{step}", frozenset(range(low, high + 1, step))))
@@ -89,6 +89,6 @@ def fields(number: int, near: int | None = None) -> st.SearchStrategy[Drawn]:
 
 
 def meanings(near: Wall | None = None) -> st.SearchStrategy[Meaning]:
-    """Draw a whole pattern, perhaps one that is likely to fire near a time on the wall."""
+    """Draw a whole pattern; with a wall-clock time, one that is likely to fire near it."""
     drawn = [fields(number, None if near is None else near[number]) for number in range(6)]
     return st.tuples(*drawn).map(Meaning)

@@ -10,7 +10,7 @@ from croniter import CroniterBadDateError, croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_A_DAY, days_from_civil
+from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.schedule.zones import Zone, load_zone
@@ -31,7 +31,7 @@ def at(text: str) -> int:
 
 
 def fires(pattern: Cron, after: int, until: int) -> list[int]:
-    """Iterate the fires in (after, until]."""
+    """Yield the fire times in (after, until]."""
     found = []
     fire = pattern.next_fire(after, after)
     while fire is not None and fire <= until:
@@ -41,7 +41,7 @@ def fires(pattern: Cron, after: int, until: int) -> list[int]:
 
 
 def following(text: str, zone: str | None, after: str, count: int) -> list[str]:
-    """List some fires as they are printed."""
+    """Return the next fire times, as they are printed."""
     pattern, fire, found = cron(text, zone), at(after), []
     for _ in range(count):
         following_fire = pattern.next_fire(fire, 0)
@@ -75,12 +75,12 @@ ZONES_AND_YEARS = {
     "Pacific/Kwajalein": (1969, 1994),
 }
 WINDOW = 75 * 60
-"""Seconds looked at on each side of a change."""
+"""How many seconds are checked on each side of a change."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of offset, and every second around it as the wall clock shows it."""
+    """A change of offset, and the wall-clock time of every second around it."""
 
     zone: str
     second: int
@@ -178,7 +178,7 @@ def test_the_latest_fire_is_the_last_one_of_the_iteration(
 
 
 def rare_days() -> st.SearchStrategy[Meaning]:
-    """Draw a pattern of leap days, of all weekdays or of some: those after 2096 lie beyond the horizon."""
+    """Draw a pattern for leap days, on all weekdays or on some; leap days after 2096 are beyond the horizon."""
 
     def of(weekday: Drawn) -> Meaning:
         star = Drawn("*", frozenset(range(60)), star=True)
@@ -191,18 +191,18 @@ def rare_days() -> st.SearchStrategy[Meaning]:
 
 
 DAYS_LOOKED_AT = 3
-"""On each side of a change of offset, minute by minute."""
+"""Check each minute before and after a change of offset."""
 
 
 @pytest.mark.clause("pattern-cron")
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data: st.DataObject) -> None:
-    """Longer than a day: days that are skipped, doubled or cut short, and the weekdays behind them."""
+    """Check more than a day: days that are skipped, doubled or shortened, and the weekdays after them."""
     change = data.draw(st.sampled_from(changes()))
     zone = standard(change.zone)
-    first = change.second - change.second % 60 - DAYS_LOOKED_AT * SECONDS_A_DAY
-    minutes = range(first, first + 2 * DAYS_LOOKED_AT * SECONDS_A_DAY, 60)
+    first = change.second - change.second % 60 - DAYS_LOOKED_AT * SECONDS_PER_DAY
+    minutes = range(first, first + 2 * DAYS_LOOKED_AT * SECONDS_PER_DAY, 60)
     assume(wall_at(first, zone)[0] == 0 == wall_at(minutes[-1], zone)[0])  # offsets of whole minutes only
     near = wall_at(data.draw(st.sampled_from(minutes)), zone)
     meaning: Meaning = data.draw(meanings(near=(0, *near[1:])))
@@ -222,11 +222,11 @@ def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data:
     st.one_of(meanings(), rare_days()),
 )
 def test_up_to_the_horizon_it_fires_on_the_first_day_that_matches_or_never(name: str, day: int, drawn: Meaning) -> None:
-    """Every day up to the last one of the fifth year is looked at, at noon; noon exists on every day but one."""
+    """Check every day up to the last one of the fifth year, at noon; noon exists on every day but one."""
     zone = standard(name)
     at_noon = tuple(Drawn(text, frozenset({int(text)})) for text in ("0", "0", "12"))
     meaning = Meaning((*at_noon, *drawn.fields[3:]))
-    after = day * SECONDS_A_DAY
+    after = day * SECONDS_PER_DAY
     last_year = wall_year(after + 1, zone) + 5
     expected = next(
         (noon for noon in noons(after, zone) if noon > after and meaning.matches(wall_at(noon, zone))), None
@@ -239,14 +239,14 @@ def test_up_to_the_horizon_it_fires_on_the_first_day_that_matches_or_never(name:
 
 
 def wall_year(second: int, zone: tzinfo) -> int:
-    """Read the year that the wall clock of a zone shows."""
+    """Return the year in the local time of a zone."""
     return datetime.fromtimestamp(second, zone).year
 
 
 def noons(after: int, zone: tzinfo) -> Iterator[int]:
     """Yield the instants near each midday of UTC, for more than five years, at which the zone's clock shows noon."""
-    for day in range(after // SECONDS_A_DAY - 1, after // SECONDS_A_DAY + 6 * 366 + 2):
-        civil = datetime.fromtimestamp(day * SECONDS_A_DAY, UTC)
+    for day in range(after // SECONDS_PER_DAY - 1, after // SECONDS_PER_DAY + 6 * 366 + 2):
+        civil = datetime.fromtimestamp(day * SECONDS_PER_DAY, UTC)
         noon = int(datetime(civil.year, civil.month, civil.day, 12, tzinfo=zone).timestamp())
         if wall_at(noon, zone)[:3] == (0, 0, 12):
             yield noon
@@ -256,7 +256,7 @@ SIZES = (60, 60, 24, 31, 12, 7)
 
 
 def means_the_same_to_croniter(field: Drawn, size: int) -> bool:
-    """Leave out what croniter reads in its own way: a full range is a star there, and 5-5 goes once around."""
+    """Leave out what croniter interprets differently: there a full range is a star, and 5-5 wraps around once."""
     if field.star:
         return True
     first, _, last = field.text.partition("-")
@@ -267,7 +267,7 @@ def means_the_same_to_croniter(field: Drawn, size: int) -> bool:
 @given(meanings(), st.integers(days_from_civil(1980, 1, 1), days_from_civil(2090, 1, 1)), st.integers(0, 86_399))
 def test_in_utc_it_fires_when_croniter_says(meaning: Meaning, day: int, second: int) -> None:
     assume(all(means_the_same_to_croniter(field, size) for field, size in zip(meaning.fields, SIZES, strict=True)))
-    start = day * SECONDS_A_DAY + second
+    start = day * SECONDS_PER_DAY + second
     pattern = parse_pattern(meaning.text)
     other = croniter(meaning.text, datetime.fromtimestamp(start, UTC), second_at_beginning=True)
     if not isinstance(pattern, Cron):
@@ -313,12 +313,12 @@ def test_a_time_in_a_fold_happens_twice() -> None:
     ],
 )
 def test_a_gap_at_midnight_skips_nothing_but_itself(text: str, zone: str, after: str, fire: str) -> None:
-    """The server's own answers are wrong weekdays, skipped months and skipped years (behaviour 8.6)."""
+    """The server fires on wrong weekdays and skips months and years (docs/reference/patterns.md)."""
     assert following(text, zone, after, 1) == [fire]
 
 
 def test_a_day_that_a_zone_skipped_is_skipped() -> None:
-    """The server's search does not end here (behaviour 8.6)."""
+    """The server's search does not end in this zone."""
     assert following("0 0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3) == [
         "2011-12-29T12:00:00-10:00",
         "2011-12-31T12:00:00+14:00",
@@ -375,7 +375,7 @@ def test_a_schedule_that_met_its_horizon_in_an_outage_has_ended_there() -> None:
     assert leap.latest_fire(at("2099-01-01T00:00:00Z"), until, 0) == at("2196-02-29T00:00:00Z")
 
 
-def test_an_outage_of_centuries_is_looked_through() -> None:
+def test_an_outage_of_centuries_is_searched() -> None:
     pattern = cron("0 0 12 * * *", "Europe/Amsterdam")
     assert pattern.latest_fire(0, at("2600-07-01T11:00:00Z"), 0) == at("2600-07-01T10:00:00Z")
 

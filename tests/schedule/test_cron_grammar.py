@@ -140,7 +140,7 @@ def test_the_reason_names_the_field_and_what_was_expected(text: str, reason: str
     assert refused(text) == reason
 
 
-def test_a_crontab_of_five_fields_is_told_what_is_missing() -> None:
+def test_the_reason_for_five_fields_says_what_is_missing() -> None:
     assert refused("*/5 * * * *").endswith("got 5")
 
 
@@ -169,7 +169,7 @@ def test_what_only_python_calls_space_separates_nothing(character: str) -> None:
     ],
 )
 def test_a_pattern_that_can_never_match_is_refused_at_once(text: str) -> None:
-    assert "nothing ever matches" in refused(text) or "no month" in refused(text)
+    assert "nothing ever matches" in refused(text) or "none of the given months" in refused(text)
 
 
 def test_an_empty_day_field_leaves_the_other_one() -> None:
@@ -183,7 +183,7 @@ def test_the_longest_field_is_read_quickly() -> None:
 
 
 def spans(field: Field) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
-    """Draw a range as text, with what it means."""
+    """Draw a range as text, with the values that it means."""
 
     def mean(low: int, high: int, step: int) -> tuple[str, frozenset[int]]:
         low, high = min(low, high), max(low, high)

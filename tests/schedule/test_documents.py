@@ -1,4 +1,4 @@
-"""The reference pages are true: their Python examples run, and their table of examples is what the code answers."""
+"""The reference pages are true: their Python examples run, and the code returns what their tables of examples say."""
 
 import doctest
 import re
@@ -27,7 +27,7 @@ def test_the_python_examples_give_what_they_show() -> None:
 
 
 def rows(section: str) -> list[list[str]]:
-    """Read the body of the first table of a section, as the code spans of each cell."""
+    """Return the body of the first table of a section, each cell as its code spans."""
     text = PATTERNS.split(f"## {section}\n")[1].split("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")][2:]
     return [line.strip("|").split("|") for line in lines]

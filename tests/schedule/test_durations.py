@@ -1,4 +1,4 @@
-"""Durations are read and printed as Go does it, with Go's limits."""
+"""Durations are parsed and printed as in Go, with Go's limits."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The calendar is that of `datetime.date` where that one reaches, and repeats every 400 years beyond."""
+"""The calendar is that of `datetime.date` in the years that it covers, and repeats every 400 years in all others."""
 
 from datetime import date
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nats_scheduler.schedule.instants import (
     DAY,
     SECOND,
-    ZERO_TIME,
+    ZERO_TIME_NS,
     civil_from_days,
     days_from_civil,
     days_in_month,
@@ -45,7 +45,7 @@ def test_years_have_the_leap_days_of_the_gregorian_calendar() -> None:
 
 
 def test_the_zero_time_is_the_first_instant_of_the_year_one() -> None:
-    assert days_from_civil(1, 1, 1) * DAY == ZERO_TIME
+    assert days_from_civil(1, 1, 1) * DAY == ZERO_TIME_NS
 
 
 def test_half_a_second_is_rounded_up_and_a_fraction_cut_towards_the_past() -> None:

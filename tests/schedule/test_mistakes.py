@@ -1,4 +1,4 @@
-"""What is said of the usual mistakes: what is wrong first, and then what to write, which is accepted as it stands."""
+"""The explanation of a usual mistake says what is wrong, and then what to write; the grammar accepts that text."""
 
 import re
 
@@ -20,14 +20,14 @@ MISTAKES = [
     ("@at 1767225600", "number since 1970", "@at 2026-01-01T00:00:00Z"),
     ("@at 1767225600000", "number since 1970", "@at 2026-01-01T00:00:00Z"),
     ("@at  2026-01-01T00:00:00Z", "one blank", "@at 2026-01-01T00:00:00Z"),
-    ("2026-01-01T00:00:00Z", "behind '@at '", "@at 2026-01-01T00:00:00Z"),
+    ("2026-01-01T00:00:00Z", "follows '@at '", "@at 2026-01-01T00:00:00Z"),
     ("at 2026-01-01T00:00:00Z", "expected '@at '", "@at 2026-01-01T00:00:00Z"),
     ("@every 1d", "units", "@every 24h"),
     ("@every 5 minutes", "units", "@every 5m"),
     ("@every 1 hour 30 min", "units", "@every 1h30m"),
     ("@every 30", "the unit is missing", "@every 30s"),
     ("every 5m", "expected '@every '", "@every 5m"),
-    ("5m", "behind '@every '", "@every 5m"),
+    ("5m", "follows '@every '", "@every 5m"),
     ("@Daily", "lower case", "@daily"),
     ("daily", "alias", "@daily"),
     ('"@every 5m"', "quotation marks", "@every 5m"),
@@ -56,7 +56,7 @@ def test_a_usual_mistake_is_named_and_what_to_write_is_accepted(text: str, what_
     [
         ("@at tomorrow", "expected a time such as 2026-11-20T15:04:05Z"),
         ("@at 2026-02-30T00:00:00", "there is no day 2026-02-30"),
-        ("@at 2026-01-01T00:00:00 Europe/Berlin", "'Europe/Berlin' is no offset"),
+        ("@at 2026-01-01T00:00:00 Europe/Berlin", "'Europe/Berlin' is not an offset"),
         ("@every soon", "'@every 5m'"),
         ("@every 500ms", "an interval is at least 1s"),
         ("@in 5m", "not counted from now"),
@@ -71,7 +71,7 @@ def test_where_nothing_can_be_written_instead_the_form_is_named(text: str, expec
 
 
 def test_what_is_refused_for_its_zone_says_what_stands_in_its_place() -> None:
-    for text, expected in (("@at 2026-01-01T00:00:00Z", "offset"), ("@every 5m", "when it was stored")):
+    for text, expected in (("@at 2026-01-01T00:00:00Z", "offset"), ("@every 5m", "the time at which it was stored")):
         invalid = parse_pattern(text, "UTC")
         assert isinstance(invalid, InvalidPattern)
         assert expected in invalid.reason

@@ -1,4 +1,4 @@
-"""Times are read and printed as Go does it, and nothing that Python knows besides is accepted."""
+"""Times are parsed and printed as in Go; forms that only Python accepts are rejected."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.instants import MICROSECOND, SECOND, SECONDS_A_DAY, days_from_civil
+from nats_scheduler.schedule.instants import MICROSECOND, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339
 
@@ -24,9 +24,9 @@ READ = {
     "2026-01-02T03:04:05,5Z": BASE + SECOND // 2,
     "2026-01-02T03:04:05.1234567899Z": BASE + 123_456_789,
     "2026-01-02T03:04:05." + "0" * 5_000 + "Z": BASE,
-    "0000-01-01T00:00:00Z": days_from_civil(0, 1, 1) * SECONDS_A_DAY * SECOND,
-    "9999-12-31T23:59:59.999999999Z": days_from_civil(10_000, 1, 1) * SECONDS_A_DAY * SECOND - 1,
-    "2024-02-29T00:00:00Z": days_from_civil(2024, 2, 29) * SECONDS_A_DAY * SECOND,
+    "0000-01-01T00:00:00Z": days_from_civil(0, 1, 1) * SECONDS_PER_DAY * SECOND,
+    "9999-12-31T23:59:59.999999999Z": days_from_civil(10_000, 1, 1) * SECONDS_PER_DAY * SECOND - 1,
+    "2024-02-29T00:00:00Z": days_from_civil(2024, 2, 29) * SECONDS_PER_DAY * SECOND,
 }
 
 REFUSED = [
@@ -105,8 +105,8 @@ def test_the_reason_names_the_part_that_is_wrong(text: str, reason: str) -> None
         (BASE, -2_670, "2026-01-02T02:19:35-00:44"),
         (BASE, -30, "2026-01-02T03:03:35+00:00"),
         (-1, 0, "1969-12-31T23:59:59.999999999Z"),
-        (days_from_civil(10_000, 1, 1) * SECONDS_A_DAY * SECOND, 0, "10000-01-01T00:00:00Z"),
-        (days_from_civil(-1, 12, 31) * SECONDS_A_DAY * SECOND, 0, "-0001-12-31T00:00:00Z"),
+        (days_from_civil(10_000, 1, 1) * SECONDS_PER_DAY * SECOND, 0, "10000-01-01T00:00:00Z"),
+        (days_from_civil(-1, 12, 31) * SECONDS_PER_DAY * SECOND, 0, "-0001-12-31T00:00:00Z"),
     ],
 )
 def test_times_are_printed_as_go_prints_them(instant: int, offset: int, text: str) -> None:
@@ -114,7 +114,7 @@ def test_times_are_printed_as_go_prints_them(instant: int, offset: int, text: st
 
 
 INSTANTS = st.integers(
-    days_from_civil(0, 1, 3) * SECONDS_A_DAY * SECOND, days_from_civil(9999, 12, 30) * SECONDS_A_DAY * SECOND
+    days_from_civil(0, 1, 3) * SECONDS_PER_DAY * SECOND, days_from_civil(9999, 12, 30) * SECONDS_PER_DAY * SECOND
 )
 
 

@@ -1,4 +1,4 @@
-"""TTLs are read as the server reads `Nats-TTL`, with its oddities."""
+"""TTLs are parsed as the server parses `Nats-TTL`, oddities included."""
 
 import pytest
 from hypothesis import given

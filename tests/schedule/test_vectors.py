@@ -1,7 +1,7 @@
 """All cases that were recorded from the reference grammar, by kind; a failure lists every case that differs.
 
-`v_wall_clock` is the right answer where a case has it: the server's own is then one of the oddities that we do not
-follow.
+If a case has `v_wall_clock`, that is the correct answer; the server's own answer is then an oddity that the package
+does not follow.
 """
 
 import json
@@ -49,7 +49,7 @@ def _recorded_zones() -> dict[str, Zone]:
 
 
 def _changes(zone: Zone) -> list[tuple[int, int]]:
-    """List the changes of offset in the years that the cases reach, from the offset at their beginning on."""
+    """List the first offset, and the changes of offset in the years that the cases cover."""
     segment = zone.segment_at(CASES_FROM)
     changes = [(CASES_FROM, segment.offset)]
     while segment.end is not None and segment.end < CASES_UNTIL:
@@ -61,7 +61,7 @@ def _changes(zone: Zone) -> list[tuple[int, int]]:
 
 @cache
 def _zone_for(name: str) -> Zone:
-    """Load a zone as users do, and replace it where a government has changed it since the cases were recorded."""
+    """Load a zone as users do; replace it if a government has changed it since the cases were recorded."""
     today, recorded = load_zone(name), _recorded_zones()[name]
     assert not isinstance(today, Invalid)
     return today if _changes(today) == _changes(recorded) else recorded
@@ -107,7 +107,7 @@ def _answer_format(case: Case) -> object:
 
 
 def _recorded(case: Case) -> object:
-    """Give what the reference answers; None where it refuses."""
+    """Return the answer of the reference; None if it rejects the text."""
     if not case["ok"]:
         return None
     return case.get("v_wall_clock") or case.get("v") or case.get("z") or "loaded"
@@ -139,7 +139,7 @@ def test_no_recorded_case_is_of_a_kind_that_is_not_tested() -> None:
 
 
 def test_no_recorded_zone_is_needed_because_the_loader_disagrees_with_the_data() -> None:
-    """Most zones have not changed since 2025; a loader that got them wrong would make all of them "changed"."""
+    """Most zones have not changed since 2025; with a wrong loader all of them would be "changed"."""
     changed = [name for name in _recorded_zones() if _zone_for(name) is _recorded_zones()[name]]
     assert len(changed) < 20, changed
     assert "Europe/Amsterdam" not in changed

@@ -1,4 +1,4 @@
-"""Zones answer as the standard library does on the same data, and are found where Go finds them."""
+"""Zones have the offsets that the standard library computes from the same data, and are found where Go finds them."""
 
 import os
 import random
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.instants import DAY, HOUR, SECOND, SECONDS_A_DAY, days_from_civil
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
 from nats_scheduler.schedule.posix_rule import parse_posix_rule
 from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
@@ -36,7 +36,7 @@ def loaded(name: str) -> Zone:
 
 @cache
 def standard(name: str) -> ZoneInfo:
-    """Read the package's file with the standard library, whatever the host has installed."""
+    """Read the file of the `tzdata` package with the standard library, whatever is installed on the host."""
     with (PACKAGE / name).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 
@@ -48,7 +48,7 @@ def standard_offset(name: str, second: int) -> int:
 
 
 def second_of(year: int, month: int = 1, day: int = 1) -> int:
-    return days_from_civil(year, month, day) * SECONDS_A_DAY
+    return days_from_civil(year, month, day) * SECONDS_PER_DAY
 
 
 SECONDS = st.integers(second_of(FIRST_YEAR), second_of(LAST_YEAR))
@@ -90,7 +90,7 @@ def test_segments_follow_each_other_without_a_hole_at_any_distance(name: str, in
 
 
 def test_only_a_segment_of_constant_offset_has_no_end() -> None:
-    """In St. John's the last change of the table is one of name only, and the rule takes over all the same."""
+    """In St. John's the last change of the table changes only the name; the rule begins there all the same."""
     endless = {}
     for name in NAMES:
         segment = loaded(name).segment_at(second_of(FIRST_YEAR) * SECOND)
@@ -99,14 +99,14 @@ def test_only_a_segment_of_constant_offset_has_no_end() -> None:
         if segment.end is None:
             endless[name] = segment
     assert "Asia/Kolkata" in endless
-    days = [second_of(2040) + day * SECONDS_A_DAY for day in range(0, 366, 7)]
+    days = [second_of(2040) + day * SECONDS_PER_DAY for day in range(0, 366, 7)]
     seen = {name: {standard_offset(name, day) for day in days} for name in endless}
     assert [name for name, segment in endless.items() if seen[name] != {segment.offset}] == []
 
 
 @given(st.sampled_from(NAMES), st.integers(second_of(2100), second_of(9000)))
 def test_a_rule_repeats_every_400_years_for_ever(name: str, second: int) -> None:
-    later = second + 146_097 * SECONDS_A_DAY * 25
+    later = second + 146_097 * SECONDS_PER_DAY * 25
     assert loaded(name).offset_at(later * SECOND) == loaded(name).offset_at(second * SECOND)
 
 
