@@ -17,7 +17,7 @@ from nats_scheduler.message.generated import MSG_ID, as_stored_natively, fire_bl
 from nats_scheduler.message.headers import header_items, header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_order
+from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_HEADER_BYTES = 65_535
@@ -86,7 +86,7 @@ def with_another_identity(fire: Fire, taken: int) -> Fire:
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
     """Return the refusal of a fire that the server would close the connection for, take for an order, or refuse."""
-    if is_order(fire.target):
+    if is_api_subject(fire.target):
         return TARGET_IS_AN_ORDER
     if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
         return TARGET_TOO_LONG

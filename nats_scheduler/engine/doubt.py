@@ -8,7 +8,7 @@ it would be to store it twice.
 
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import DuplicateRead
-from nats_scheduler.message.genuine import ELSEWHERE, TOO_EARLY, fault_of, is_too_early
+from nats_scheduler.message.genuine import TOO_EARLY, WRONG_TARGET, fault_of, is_too_early
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
 
@@ -19,7 +19,7 @@ def fault_of_generated(held: Held, generated: Generated, message: StoredMessage,
     Where fires are `moved`, the stream stores them on another subject than their target.
     """
     if not moved and message.subject != held.terms.target:
-        return ELSEWHERE
+        return WRONG_TARGET
     return fault_of(generated, message, held.pattern, held.terms, held.stored_at, held.due)
 
 

@@ -26,7 +26,7 @@ from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.known import MessageReader
-from nats_scheduler.message.reading import Reading, wants_to_be_a_schedule
+from nats_scheduler.message.reading import Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 
@@ -161,7 +161,7 @@ class Intake:
         self._admission.accept(held, before, now)
 
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
-        if not self.is_live and not wants_to_be_a_schedule(message.block, self._reader.dialects):
+        if not self.is_live and not has_schedule_header(message.block, self._reader.dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
             self._overwritten(message)
             return

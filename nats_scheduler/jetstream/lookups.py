@@ -16,7 +16,7 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerEr
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.message.reading import MARK
+from nats_scheduler.message.reading import SCHEDULE_SUBSTRING
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_SUBJECT_LOOKUPS_IN_FLIGHT = 256
@@ -89,7 +89,7 @@ class Lookups:
         async def look(subject: str, number: int) -> None:
             messages = await self.first_and_last(subject, number)
             if messages and messages[-1].sequence > after:
-                found.extend(message for message in messages if MARK in message.block)
+                found.extend(message for message in messages if SCHEDULE_SUBSTRING in message.block)
 
         await _side_by_side((look(*counted) for counted in counts), MAX_SUBJECT_LOOKUPS_IN_FLIGHT)
         return in_order(found)
@@ -104,7 +104,9 @@ class Lookups:
         async def walk(before: int, end: int) -> None:
             while before < end and (message := await self.next(before)) is not None and message.sequence <= end:
                 before = message.sequence
-                found.append(_bare(message) if MARK in message.block else message._replace(block=b"", body=None))
+                found.append(
+                    _bare(message) if SCHEDULE_SUBSTRING in message.block else message._replace(block=b"", body=None)
+                )
 
         await _side_by_side((walk(*part) for part in _parts(after, through)), MAX_RANGE_READERS)
         schedules = {message.subject for message in found if message.block}

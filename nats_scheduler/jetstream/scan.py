@@ -36,7 +36,7 @@ from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.hints import Hint, Hints, fingerprint_of, first_of
 from nats_scheduler.jetstream.lookups import Lookups, StreamNumbers, is_temporary
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.message.reading import MARK
+from nats_scheduler.message.reading import SCHEDULE_SUBSTRING
 from nats_scheduler.message.stored import StoredMessage
 
 HINT_RETRY_WAITS_SECONDS = (0.0, 0.002, 0.01, 0.05, 0.1, 0.1, 0.2, 0.3)
@@ -165,7 +165,7 @@ class ScanFollower:
             self._awaited += 1
             return
         name = subject.decode("utf-8", "surrogateescape")
-        if self._holds(name) or (MARK in block and not (reply and self._awaits(reply))):
+        if self._holds(name) or (SCHEDULE_SUBSTRING in block and not (reply and self._awaits(reply))):
             self._hints.add(name, fingerprint_of(block, body))
 
     async def _follow_on(self) -> None:

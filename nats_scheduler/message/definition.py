@@ -1,11 +1,11 @@
-"""Read the definition of a schedule out of a stored message, or say why the server would refuse it.
+"""Read the definition of a schedule from a stored message, or return why a newer server would reject it.
 
-Rule: checks 7 to 17 of behaviour 2.3, in the server's order, with its codes; the first that fails decides.
-Publishers learn what is wrong from one code, so the order is part of the interface and each step is one
-function.
-Cost: a few microseconds for `@at`; cron patterns are parsed once per text and zone, their first fire is
+Rule: checks 1 to 11 of `docs/reference/headers.md` ("Order of checks"), in the server's order, with its codes; the
+first check that fails decides.
+A publisher gets one code for what is wrong, so the order is part of the interface, and each step is one function.
+Cost: a few microseconds for `@at`; a cron pattern is parsed once per text and zone, and its first fire time is
 searched.
-Limit: subjects are compared as stored; a stream's subject transform has already happened.
+Limit: subjects are compared as stored; a stream's subject transform has already been applied.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,17 @@ from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pa
 from nats_scheduler.schedule.ttls import parse_ttl
 
 NO_TTL = "is not a duration such as '5m' or 'never'"
-"""What follows a TTL that is none, in a sentence."""
+"""The reason for an invalid TTL; it follows the header and its value in a sentence."""
 
 _ROLLUP = b"Nats-Rollup"
 
 
 class Terms(NamedTuple):
-    """Hold what a schedule message asks for beside its pattern; the schedules of a fleet share a few of them.
+    """The definition of a schedule without its pattern; the schedules of a fleet have only a few different ones.
 
-    `ttl` is the text of the header as it was written, "" if there is none: it goes into the generated
-    message unchanged. `rollup` tells that the generated message rolls up its target.
+    `ttl` is the text of the header as it was written, "" if there is none; it goes into the generated message
+    unchanged.
+    `rollup` is true if the generated message rolls up its target.
     """
 
     dialect: Dialect
@@ -44,7 +45,10 @@ class Terms(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """Hold what a schedule message asks for; a tuple, because a million are made at start; the two are held apart."""
+    """The definition of a schedule: its pattern, and its terms, which many schedules share.
+
+    A tuple, because a million of them are created at start.
+    """
 
     pattern: Pattern
     terms: Terms
@@ -53,10 +57,10 @@ class Definition(NamedTuple):
 def read_definition(
     block: bytes, subject: str, rules: StreamRules, dialect: Dialect, stored_at: int
 ) -> Definition | Rejection | None:
-    """Read the schedule in `block`, stored on `subject` at `stored_at`; None if it holds no schedule.
+    """Read the schedule in `block`, stored on `subject` at `stored_at` (ns); None if it is no schedule.
 
-    As the server does: a time zone is checked even where there is no schedule, and on a stream without
-    schedules every fault up to here is 10188 (`test_a_stream_without_schedules_answers_10188`).
+    As the server does: a time zone is checked even if there is no schedule, and on a stream without schedules a fault
+    of the pattern or the time zone is 10188 too (`test_a_stream_without_schedules_answers_10188`).
     """
     return definition_of(schedule_fields(block, dialect), block, subject, rules, dialect, stored_at)
 
@@ -69,7 +73,7 @@ def definition_of(
     dialect: Dialect,
     stored_at: int,
 ) -> Definition | Rejection | None:
-    """Do what `read_definition` does with the dialect's headers, `fields`, already found in the block."""
+    """Do what `read_definition` does, with `fields`, the dialect's headers that were found in the block before."""
     pattern = _read_pattern(fields, rules, dialect, stored_at)
     if pattern is None or isinstance(pattern, Rejection):
         return pattern
@@ -91,7 +95,7 @@ def definition_of(
 def _read_pattern(
     fields: Mapping[bytes, str], rules: StreamRules, dialect: Dialect, stored_at: int
 ) -> Pattern | Rejection | None:
-    """Read pattern and time zone (checks 7 to 9) and ask for a first fire."""
+    """Read the pattern and the time zone (checks 1 to 3), and check that the schedule has a first fire time."""
     text = fields.get(dialect.schedule, "")
     zone = fields.get(dialect.time_zone)
     if not text and zone is None:
@@ -116,7 +120,7 @@ def _pattern_fault(
     rules: StreamRules,
     dialect: Dialect,
 ) -> Rejection:
-    """Blame the time zone or the pattern, or the stream where it has no schedules at all."""
+    """Reject the time zone or the pattern; on a stream without schedules, reject for that reason."""
     if isinstance(invalid, InvalidTimeZone):
         error, header, value = rejection.TIME_ZONE_INVALID, dialect.time_zone, zone or ""
         reason = f"is not a time zone such as 'Europe/Berlin': {invalid.reason}"
@@ -129,13 +133,13 @@ def _pattern_fault(
 
 
 def schedules_disabled(header: bytes, value: str, rules: StreamRules) -> Rejection:
-    """Refuse a header because its stream has no schedules (10188)."""
+    """Reject a header because its stream has no schedules (10188)."""
     reason = f"is on stream {rules.name!r}, which has no schedules: set allow_msg_schedules"
     return rejection.SCHEDULES_DISABLED.rejection(header.decode(), value, reason)
 
 
 def _ttl_fault(ttl: str, rollup: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
-    """Check the TTL's grammar, the roll-up, and then whether the stream has TTLs (checks 10 to 12)."""
+    """Check the TTL's grammar, the roll-up, and then whether the stream has TTLs (checks 4 to 6)."""
     if ttl and read_ttl(ttl) is None:
         return rejection.TTL_INVALID.rejection(dialect.ttl.decode(), ttl, NO_TTL)
     if rollup and rollup != "sub":
@@ -147,39 +151,40 @@ def _ttl_fault(ttl: str, rollup: str, rules: StreamRules, dialect: Dialect) -> R
 
 
 def ttls_disabled(header: bytes, value: str, rules: StreamRules) -> Rejection:
-    """Refuse a header because its stream has no message TTLs (10166)."""
+    """Reject a header because its stream has no message TTLs (10166)."""
     reason = f"is on stream {rules.name!r}, which has no message TTLs: set allow_msg_ttl"
     return rejection.TTL_DISABLED.rejection(header.decode(), value, reason)
 
 
 @lru_cache(maxsize=64)
 def read_ttl(text: str) -> int | None:
-    """Read a TTL in seconds, None if `text` is none; cached because a fleet's schedules share a few."""
+    """Read a TTL in seconds; None if it is invalid. Cached, because the schedules of a fleet have only a few TTLs."""
     ttl = parse_ttl(text)
     return None if isinstance(ttl, Invalid) else ttl
 
 
 def _grammar_fault(target: str, source: str, subject: str, dialect: Dialect) -> Rejection | None:
-    """Check what the target and the source are by themselves (checks 13 and 14), and where the schedule lies.
+    """Check the subjects of the target, the source (checks 7 and 8) and the schedule itself.
 
-    A server stores what is published to `orders.>` as it stands; the native scheduler then removes the schedule with
-    a purge of `orders.>`, and everything with it (`test_a_schedule_on_a_wildcard_is_refused_before_it_purges`).
+    A server stores a message that is published to `orders.>` under that subject. The native scheduler then ends the
+    schedule with a purge of `orders.>`, which deletes every message on a subject that it matches
+    (`test_a_schedule_on_a_wildcard_is_refused_before_it_purges`).
     """
     if not is_literal_subject(subject):
-        reason = "is where the schedule lies, and no literal subject: to remove it would remove what it matches"
+        reason = "is the subject of the schedule, but not a literal one: its purge would delete all that it matches"
         return rejection.TARGET_INVALID.rejection("subject", subject, reason)
     if fault := _subject_fault(target, subject):
         return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, fault)
     if not source:
         return None
-    fault = "is the target as well: sample another subject" if source == target else ""
+    fault = "is also the target: sample another subject" if source == target else ""
     if fault := fault or _subject_fault(source, subject):
         return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, fault)
     return None
 
 
 def _subject_fault(named: str, subject: str) -> str:
-    """Return why `named` cannot be the target or source of a schedule on `subject`; "" if it can."""
+    """Return the reason why `named` cannot be the target or source of a schedule on `subject`; "" if it can."""
     if not named:
         return "is missing or empty: expected a subject such as 'orders.due'"
     if not is_literal_subject(named):
@@ -188,7 +193,7 @@ def _subject_fault(named: str, subject: str) -> str:
 
 
 def _coverage_fault(target: str, source: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
-    """Check that the stream owns the target and the source (checks 15 and 16)."""
+    """Check that the stream covers the target and the source (checks 9 and 10)."""
     if not is_covered(target, rules.subjects):
         return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, _uncovered(rules))
     if source and not is_covered(source, rules.subjects):
@@ -201,7 +206,7 @@ def _uncovered(rules: StreamRules) -> str:
 
 
 def _storage_rollup_fault(block: bytes) -> Rejection | None:
-    """Check the roll-up of the schedule message itself (check 17), where any case of `sub` will do."""
+    """Check the roll-up of the schedule message itself (check 11): `sub`, in any case."""
     value = header_value(block, _ROLLUP)
     if not value or value.lower() == b"sub":
         return None

@@ -1,9 +1,10 @@
 """The two spellings of the schedule headers: those of ADR-51 and their portable twins.
 
-Rule: code that reads or writes schedule headers takes their names from a `Dialect`, never from a literal. A
-server of 2.12 or later refuses `Nats-Schedule*` on a plain stream, so the same feature is offered there under
-`X-Nats-Schedule*`. The meaning of a header does not depend on the dialect; only its name does. `Nats-TTL`,
-`Nats-Rollup`, `Nats-Msg-Id` and `Nats-Expected-*` belong to the server and have no twin.
+Rule: code that reads or writes schedule headers takes their names from a `Dialect`, never from a literal.
+A server of 2.12 or later refuses `Nats-Schedule*` on a stream without schedules, so the sidecar offers the same feature
+there under `X-Nats-Schedule*`.
+Only the name of a header depends on the dialect, not its meaning. `Nats-TTL`, `Nats-Rollup`, `Nats-Msg-Id` and
+`Nats-Expected-*` belong to the server and have no portable twin.
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Name one spelling of the schedule headers.
+    """One spelling of the schedule headers.
 
-    `schedule` is at the same time the prefix of all the others: what starts with it belongs to the dialect.
+    `schedule` is also the prefix of all other names: every header that starts with it belongs to the dialect.
     """
 
     name: Literal["adr51", "portable"]
@@ -53,7 +54,7 @@ ADR51 = Dialect(
     scheduler=b"Nats-Scheduler",
     next=b"Nats-Schedule-Next",
 )
-"""The headers of ADR-51, which servers up to 2.11 store without looking at them."""
+"""The headers of ADR-51, which servers up to 2.11 store and do not interpret."""
 
 PORTABLE = Dialect(
     name="portable",
@@ -69,4 +70,4 @@ PORTABLE = Dialect(
 """The same headers under names that no server interprets."""
 
 DIALECTS = (ADR51, PORTABLE)
-"""Every dialect, in the order in which a message that carries both is read."""
+"""Both dialects; if a message is a schedule in both, the first one counts."""

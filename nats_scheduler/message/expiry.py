@@ -1,12 +1,11 @@
-"""When a message expires: what its `Nats-TTL` says, for those messages that the sidecar answers for.
+"""When a message expires by its `Nats-TTL`, for the messages that the sidecar removes itself (on 2.10).
 
-The rule: a schedule and a generated message have a lifetime here, any other message has none.
-An application that puts `Nats-TTL` on a message of its own, on a server that does not know the header, gets what it
-has always got there: a message that stays.
+The rule: only schedules and generated messages have a lifetime here; any other message has none.
+A message of an application with a `Nats-TTL`, on a server that does not support the header, stays, as it always did.
 The grammar is the server's (`schedule.ttls`); `Nats-TTL` belongs to the server and has one spelling in both dialects.
 
-Cost: one `bytes.find` for a message without TTL, some microseconds for one that has it.
-Limit: what is no TTL by the server's grammar counts as none, since a server that checks it would have stored nothing.
+Cost: one `bytes.find` for a message without TTL, some microseconds for a message with one.
+Limit: an invalid TTL counts as none, since a server that checks it would not have stored the message.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ TTL = b"Nats-TTL"
 def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None:
     """Return when a schedule or a generated message expires (ns since the Unix epoch); None if it never does.
 
-    A schedule is one in the dialects that are served, valid or not; a generated message counts in either.
+    A schedule counts in the dialects that are served, valid or not; a generated message counts in both dialects.
     """
     lifetime = lifetime_of(message.block)
     if lifetime is None:
@@ -36,7 +35,7 @@ def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None
 
 
 def lifetime_of(block: bytes) -> int | None:
-    """Return the lifetime (ns) that a message's headers ask for; None if there is none, or it never ends."""
+    """Return the lifetime (ns) in a message's headers; None if there is none, or if it never ends."""
     if block.find(TTL) < 0:
         return None
     text = header_value(block, TTL)
@@ -45,6 +44,6 @@ def lifetime_of(block: bytes) -> int | None:
 
 @lru_cache(maxsize=256)
 def _lifetime(text: bytes) -> int | None:
-    """Read a TTL; cached because the schedules of a stream share a few."""
+    """Read a TTL; cached, because the schedules of a stream have only a few different TTLs."""
     seconds = parse_ttl(text.decode("utf-8", "surrogateescape"))
     return None if isinstance(seconds, Invalid) or seconds <= 0 else seconds * SECOND

@@ -1,9 +1,10 @@
 """Read all headers of one dialect in one pass.
 
-Rule: the same values that `header_value` would give, name by name.
-A schedule is asked for eight headers, most of which are absent; one pass over the block costs less than eight, and
-a million messages are read at start. One expression finds every candidate; where the dialect's prefix stands
-anywhere else in the block, the server's own search decides, name by name.
+Rule: the values are the same that `header_value` would return, name by name.
+A schedule has up to eight headers, most of which are absent. One pass over the block costs less than eight, and a
+million messages are read at start.
+One regular expression finds every candidate. If the dialect's prefix is also somewhere else in the block, the server's
+own search is used, name by name.
 Cost: 2 µs for three headers. Linear, whatever a publisher sends.
 """
 
@@ -14,7 +15,7 @@ from nats_scheduler.message.headers import header_value
 
 
 def _search(dialect: Dialect) -> re.Pattern[bytes]:
-    """Compile the search for the names and values of a dialect's headers: all that start with its prefix."""
+    """Compile the search for the names and values of all headers that start with a dialect's prefix."""
     name = rb"\r\n(" + re.escape(dialect.schedule) + rb"[^:\r]*)"
     value = rb"([^\r]*(?:\r(?!\n)[^\r]*)*)"
     return re.compile(name + rb": *" + value)
@@ -24,9 +25,9 @@ _SEARCHES = {dialect.name: _search(dialect).findall for dialect in (ADR51, PORTA
 
 
 def schedule_fields(block: bytes, dialect: Dialect) -> dict[bytes, str]:
-    """Return the first value of each of the dialect's headers that the block holds, and of what looks like one.
+    """Return the first value of each header in the block that starts with the dialect's prefix.
 
-    Values are text, with bytes that are not UTF-8 as surrogate escapes.
+    Values are text; bytes that are not UTF-8 become surrogate escapes.
     """
     found: list[tuple[bytes, bytes]] = _SEARCHES[dialect.name](block)
     if not found:

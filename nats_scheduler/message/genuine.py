@@ -1,12 +1,12 @@
-"""Return whether a stored message can be a fire of ours: whoever may publish to the stream can write what looks like one.
+"""Decide whether a stored message can be a fire of a sidecar: any client that may publish there can imitate one.
 
-The rule: only what could have been stored by a sidecar is believed.
-A fire lies on its schedule's own target, is for one of its fire times, is never stored before that time, and says what
-follows it.
-What does not fit is an ordinary message, whatever its `Nats-Msg-Id` says.
+The rule: a message counts as a fire only if a sidecar could have stored it.
+A fire is stored on its schedule's own target, for one of its fire times, never before that time, and its
+`Nats-Schedule-Next` is `purge` or a later fire time.
+Any other message is an ordinary one, whatever its `Nats-Msg-Id` is.
 
-Cost: a comparison where the fire is the one that is due, which is nearly always; else a look at the pattern.
-Limit: who may publish to the target itself can write, from its time on, what no look at it tells from the fire.
+Cost: one comparison if it is the fire that is due, which is nearly always so; otherwise a search in the pattern.
+Limit: a client that may publish to the target itself can imitate a fire, from its fire time on, without any difference.
 """
 
 from nats_scheduler.message.definition import Terms
@@ -18,29 +18,29 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
-CLOCKS_DIFFER_BY = 5 * SECOND
-"""How much earlier (ns) than its time a fire may seem to be stored.
+MAX_CLOCK_DIFFERENCE_NS = 5 * SECOND
+"""How much earlier than its fire time a fire may seem to be stored.
 
-The node that stamps it may have another clock than the one that a sidecar goes by, and either may be set.
-A fire of ours that is not believed is stored twice, so this is more than any clock should be off.
+The clock of the node that stores it may differ from the clock that a sidecar uses, and either may be stepped.
+A genuine fire that is not accepted is stored twice, so this is more than any clock should be wrong.
 """
 
-ELSEWHERE = "it does not lie on the schedule's target"
+WRONG_TARGET = "it is not on the schedule's target"
 TOO_EARLY = "it was stored before its fire time"
 
 
 def is_too_early(stored_at: int, fire_time: int) -> bool:
-    """Return whether what was stored at an instant (ns) cannot be the fire of another."""
-    return stored_at < fire_time - CLOCKS_DIFFER_BY
+    """Return whether a message that was stored at `stored_at` (ns) is too early for the fire of `fire_time` (ns)."""
+    return stored_at < fire_time - MAX_CLOCK_DIFFERENCE_NS
 
 
 def fault_of(
     generated: Generated, message: StoredMessage, pattern: Pattern, terms: Terms, scheduled_at: int, due: int
 ) -> str:
-    """Return why a message cannot be the fire of a schedule that it claims to be; "" if it can.
+    """Return the reason why a message cannot be the fire of a schedule that it claims to be; "" if it can.
 
-    Whether it lies where fires of the schedule lie is for the caller to say.
-    `scheduled_at` is when the schedule was stored (ns), `due` one of its fire times, for which it is most often.
+    The caller checks that it is on the schedule's target.
+    `scheduled_at` is when the schedule was stored (ns); `due` is the fire time that is most likely.
     """
     fire_time = generated.fire_time
     if is_too_early(message.stored_at, fire_time):
@@ -48,12 +48,12 @@ def fault_of(
     if fire_time != due and not pattern.is_fire(fire_time, scheduled_at):
         return "its time is no fire time of the schedule"
     if not _fits(_line(message.block, terms.dialect.next), fire_time, repeats=pattern.repeats):
-        return f"its {terms.dialect.next.decode()} is none that follows"
+        return f"its {terms.dialect.next.decode()} is neither 'purge' nor a later fire time"
     return ""
 
 
 def _line(block: bytes, name: bytes) -> bytes:
-    """Return the value of a header that we write, wherever a publisher's own may hide it from a server's search."""
+    """Return the value of a header that the sidecar writes, even if a publisher's header hides it from the server."""
     start = block.find(b"\n" + name + b": ")
     if start < 0:
         return b""
@@ -62,9 +62,9 @@ def _line(block: bytes, name: bytes) -> bytes:
 
 
 def _fits(following: bytes, fire_time: int, *, repeats: bool) -> bool:
-    """Return whether a fire may say that this follows it.
+    """Return whether `following` can be the `Nats-Schedule-Next` of a fire.
 
-    Any later time will do: which one depends on the zone files, and they may have changed since.
+    Any later time is accepted: the exact one depends on the zone files, which may have changed since.
     """
     if following == PURGE:
         return True

@@ -1,13 +1,11 @@
 r"""Read and change raw header blocks: `NATS/1.0\r\nA: b\r\n\r\n`.
 
-Rule: what is not asked to change stays as it is, byte for byte, and no bytes are wrong enough to raise. A
-parsed mapping would lose order, spacing, duplicates and bytes that are not UTF-8, and a generated message
-promises to keep all of them, so every function works on the bytes and takes its odd corners from the server's
-own functions (`sliceHeader`, `removeHeaderIfPresent`, `removeHeaderIfPrefixPresent`, `genHeader` in
-nats-server's client.go).
-Cost: a look-up is one `bytes.find` when the header is absent; a change copies the block once. Both are
-linear.
-Limit: the block is trusted to be at most 64 KiB, which is the server's own limit.
+Rule: everything that a call does not change stays the same, byte for byte, and no input raises an exception.
+A parsed mapping would lose order, spacing, duplicates and bytes that are not UTF-8, and a generated message must keep
+all of them. So every function works on the bytes, and treats special cases as the server's own functions do
+(`sliceHeader`, `removeHeaderIfPresent`, `removeHeaderIfPrefixPresent`, `genHeader` in nats-server's client.go).
+Cost: a look-up is one `bytes.find` if the header is absent; a change copies the block once. Both are linear.
+Limit: the block is assumed to be at most 64 KiB, which is the server's own limit.
 """
 
 from collections.abc import Iterable
@@ -15,17 +13,17 @@ from collections.abc import Iterable
 CRLF = b"\r\n"
 HEADER_LINE = b"NATS/1.0\r\n"
 EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
-_VERSION = b"NATS/1.0"
+_PROTOCOL_VERSION = b"NATS/1.0"
 _COLON = ord(":")
 
 
 def header_value(block: bytes | None, name: bytes) -> bytes | None:
-    """Return the value of the first header called `name`: None if absent, b"" if present and empty.
+    """Return the value of the first header called `name`: None if it is absent, b"" if it is present and empty.
 
-    Names are case-sensitive, stand right behind CRLF and are followed at once by a colon. Leading spaces of
-    the value are skipped; tabs and trailing spaces belong to it.
+    Names are case-sensitive, directly after CRLF and directly before a colon. Leading spaces of the value are skipped;
+    tabs and trailing spaces belong to it.
     """
-    # Most look-ups are in vain and most others hit at once: neither pays for the search proper.
+    # Most look-ups find nothing, and most others find the header at the first match: both avoid the slower search.
     if not block or (at := block.find(name)) < 2:
         return None
     start = at + len(name) + 1
@@ -49,14 +47,14 @@ def header_items(block: bytes | None) -> list[tuple[bytes, bytes]]:
 
 
 def with_header(block: bytes | None, name: bytes, value: bytes) -> bytes:
-    """Append `Name: value` at the end of the block; no block at all becomes one."""
+    """Append `Name: value` at the end of the block; create the block if there is none."""
     return with_headers(block, ((name, value),))
 
 
 def with_headers(block: bytes | None, items: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Append several headers at the end of the block, in order.
 
-    As the server does: white space around a value is cut, a CR or LF inside becomes a space
+    As the server does: white space around a value is removed, a CR or LF inside becomes a space
     (`test_an_appended_value_cannot_start_another_header`).
     """
     parts = [block[:-2] if block and len(block) > 2 else HEADER_LINE]
@@ -69,7 +67,7 @@ def with_headers(block: bytes | None, items: Iterable[tuple[bytes, bytes]]) -> b
 def without_headers(block: bytes | None, names: Iterable[bytes] = (), prefixes: Iterable[bytes] = ()) -> bytes:
     """Remove every header that starts with one of `prefixes`, then every header called one of `names`.
 
-    An inline status (`NATS/1.0 503 text`) goes too. Return b"" if nothing is left but the first line.
+    An inline status (`NATS/1.0 503 text`) is removed too. Return b"" if only the first line is left.
     """
     left = without_status(block)
     for prefix in prefixes:
@@ -82,25 +80,25 @@ def without_headers(block: bytes | None, names: Iterable[bytes] = (), prefixes: 
 def without_status(block: bytes | None) -> bytes:
     """Remove an inline status and its description from the first line; b"" if there is nothing else.
 
-    A server does this to every client publish before it stores the message.
+    As the server does with every message that a client publishes, before it stores it.
     """
     if not block:
         return b""
-    if block.startswith(HEADER_LINE) or not block.startswith(_VERSION):
+    if block.startswith(HEADER_LINE) or not block.startswith(_PROTOCOL_VERSION):
         return block
     end = block.find(b"\r")
-    if end <= len(_VERSION):
+    if end <= len(_PROTOCOL_VERSION):
         return block
-    left = _VERSION + block[end:]
+    left = _PROTOCOL_VERSION + block[end:]
     return b"" if len(left) == len(EMPTY_BLOCK) else left
 
 
 def _position(block: bytes, name: bytes, offset: int) -> int:
-    """Find where the header `name` starts at or behind `offset`; -1 when it is not there.
+    """Return the first position of the header `name` at or after `offset`; -1 if there is none.
 
-    As the server does: the search gives up when the name occurs in the first two bytes of the block
-    (`test_a_name_that_the_block_starts_with_is_never_found`), or less than two bytes behind a place where it
-    stood without being a header (`test_a_doubled_look_alike_hides_the_header_behind_it`).
+    As the server does: the search stops if the name occurs in the first two bytes of the block
+    (`test_a_name_that_the_block_starts_with_is_never_found`), or less than two bytes after an occurrence that is no
+    header (`test_a_doubled_look_alike_hides_the_header_behind_it`).
     """
     size = len(name)
     while True:
@@ -150,10 +148,10 @@ def _without_prefix(block: bytes, prefix: bytes) -> bytes:
 
 
 def _unless_bare(block: bytes, removed: int) -> bytes:
-    """Return b"" for a block in which something was removed and nothing but the first line is left."""
+    """Return b"" if something was removed from the block and only the first line is left."""
     return b"" if removed and len(block) <= len(EMPTY_BLOCK) else block
 
 
 def one_line(value: bytes) -> bytes:
-    """Make `value` safe to stand on one header line."""
+    """Make `value` safe for one header line."""
     return value.replace(b"\n", b" ").replace(b"\r", b" ").strip(b" \t")

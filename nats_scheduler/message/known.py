@@ -1,17 +1,18 @@
-"""Read messages fast whose headers were read before, all but the pattern.
+"""Read messages fast if all their headers except the pattern were read before.
 
-A fleet's schedules come from few programs: their header blocks differ in the value of `Nats-Schedule`, and often not
-even there.
-So what a block says is kept under what stands around that value, and the next message pays for its pattern and for
-what its own subject decides.
+A fleet's schedules come from few programs: their header blocks differ only in the value of `Nats-Schedule`, or are
+equal.
+So the terms of a block are cached, with the bytes around that value as the key. For the next message only the pattern
+is parsed, and the checks of its own subject are made.
 
-The rule: the same readings as `read_message`, which is asked wherever there is any doubt; only definitions are kept.
-That holds because a text that is a pattern contains neither a line end nor the name of a header, so that no search
-finds or misses another header for it; and because pattern, subject and stored time are asked for each message.
-Equal terms are one object, so that a fleet has a few; equal blocks share their pattern too.
+The rule: the readings are the same as those of `read_message`, which is called in every case of doubt; only definitions
+are cached.
+That is correct because a valid pattern contains neither a line end nor the name of a header. So no search finds or
+misses another header because of it. The pattern, the subject and the stored time are checked for each message.
+Equal terms are one object, so a fleet has only a few; equal blocks share their pattern too.
 
-Cost: 2.5 µs for an `@at` schedule, half of it to read the time; 1 µs where the whole block is known.
-Limit: blocks with a value of their own in another header, such as an identity, are never known and cost 2 µs more.
+Cost: 2.5 µs for an `@at` schedule, half of it to parse the time; 1 µs if the whole block is cached.
+Limit: a block with a unique value in another header, such as an identity, is never found and costs 2 µs more.
 """
 
 from collections.abc import Sequence
@@ -22,22 +23,22 @@ from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF
 from nats_scheduler.message.misnamed import NAME_PART_LOWER, NAME_PART_UPPER, Misnamed, misnamed_headers
-from nats_scheduler.message.reading import MARK, Reading, read_message, read_published
+from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, Reading, read_message, read_published
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern, usual_at
 
-MOST_KEPT = 4_096
-"""Blocks, surroundings of patterns, and terms, that are kept at most; then they are learned anew."""
+MAX_CACHED_ENTRIES = 4_096
+"""The limit of each of the three caches: blocks, surroundings of patterns, and terms. A full cache is emptied."""
 
-LONGEST_KEPT = 1_024
-"""Bytes of a block that may be kept: a header may hold 64 KB."""
+MAX_CACHED_BLOCK_BYTES = 1_024
+"""Longer blocks are not cached: a header may hold 64 KB."""
 
 
 class _Surroundings(NamedTuple):
-    """What a block says beside its pattern, and the time zone that its pattern is read in."""
+    """What a block contains besides its pattern: the terms, and the time zone of the pattern."""
 
     terms: Terms
     time_zone: str | None
@@ -53,11 +54,11 @@ class MessageReader:
         self._whole: dict[bytes, Definition] = {}
         self._around: dict[bytes, _Surroundings] = {}
         self._terms: dict[Terms, Terms] = {}
-        """One of those that are equal: blocks with an identity of their own are never known, and yet say the same."""
+        """One object for equal terms: a block with a unique value is never found, but its terms may be the same."""
         self.misnamed: Sequence[Misnamed] = ()
-        """Headers that look like those of a schedule and are none, of the message read anew last; none is known."""
+        """The misnamed headers of the last message that `read_anew` read; a cached block has none."""
         self._last: tuple[bytes, bytes, Terms] | None = None
-        """What stood before and behind the last pattern without a zone; most often the next one stands there too."""
+        """The bytes before and after the last pattern without a zone; the next pattern is usually between the same."""
 
     def read(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does."""
@@ -65,29 +66,29 @@ class MessageReader:
         return self.read_anew(message) if definition is None else Reading(definition)
 
     def known(self, message: StoredMessage) -> Definition | None:
-        """Return the definition that is all of a message's reading, where that is known; None if nothing is."""
+        """Return the definition if it is the whole reading of a message and is cached; None otherwise."""
         subject, _sequence, stored_at, block, _body = message
-        if len(block) > LONGEST_KEPT or block.find(MARK) < 0:
+        if len(block) > MAX_CACHED_BLOCK_BYTES or block.find(SCHEDULE_SUBSTRING) < 0:
             return None
         definition = self._whole.get(block) or self._known_at(block) or self._known(block)
         if definition is None:
             return None
         pattern, terms = definition
         if subject in (terms.target, terms.source) or not is_literal_subject(subject):
-            return None  # it holds on other subjects only
+            return None  # the cached definition is valid only on other subjects
         return None if pattern.repeats and pattern.first_fire(stored_at) is None else definition
 
     def read_anew(self, message: StoredMessage) -> Reading | None:
-        """Do what `read_message` does, and keep what the block says."""
+        """Do what `read_message` does, and cache the definition."""
         subject, _sequence, stored_at, block, _body = message
         self.misnamed = ()
         if block.find(NAME_PART_LOWER) < 0 and block.find(NAME_PART_UPPER) < 0:
-            return None  # what means something holds these letters too
+            return None  # every message that means something contains these letters too
         reading = read_message(block, subject, stored_at, self._rules, self.dialects)
         if reading is None or reading.generated is None:
             is_schedule = reading is not None and reading.definition is not None
             self.misnamed = misnamed_headers(block, self.dialects, is_schedule=is_schedule)
-        if reading is None or reading.definition is None or len(block) > LONGEST_KEPT:
+        if reading is None or reading.definition is None or len(block) > MAX_CACHED_BLOCK_BYTES:
             return reading
         pattern, terms = reading.definition
         definition = Definition(pattern, self._shared(terms))
@@ -96,17 +97,17 @@ class MessageReader:
         return Reading(definition, cancels=reading.cancels)
 
     def read_as_published(self, message: StoredMessage) -> Reading:
-        """Read a message that is not the fire which it claims to be, as any publisher's."""
+        """Read a message that is not the fire it claims to be, like any other message."""
         reading = read_published(message.block, message.subject, message.stored_at, self._rules, self.dialects)
         return reading or Reading()
 
     def _shared(self, terms: Terms) -> Terms:
-        """Return the one that is kept of equal terms."""
+        """Return the one object for equal terms."""
         _make_room(self._terms)
         return self._terms.setdefault(terms, terms)
 
     def _known_at(self, block: bytes) -> Definition | None:
-        """Read an `@at` pattern that stands where the last pattern stood."""
+        """Read an `@at` pattern between the same bytes as the last pattern."""
         if self._last is None:
             return None
         before, after, terms = self._last
@@ -116,7 +117,7 @@ class MessageReader:
         return None if pattern is None else self._keep(block, pattern, terms)
 
     def _known(self, block: bytes) -> Definition | None:
-        """Read the pattern of a block of which the rest is known."""
+        """Read the pattern of a block whose other bytes are cached."""
         _dialect, start, end = self._pattern_in(block)
         known = self._around.get(block[:start] + block[end:])
         if known is None:
@@ -136,7 +137,7 @@ class MessageReader:
         return definition
 
     def _learn(self, block: bytes, definition: Definition) -> None:
-        """Keep what a block says, but where another header may have said when it fires."""
+        """Cache the terms of a block, unless another header may have determined when it fires."""
         dialect, start, end = self._pattern_in(block)
         pattern, terms = definition
         if dialect is not terms.dialect or _decoded(block[start:end].lstrip(b" ")) != pattern.text:
@@ -147,7 +148,7 @@ class MessageReader:
         self._around[block[:start] + block[end:]] = _Surroundings(terms, time_zone)
 
     def _pattern_in(self, block: bytes) -> tuple[Dialect | None, int, int]:
-        """Return the first dialect whose `Nats-Schedule` stands in a block, and where its first value is."""
+        """Return the first dialect whose `Nats-Schedule` is in a block, and the bounds of its first value."""
         for dialect, name in self._names:
             at = block.find(name)
             if at >= 0:
@@ -162,5 +163,5 @@ def _decoded(value: bytes) -> str:
 
 
 def _make_room(kept: dict[Any, Any]) -> None:
-    if len(kept) >= MOST_KEPT:
+    if len(kept) >= MAX_CACHED_ENTRIES:
         kept.clear()

@@ -1,11 +1,12 @@
-"""Headers that look like those of a schedule and are none: nobody reads them, and nobody else says so.
+"""Headers that look like those of a schedule but are not: no program reads them, and no server reports them.
 
-A server stores `nats-schedule` or `Nats-Schedul` as it stands, and a `Nats-Schedule-Timezone` on a schedule leaves it
-in UTC, without a word to the publisher. The rule: what is found here changes no reading; it is for the operator to see.
-Names that begin with `Nats-Schedule-X-` or `X-Nats-Schedule-X-` are extensions, and not looked at.
+A server stores `nats-schedule` or `Nats-Schedul` like any header, and a schedule with a `Nats-Schedule-Timezone` fires
+in UTC; the publisher gets no error. The rule: misnamed headers do not change how a message is read; they are reported
+to the operator.
+Names that begin with `Nats-Schedule-X-` or `X-Nats-Schedule-X-` are extensions, and are ignored.
 
-Cost: two `bytes.find` for an ordinary message, a microsecond or two for one that holds the letters.
-Limit: a name is looked at if it begins with Nats (or X-Nats) and holds the letters `hedul` in one case or the other.
+Cost: two `bytes.find` for an ordinary message, one or two microseconds for a message that contains the letters.
+Limit: a name is checked only if it begins with Nats (or X-Nats) and contains `hedul` in lower or upper case.
 """
 
 import re
@@ -34,16 +35,16 @@ _BY_LETTERS = {re.sub(r"[^a-z]", "", name.decode().lower()): name.decode() for n
 
 
 class Misnamed(NamedTuple):
-    """A header that looks like one of a schedule, as it was written, and what is wrong with it."""
+    """A header that looks like one of a schedule, as it was written, and the reason why it is not one."""
 
     header: str
     reason: str
 
 
 def misnamed_headers(block: bytes, dialects: Sequence[Dialect], *, is_schedule: bool) -> tuple[Misnamed, ...]:
-    """Return the headers of a message that look like those of a schedule and are none.
+    """Return the headers of a message that look like those of a schedule but are not.
 
-    Where it is no schedule and all names are right, those that are of no use without `Nats-Schedule`.
+    If all names are correct and the message is no schedule, return a header that has no effect without `Nats-Schedule`.
     """
     if _near.search(block) is not None:
         found = _near.findall(block)[:MAX_REPORTED_HEADERS]
@@ -53,21 +54,21 @@ def misnamed_headers(block: bytes, dialects: Sequence[Dialect], *, is_schedule: 
 
 @lru_cache(maxsize=256)
 def _misnamed(name: bytes) -> Misnamed:
-    """Return what a name near to a known one may mean; kept because a program makes its mistake in each message."""
+    """Explain a name that is similar to a known one; cached, because a program repeats its mistake in each message."""
     written = name.decode("utf-8", "backslashreplace")
     letters = re.sub(r"[^a-z]", "", written.lower())
     if (meant := _BY_LETTERS.get(letters)) is None:
         near = get_close_matches(letters, _BY_LETTERS, n=1, cutoff=0.8)
         meant = _BY_LETTERS[near[0]] if near else None
     if meant is None:
-        return Misnamed(written, "is no header of a schedule: nobody reads it")
+        return Misnamed(written, "is no header of a schedule, and has no effect")
     if written.lower() == meant.lower():
-        return Misnamed(written, f"is not {meant}: header names are case-sensitive, and nobody reads this one")
-    return Misnamed(written, f"is no header of a schedule, and nobody reads it: {meant} may be meant")
+        return Misnamed(written, f"is not {meant}: header names are case-sensitive, and this one has no effect")
+    return Misnamed(written, f"is no header of a schedule, and has no effect: {meant} may be meant")
 
 
 def _alone(block: bytes, dialects: Sequence[Dialect]) -> tuple[Misnamed, ...]:
-    """Return the header of a schedule that stands in a message without `Nats-Schedule`."""
+    """Return the first header of a schedule in a message that has no `Nats-Schedule`."""
     if any(extension in block for extension in _EXTENSIONS):
         return ()
     for dialect in dialects:
@@ -75,6 +76,6 @@ def _alone(block: bytes, dialects: Sequence[Dialect]) -> tuple[Misnamed, ...]:
             return ()
         for name in (dialect.target, dialect.source, dialect.time_zone, dialect.ttl, dialect.rollup):
             if header_value(block, name):
-                missing = f"stands without {dialect.schedule.decode()}, so that the message is an ordinary one"
-                return (Misnamed(name.decode(), missing),)
+                reason = f"is without {dialect.schedule.decode()}, so that the message is an ordinary one"
+                return (Misnamed(name.decode(), reason),)
     return ()

@@ -1,11 +1,12 @@
-"""Read what a stored message means to the scheduler: a schedule, a fire of ours, a cancel, a fault, nothing.
+"""Read what a stored message means to the scheduler: a schedule, a fire, a cancel, a rejection or nothing.
 
-Rule: one message, one reading, decided from its headers, its subject and its stream's rules alone. Every
-message of a served stream passes through `read_message`, most of them in vain, so the first line dismisses
-what does not even hold the letters `Nats-Schedule`; all else is ordered by the server's checks 7 to 22, and
-around them stand the checks of the message's own TTL (4 and 26), which a server of 2.10 does not make.
-Cost: 0.1 to 0.2 µs for an ordinary message, less than 10 µs for an `@at` schedule, 2 to 3 of them to parse it.
-Limit: whether the subject of a cancel holds a schedule (check 21) is known to the engine only.
+Rule: one message, one reading, decided only by its headers, its subject and its stream's rules.
+`read_message` gets every message of a served stream, and most mean nothing. So its first line discards those that do
+not contain the letters `Nats-Schedule`.
+The others are checked in the server's order (`docs/reference/headers.md`, "Order of checks", 1 to 16). Before and after
+these come the checks of the message's own TTL, which a server of 2.10 does not make.
+Cost: 0.1 to 0.2 µs for an ordinary message, less than 10 µs for an `@at` schedule, 2 to 3 µs of it to parse the time.
+Limit: only the engine can check whether a cancel names a schedule (check 15).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,8 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
 
-MARK = b"Nats-Schedule"
-"""Stands in every message that means something, in either dialect."""
+SCHEDULE_SUBSTRING = b"Nats-Schedule"
+"""Every message that means something to the scheduler contains this, in both dialects."""
 
 _MSG_ID = b"Nats-Msg-Id"
 _TTL = b"Nats-TTL"
@@ -37,20 +38,20 @@ _IDENTITY = b"nats-scheduler:"
 
 
 class Generated(NamedTuple):
-    """Return which fire a message is: its schedule's subject and sequence, and the fire time in nanoseconds."""
+    """The fire that a message is: its schedule's subject and sequence, and the fire time in nanoseconds."""
 
     schedule: str
     sequence: int
     fire_time: int
     schedule_stored_at: int = 0
-    """When (ns) the schedule was stored, for whoever knows; its fires do not say."""
+    """When (ns) the schedule was stored, if the caller has set it; the fire itself does not contain it."""
 
 
 class Reading(NamedTuple):
-    """Hold what a message means: a tuple, because a million are made at start.
+    """What a message means: a tuple, because a million are created at start.
 
-    `definition` and `cancels` (the subject of another schedule) may come together: a new schedule can end an
-    old one. A `rejection` stands alone, and so does `generated`.
+    `definition` and `cancels` (the subject of another schedule) may both be set: a new schedule can end an old one.
+    A `rejection` is always the only value, and so is `generated`.
     """
 
     definition: Definition | None = None
@@ -64,11 +65,11 @@ def read_message(
 ) -> Reading | None:
     """Read a stored message; None if it means nothing to the scheduler.
 
-    `stored_at` is its stream timestamp in nanoseconds. `dialects` are those that are served; the first one in
-    which the message carries a schedule decides, and the others are then not looked at.
+    `stored_at` is its stream timestamp in nanoseconds. `dialects` are those that are served; the first one in which the
+    message is a schedule decides, and the others are then ignored.
     """
-    # `find`, not `in`: the latter first tries to take its operand for a number, and costs three times as much.
-    if not block or block.find(MARK) < 0:
+    # `find`, not `in`: the latter first tries to convert its operand to a number, and costs three times as much.
+    if not block or block.find(SCHEDULE_SUBSTRING) < 0:
         return None
     if block.find(_IDENTITY) >= 0 and (generated := read_generated(block)):
         return Reading(generated=generated)
@@ -78,7 +79,7 @@ def read_message(
 def read_published(
     block: bytes, subject: str, stored_at: int, rules: StreamRules, dialects: Sequence[Dialect]
 ) -> Reading | None:
-    """Do what `read_message` does with a message that is no fire, whatever it claims to be."""
+    """Do what `read_message` does with a message that is no fire, even if it claims to be one."""
     reading = None
     for dialect in dialects:
         fields = schedule_fields(block, dialect)
@@ -112,10 +113,10 @@ def _read_as(
 
 
 def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Reading | None:
-    """Judge the TTL of a message that means something to the scheduler; its fault may come first or last.
+    """Check the TTL of a message that means something to the scheduler, as the first or the last of all checks.
 
-    As the server does: one that is valid on a stream without TTLs is the first of all faults, one that is invalid is
-    the last, on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
+    As the server does: a valid TTL on a stream without TTLs is the first of all faults, an invalid TTL is the last one,
+    on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
     """
     if reading is None or not (ttl := _decoded(header_value(block, _TTL) or b"")):
         return reading
@@ -127,15 +128,15 @@ def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Read
     return reading
 
 
-def wants_to_be_a_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
-    """Return whether somebody meant a message to be a schedule, be it a wrong one."""
+def has_schedule_header(block: bytes, dialects: Sequence[Dialect]) -> bool:
+    """Return whether a message has a `Nats-Schedule`, valid or not, in one of the dialects."""
     return any(header_value(block, dialect.schedule) for dialect in dialects)
 
 
 def read_generated(block: bytes) -> Generated | None:
-    """Recognise a fire of ours: our identity, and the scheduler's header naming the same schedule.
+    """Recognise a fire of a sidecar: it has an identity, and its `Nats-Scheduler` names the same schedule.
 
-    Both dialects count, whatever is served now: what fired before an upgrade has fired.
+    Both dialects count, whichever are served now: a fire from before an upgrade is still a fire.
     """
     value = header_value(block, _MSG_ID)
     identity = None if value is None else parse_identity(_decoded(value))
@@ -148,10 +149,10 @@ def read_generated(block: bytes) -> Generated | None:
 
 
 def _names_scheduler(block: bytes, name: bytes, schedule: str) -> bool:
-    """Return whether the scheduler's header names the schedule: a line of its own, as we write it.
+    """Return whether `Nats-Scheduler` names the schedule, in a line of its own, as the sidecar writes it.
 
-    Not as a server searches for it: what a sample holds may hide it, or end in a bare LF before it, and there it is no
-    header to anybody else, as in what a native server stores
+    This is not the server's search: a header of the sample may hide the line, or the sample may end in a bare LF before
+    it. Then it is no header to any other program, as in a message that the native scheduler stores
     (`test_a_fire_is_known_though_its_sample_ended_in_a_bare_line_feed`).
     """
     return b"\n%b: %b\r\n" % (name, schedule.encode("utf-8", "surrogateescape")) in block
@@ -160,13 +161,13 @@ def _names_scheduler(block: bytes, name: bytes, schedule: str) -> bool:
 def _read_cancel(
     fields: Mapping[bytes, str], subject: str, rules: StreamRules, dialect: Dialect
 ) -> str | Rejection | None:
-    """Read the atomic cancel (checks 18 to 20 and 22): the subject of the schedule that ends."""
+    """Read the atomic cancel (checks 12 to 14 and 16): the subject of the schedule that ends."""
     following = fields.get(dialect.next)
     scheduler = fields.get(dialect.scheduler, "")
     if not following:
         return _lone_scheduler(scheduler, dialect) if scheduler else None
     if following != "purge":
-        return _cancel_fault(dialect.next, following, "is not 'purge', all that a client may ask for")
+        return _cancel_fault(dialect.next, following, "is not 'purge', the only value that a client may set")
     if fault := _scheduler_fault(scheduler, subject):
         return _cancel_fault(dialect.scheduler, scheduler, fault)
     if not rules.schedules_enabled:
@@ -175,7 +176,7 @@ def _read_cancel(
 
 
 def _scheduler_fault(scheduler: str, subject: str) -> str:
-    """Return why `scheduler` does not name a schedule that a message on `subject` may end; "" if it does."""
+    """Return the reason why `scheduler` cannot be the subject of a schedule that this message ends; "" if it can."""
     if not scheduler:
         return "is missing or empty: expected the subject of the schedule that ends"
     if not is_literal_subject(scheduler):

@@ -1,26 +1,26 @@
-"""What nats-server would have answered: its error codes, and the value that says why a message is refused.
+"""The error codes of nats-server, and the value that says why a message is rejected.
 
-Rule: a refusal is a value, never an exception; it names the header, shows the value and says what was
-expected. A server up to 2.11 stores anything, so a refused schedule is found in the stream and listed, not
-turned away; tools that can still refuse at the door give the same code. Codes and descriptions are those of
-`server/errors.json`.
+Rule: a rejection is a value, never an exception; it names the header, shows the value and says what was expected.
+A server up to 2.11 stores any message, so a rejected schedule is found in the stream and listed; the publisher gets no
+error. A tool that checks before it publishes gives the same code.
+Codes and descriptions are those of nats-server's `server/errors.json`.
 """
 
 from dataclasses import dataclass, replace
 
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
-LONGEST_KEPT = 400
-"""Characters of a value, and of a reason, that are kept for as long as the message is stored."""
+MAX_KEPT_CHARS = 400
+"""Characters of a value, and of a reason, that are kept in memory as long as the message is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Return why a message or a stream configuration is refused.
+    """The reason why a message or a stream configuration is rejected.
 
-    `code` and `description` are the server's (`err_code`, `description`), `status` its HTTP-like code.
-    `header` is the header, or the key of the configuration, that holds `value`. `reason` is what follows them
-    in a sentence.
+    `code` and `description` are the server's (`err_code`, `description`), `status` is its HTTP-like code.
+    `header` is the header, or the key of the configuration, whose value is `value`. `reason` follows both in a
+    sentence.
     """
 
     code: int
@@ -31,10 +31,10 @@ class Rejection:
     status: int = 400
 
     def shortened(self) -> "Rejection":
-        """Return what is worth keeping of it: a header may hold 64 KB, and a stream a million rejected schedules."""
-        if max(len(self.value), len(self.reason)) <= LONGEST_KEPT:
+        """Return it with short texts: a header may hold 64 KB, and a stream a million rejected schedules."""
+        if max(len(self.value), len(self.reason)) <= MAX_KEPT_CHARS:
             return self
-        return replace(self, value=self.value[:LONGEST_KEPT], reason=self.reason[:LONGEST_KEPT])
+        return replace(self, value=self.value[:MAX_KEPT_CHARS], reason=self.reason[:MAX_KEPT_CHARS])
 
     def __str__(self) -> str:
         value = self.value if len(self.value) <= MAX_SHOWN_CHARS else self.value[:MAX_SHOWN_CHARS] + "…"
@@ -43,18 +43,18 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """Hold one error of the server: its code, its description and its HTTP-like status."""
+    """One error of the server: its code, its description and its HTTP-like status."""
 
     code: int
     description: str
     status: int = 400
 
     def rejection(self, header: str, value: str, reason: str) -> Rejection:
-        """Make a rejection with this error out of the offending header, its value and what was expected."""
+        """Return a rejection with this error, from the wrong header, its value and what was expected."""
         return Rejection(self.code, self.description, header, value, reason, self.status)
 
 
-# Messages, behaviour 2.3.
+# Messages: `docs/reference/headers.md`, "Order of checks".
 STORAGE_TTL_INVALID = ServerError(10165, "invalid per-message TTL")
 TTL_DISABLED = ServerError(10166, "per-message TTL is disabled")
 SCHEDULES_DISABLED = ServerError(10188, "message schedules is disabled")
@@ -66,7 +66,7 @@ SOURCE_INVALID = ServerError(10203, "message schedules source is invalid")
 SCHEDULER_INVALID = ServerError(10212, "message schedules invalid scheduler")
 TIME_ZONE_INVALID = ServerError(10223, "message schedules time zone is invalid")
 
-# What the operator's restrictions are answered with: the server knows no such limit.
+# For the operator's restrictions: the server has no such limit.
 TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)
 
 MESSAGE_CODES = tuple(
@@ -76,9 +76,9 @@ MESSAGE_CODES = tuple(
         *(TTL_INVALID, ROLLUP_INVALID, SOURCE_INVALID, SCHEDULER_INVALID, TIME_ZONE_INVALID),
     )
 )
-"""All codes that a schedule may be rejected with."""
+"""All codes with which a schedule may be rejected."""
 
-# Stream configurations, behaviour 1. The server has one code, 10052, for most of them.
+# Stream configurations: `docs/reference/headers.md`, "Streams". The server has one code, 10052, for most of them.
 SEALED_AT_CREATE = ServerError(10052, "stream configuration for create can not be sealed", 500)
 ROLLUP_NEEDS_PURGE = ServerError(10052, "roll-ups require the purge permission", 500)
 COUNTER_STREAM = ServerError(10052, "counter stream cannot use message schedules", 500)

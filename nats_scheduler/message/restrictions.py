@@ -1,10 +1,10 @@
-"""What the operator allows schedules to do on a stream, beyond what the stream itself allows.
+"""The operator's restrictions on schedules of a stream, in addition to the stream's own configuration.
 
-Rule: nothing is restricted unless the operator says so, and what goes beyond is rejected as the server would reject it,
-so that a publisher has one kind of answer to understand.
-Whoever may publish a schedule may otherwise write any subject of the stream through `Nats-Schedule-Target` and read any
-through `Nats-Schedule-Source`, as on the server (behaviour 8.3).
-Cost: one comparison a schedule where there are restrictions. Limit: a cancel may name any schedule, as on the server.
+Rule: nothing is restricted unless the operator configures it. A schedule that violates a restriction is rejected as the
+server would reject it, so that a publisher gets one kind of answer.
+Without restrictions, every client that may publish a schedule can write to any subject of the stream through
+`Nats-Schedule-Target` and read any through `Nats-Schedule-Source`, as on the server (`docs/operating/security.md`).
+Cost: one comparison per schedule if there are restrictions. Limit: a cancel may name any schedule, as on the server.
 """
 
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ from nats_scheduler.message.subjects import subject_matches
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """Hold what is allowed on one stream; None stands for everything."""
+    """What is allowed on one stream; None means everything."""
 
     targets: tuple[str, ...] | None = None
-    """Subjects, wildcards too, that schedules may fire into."""
+    """Subjects, with or without wildcards, that schedules may have as targets."""
     sources: tuple[str, ...] | None = None
-    """Subjects, wildcards too, that schedules may sample."""
+    """Subjects, with or without wildcards, that schedules may have as sources."""
     max_schedules: int | None = None
-    """How many schedules are held at one time."""
+    """How many schedules may be held at the same time."""
 
     def target_fault(self, header: bytes, target: str) -> Rejection | None:
-        """Reject a target that is not among those allowed (10190)."""
+        """Reject a target that is not allowed (10190)."""
         if self.targets is None or _is_among(target, self.targets):
             return None
         return rejection.TARGET_INVALID.rejection(header.decode(), target, _not_allowed("targets", self.targets))
 
     def source_fault(self, header: bytes, source: str) -> Rejection | None:
-        """Reject a source that is not among those allowed (10203); "" is no source."""
+        """Reject a source that is not allowed (10203); "" means no source."""
         if not source or self.sources is None or _is_among(source, self.sources):
             return None
         return rejection.SOURCE_INVALID.rejection(header.decode(), source, _not_allowed("sources", self.sources))
 
     def number_fault(self, header: bytes, pattern: str, held: int) -> Rejection | None:
-        """Reject one more schedule where `held` are held already (10023)."""
+        """Reject a further schedule if `held` schedules are already the maximum (10023)."""
         if self.max_schedules is None or held < self.max_schedules:
             return None
         reason = f"is one schedule more than the {self.max_schedules} that the operator allows on this stream"

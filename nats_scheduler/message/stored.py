@@ -1,7 +1,7 @@
-"""A message as the stream holds it: the one shape in which every room receives messages.
+"""A message as the stream has stored it: the one type in which all parts of the package receive messages.
 
-Its one rule: nothing is decoded.
-Headers stay the block of bytes that the publisher sent, because a generated message must repeat them byte for byte.
+The rule: nothing is decoded.
+Headers remain the block of bytes that the publisher sent, because a generated message must repeat them byte for byte.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 class StoredMessage(NamedTuple):
     """One stored message.
 
-    A tuple and not a dataclass: a million of them pass through at start, and a tuple is built in a third of the time.
+    A tuple and not a dataclass: a million of them are read at start, and a tuple is created in a third of the time.
     """
 
     subject: str

@@ -1,11 +1,11 @@
-"""The rules of a stream that carries schedules: how it may be configured, and what a definition needs of it.
+"""The rules of a stream with schedules: which configurations are valid, and what reading a definition needs of them.
 
-Rule: the server's checks, in the server's order, with its codes (behaviour 1); only those that concern
-schedules. A server up to 2.11 drops `allow_msg_schedules` without a word, so whoever tells the sidecar about
-a stream gets the answer that a newer server would have given. Configurations are the JSON objects of the
-JetStream API.
-Limit: what every server checks by itself (names, limits, overlaps) is left to it, but for what would be named first
-where there are two faults.
+Rule: the server's checks, in the server's order, with its codes (`docs/reference/headers.md`, "Streams"), and only
+those that concern schedules.
+A server up to 2.11 drops `allow_msg_schedules` without an error, so the sidecar gives the answer that a newer server
+would have given. Configurations are the JSON objects of the JetStream API.
+Limit: what every server checks itself (names, limits, overlaps) is not checked here, except for a fault that a newer
+server would report first if there are two.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,19 +15,19 @@ from typing import Any, Self
 from nats_scheduler.message import rejection
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
+from nats_scheduler.schedule.instants import SECOND
 
 FLAG = "allow_msg_schedules"
 _TTLS = "allow_msg_ttl"
 _MARKERS = "subject_delete_marker_ttl"
-_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """Hold what reading a message needs to know of its stream.
+    """What reading a message needs from the configuration of its stream.
 
-    `schedules_enabled` is True for every stream that is served: a server up to 2.11 does not echo the flag,
-    so the caller, not the configuration, knows. With False every schedule is refused with 10188.
+    `schedules_enabled` is True for every stream that is served; it comes from the caller, because a server up to 2.11
+    does not return the flag in the configuration. If it is False, every schedule is rejected with 10188.
     """
 
     name: str
@@ -35,20 +35,20 @@ class StreamRules:
     allow_msg_ttl: bool = False
     schedules_enabled: bool = True
     moves_subjects: bool = False
-    """What is published to one subject may be stored on another (`subject_transform`)."""
+    """Whether a message may be stored on another subject than it was published to (`subject_transform`)."""
     restrictions: Restrictions = UNRESTRICTED
-    """What the operator allows beyond; no part of the stream's own configuration."""
+    """The operator's restrictions; they are not part of the stream's own configuration."""
     max_age: int = field(default=0, compare=False)
-    """How long the stream keeps a message (ns), 0 for ever. No message reads differently because of it."""
+    """How long the stream keeps a message (ns), 0 for ever. It does not change how a message is read."""
     evicts: bool = field(default=False, compare=False)
-    """Whether the stream removes its oldest messages for others, where there are too many or too large ones."""
+    """Whether the stream deletes its oldest messages when it has too many messages or bytes."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, schedules_enabled: bool = True) -> Self:
-        """Take the rules out of a stream's JSON configuration.
+        """Read the rules from a stream's JSON configuration.
 
-        As the server does: `subject_delete_marker_ttl` switches `allow_msg_ttl` on, and a stream without
-        subjects owns the subject that is its name (`test_a_stream_without_subjects_owns_its_own_name`).
+        As the server does: `subject_delete_marker_ttl` switches `allow_msg_ttl` on, and a stream without subjects has
+        its name as its subject (`test_a_stream_without_subjects_owns_its_own_name`).
         """
         name = str(config.get("name") or "")
         subjects = _listed(config, "subjects") or ([] if takes_from_others(config) else [name])
@@ -64,23 +64,23 @@ class StreamRules:
 
 
 def check_create(config: Mapping[str, Any]) -> Rejection | None:
-    """Refuse to create a stream with schedules as the server would; None for a stream without the flag."""
+    """Return why the server would not create this stream with schedules; None if it would, or without the flag."""
     return next(_faults_at_create(config), None)
 
 
 def check_update(old: Mapping[str, Any], new: Mapping[str, Any]) -> Rejection | None:
-    """Refuse to change a stream from `old` to `new` as the server would.
+    """Return why the server would not change a stream from `old` to `new`; None if it would.
 
-    Both carry the flag as it is remembered, not as an old server echoes it. A flag that `new` does not
-    mention counts as switched off, as on the server; whoever wants to be lenient adds it first.
+    Both contain the flag as the registry has it, not as an old server returns it. If `new` has no flag, it is switched
+    off, as on the server; a caller that wants to keep it adds it first.
     """
     return next(_faults_at_update(old, new), None)
 
 
 def implied(config: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the settings that the flag brings along: roll-ups allowed, purging not denied.
+    """Return the settings that the flag implies: roll-ups allowed, purging not denied.
 
-    The server sets both in silence. Empty without the flag, and for a sealed stream, where sealing wins.
+    The server sets both without a notice. Empty without the flag, and for a sealed stream, since sealing has priority.
     """
     if not _is_on(config, FLAG) or _is_on(config, "sealed"):
         return {}
@@ -88,7 +88,7 @@ def implied(config: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def check_flag(config: Mapping[str, Any]) -> Rejection | None:
-    """Refuse a flag that is neither true nor false, in Go's words: the server fails to read the request at all."""
+    """Reject a flag that is neither true nor false, with Go's error text: the server cannot parse such a request."""
     value = config.get(FLAG)
     if value is None or isinstance(value, bool):
         return None
@@ -115,7 +115,7 @@ def _faults_at_update(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
     flagged = _is_on(new, FLAG)
     if flagged and _is_on(old, "deny_purge"):
         yield rejection.DENY_PURGE_STAYS.rejection(
-            "deny_purge", "true", "cannot be taken back, and schedules need purging: use another stream"
+            "deny_purge", "true", "cannot be switched off, and schedules need purging: use another stream"
         )
     if _has_ttls(old) and not _has_ttls(new):
         yield rejection.TTLS_STAY.rejection(_TTLS, "false", "is not possible for a stream that has message TTLs")
@@ -130,7 +130,7 @@ def _faults_at_update(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
 
 
 def _faults_of_config(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield what is wrong with a configuration that has the flag, in the server's order."""
+    """Yield the faults of a configuration that has the flag, in the server's order."""
     if not _is_on(config, FLAG):
         return
     yield from _faults_of_settings(config)
@@ -153,12 +153,12 @@ def _faults_of_settings(config: Mapping[str, Any]) -> Iterator[Rejection]:
         yield rejection.DISCARD_NEW.rejection("discard", "new", f"excludes {FLAG}: discard must be 'old'")
     if pedantic and not rollup:
         yield rejection.ROLLUP_DISABLED.rejection(
-            "allow_rollup_hdrs", "false", "is not what schedules need: a pedantic request must say true"
+            "allow_rollup_hdrs", "false", "is not what schedules need: a pedantic request must set it to true"
         )
 
 
 def _faults_of_counter(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield what a stream that counts cannot have; schedules in any case."""
+    """Yield the settings that a stream with counters cannot have; schedules are always one of them."""
     if config.get("discard") == "new":
         yield rejection.COUNTER_DISCARDS.rejection("discard", "new", "excludes allow_msg_counter")
     if _is_on(config, _TTLS):
@@ -167,9 +167,9 @@ def _faults_of_counter(config: Mapping[str, Any]) -> Iterator[Rejection]:
 
 
 def _faults_of_markers(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield what delete markers need; only a pedantic request must say so by itself."""
+    """Yield the missing settings that delete markers need; only a pedantic request must set them itself."""
     markers = str(config[_MARKERS])
-    if config[_MARKERS] < _SECOND:
+    if config[_MARKERS] < SECOND:
         yield rejection.MARKER_TOO_SHORT.rejection(_MARKERS, markers, "is given in nanoseconds: expected 1s or more")
     if not _is_on(config, "pedantic"):
         return
@@ -180,7 +180,7 @@ def _faults_of_markers(config: Mapping[str, Any]) -> Iterator[Rejection]:
 
 
 def _faults_of_mirror(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield what a mirror cannot have, schedules last."""
+    """Yield the settings that a mirror cannot have, schedules last."""
     origin = _origin(config["mirror"])
     with_others = {
         "first_seq": rejection.MIRROR_WITH_FIRST_SEQUENCE,
@@ -201,32 +201,32 @@ def _is_on(config: Mapping[str, Any], key: str) -> bool:
 
 
 def _listed(config: Mapping[str, Any], key: str) -> Sequence[Any]:
-    """Return a list of the configuration; what is no list is refused by the server itself (10025)."""
+    """Return a list of the configuration; the server itself rejects a value that is no list (10025)."""
     value = config.get(key)
     return value if isinstance(value, list | tuple) else []
 
 
 def takes_from_others(config: Mapping[str, Any]) -> bool:
-    """Return whether the stream takes messages from others, and so may have no subjects of its own.
+    """Return whether the stream takes messages from other streams; then it may have no subjects of its own.
 
-    Schedules among them fire in the stream that they come from.
+    A schedule among these messages fires in the stream that it comes from.
     """
     return config.get("mirror") is not None or bool(_listed(config, "sources"))
 
 
 def _has_ttls(config: Mapping[str, Any]) -> bool:
-    """Return whether messages may have a TTL; as the server does, delete markers bring that along."""
+    """Return whether messages may have a TTL. As the server does: delete markers imply it."""
     return _is_on(config, _TTLS) or _has_delete_markers(config)
 
 
 def _has_delete_markers(config: Mapping[str, Any]) -> bool:
-    """Return whether the stream leaves delete markers, given in nanoseconds."""
+    """Return whether the stream leaves delete markers; their TTL is in nanoseconds."""
     ttl = config.get(_MARKERS)
     return isinstance(ttl, int) and ttl > 0
 
 
 def _limit(config: Mapping[str, Any], key: str) -> int:
-    """Return a limit of the stream, 0 if there is none; the server writes -1 for that in some places."""
+    """Return a limit of the stream, 0 if there is none; for some limits the server writes -1 then."""
     value = config.get(key)
     return max(value, 0) if isinstance(value, int) else 0
 

@@ -1,21 +1,21 @@
-"""Decide what a subject is and what it matches, as nats-server's sublist.go does.
+"""Decide which texts are subjects and what they match, as nats-server's sublist.go does.
 
-Rule: every answer is the server's, for any text; none of these functions raises. The functions work on text
-as it comes (`str`, invalid UTF-8 as surrogate escapes) and split it anew at each call: a parsed subject type
-would have to be built for each message, and costs more than it saves.
+Rule: every answer is the server's, for any text; none of these functions raises.
+The functions take plain text (`str`, invalid UTF-8 as surrogate escapes) and split it at each call: a parsed subject
+type would have to be built for each message, and would cost more than it saves.
 Cost: linear in the number of tokens, about a microsecond for a usual subject.
-Limit: mapping functions such as `{{partition(3,1)}}` are not subjects and are not known here.
+Limit: mapping functions such as `{{partition(3,1)}}` are not subjects and are not supported here.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-_ANY = "*"
-_REST = ">"
-_ORDERS = ("$JS.", "$SYS.")
+_ANY_ONE = "*"
+_ANY_REST = ">"
+_API_PREFIXES = ("$JS.", "$SYS.")
 _BLANKS = frozenset("\t\n\f\r ")
-# Nearly all subjects look like this, and need no splitting to be known as valid and literal.
+# Nearly all subjects look like this; they are valid and literal, and need not be split to find out.
 _usual = re.compile(r"[\w$:/=-]+(?:\.[\w$:/=-]+)*").fullmatch
 
 
@@ -25,9 +25,9 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def is_literal_subject(subject: str) -> bool:
-    """Return whether `subject` is valid and names exactly one subject, so that one may publish to it.
+    """Return whether `subject` is valid and has no wildcards, so that a client can publish to it.
 
-    As the server does: only a token that *is* `*` or `>` is a wildcard, `foo.a*` names one subject
+    As the server does: only a token that *is* `*` or `>` is a wildcard; `foo.a*` is one subject
     (`test_a_star_inside_a_token_is_literal`).
     """
     if _usual(subject) is not None:
@@ -35,42 +35,42 @@ def is_literal_subject(subject: str) -> bool:
     return _is_valid(subject) and not _has_wildcard(subject.split("."))
 
 
-def is_order(subject: str) -> bool:
-    """Return whether a message on `subject` is an order to the server, whichever streams keep it as well.
+def is_api_subject(subject: str) -> bool:
+    """Return whether a message on `subject` is a request to the server, even if a stream stores it too.
 
-    A stream may record `$JS.API.>`; the native scheduler stores a generated message there without its being carried
-    out, and whoever publishes one gives the order with his own permissions.
+    A stream may record `$JS.API.>`. The native scheduler stores a generated message there and the server does not
+    execute it; a fire that the sidecar publishes there would be executed, with the sidecar's permissions.
     """
-    return subject.startswith(_ORDERS)
+    return subject.startswith(_API_PREFIXES)
 
 
 def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the client's and the server's word
-    """Return whether every message on `subject` passes `filter`; `subject` may hold wildcards too.
+    """Return whether every message on `subject` matches `filter`; `subject` may contain wildcards too.
 
-    As the server does: a filter token that only starts with `*` lets any token pass
+    As the server does: a filter token that only starts with `*` matches any token
     (`test_a_filter_token_that_starts_with_a_star_passes_anything`).
     """
     return _is_subset(subject.split("."), filter.split("."))
 
 
 def is_covered(subject: str, stream_subjects: Sequence[str]) -> bool:
-    """Return whether the stream owns `subject`, which is literal: one of its subjects collides with it."""
+    """Return whether one of the stream's subjects covers `subject`, which is literal."""
     return _owned_by(tuple(stream_subjects))(subject) is not None
 
 
 @lru_cache(maxsize=256)
 def _owned_by(stream_subjects: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """Turn the subjects of a stream into one expression; cached because each schedule asks the same few."""
+    """Compile the subjects of a stream into one regular expression; cached, because all its schedules need the same."""
     return re.compile("|".join(map(_expression, stream_subjects)) or r"(?!)", re.DOTALL).fullmatch
 
 
 def _expression(covering: str) -> str:
-    """Write the expression of the literal subjects that collide with `covering`."""
+    """Return the regular expression of the literal subjects that `covering` matches."""
     tokens = covering.split(".")
     if not _has_wildcard(tokens):
         return re.escape(covering)
-    end = tokens.index(_REST) if _REST in tokens else len(tokens)
-    parts = ["[^.]+" if token.startswith(_ANY) else re.escape(token) for token in tokens[:end]]
+    end = tokens.index(_ANY_REST) if _ANY_REST in tokens else len(tokens)
+    parts = ["[^.]+" if token.startswith(_ANY_ONE) else re.escape(token) for token in tokens[:end]]
     if end < len(tokens):
         parts.append(".+")
     return r"\.".join(parts)
@@ -80,24 +80,24 @@ def _is_valid(subject: str) -> bool:
     if not _BLANKS.isdisjoint(subject):
         return False
     tokens = subject.split(".")
-    return "" not in tokens and _REST not in tokens[:-1]
+    return "" not in tokens and _ANY_REST not in tokens[:-1]
 
 
 def _has_wildcard(tokens: Sequence[str]) -> bool:
-    return _ANY in tokens or _REST in tokens
+    return _ANY_ONE in tokens or _ANY_REST in tokens
 
 
 def _is_subset(tokens: Sequence[str], tests: Sequence[str]) -> bool:
-    """Walk both subjects token by token; the first pair that cannot match decides."""
+    """Compare both subjects token by token; the first pair that does not match decides."""
     for token, test in zip(tokens, tests, strict=False):
-        if test == _REST:
+        if test == _ANY_REST:
             return True
-        if not _token_passes(token, test):
+        if not _token_matches(token, test):
             return False
     return len(tokens) == len(tests)
 
 
-def _token_passes(token: str, test: str) -> bool:
+def _token_matches(token: str, test: str) -> bool:
     if token == test:
-        return token not in ("", _REST)
-    return test.startswith(_ANY) and token not in ("", _REST, _ANY)
+        return token not in ("", _ANY_REST)
+    return test.startswith(_ANY_ONE) and token not in ("", _ANY_REST, _ANY_ONE)

@@ -33,7 +33,7 @@ from nats_scheduler.engine.events import (
     StillRefused,
     StreamReady,
 )
-from nats_scheduler.message.rejection import LONGEST_KEPT, Rejection
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
@@ -268,7 +268,7 @@ class Reporter:
         told = {
             "schedule": event.fire.schedule,
             "seq": event.fire.sequence,
-            "target": event.fire.target[:LONGEST_KEPT],
+            "target": event.fire.target[:MAX_KEPT_CHARS],
             "due": _time(event.fire.fire_time),
             "code": event.code,
             "reason": event.description,
@@ -283,7 +283,7 @@ class Reporter:
             "schedule": event.schedule,
             "seq": event.sequence,
             "due": _time(event.fire_time),
-            "subject": event.subject[:LONGEST_KEPT],
+            "subject": event.subject[:MAX_KEPT_CHARS],
             "stored_as": event.stored_sequence,
             "reason": event.reason,
         }

@@ -17,7 +17,7 @@ from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.rejection import LONGEST_KEPT
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import StreamInformation
@@ -62,7 +62,7 @@ class Judgement:
             denied = ownership.denied
             if denied is not None and denied is not self._denied.get(key):
                 self._denied[key] = denied
-                if self._fitness.denied(key, denied.shard, denied.reason[:LONGEST_KEPT], now):
+                if self._fitness.denied(key, denied.shard, denied.reason[:MAX_KEPT_CHARS], now):
                     self._reporter.cannot_serve(name, denied.reason)
             if self._is_ill(key, service, now):
                 self._fitness.forgive(key, now)

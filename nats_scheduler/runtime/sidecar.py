@@ -16,7 +16,7 @@ from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
-from nats_scheduler.message.rejection import LONGEST_KEPT
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
@@ -164,7 +164,7 @@ class Sidecar:
         if len(self._denials) < MOST_DENIALS_TOLD:
             self._denials.add(denial)
         may_not = "publish" if denial.publishes else "subscribe"
-        self._reporter.problem("permission_missing", may_not=may_not, subject=denial.subject[:LONGEST_KEPT])
+        self._reporter.problem("permission_missing", may_not=may_not, subject=denial.subject[:MAX_KEPT_CHARS])
 
     async def _until_over(self, connection: Connection, account: Account) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""

@@ -16,7 +16,6 @@ from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.connection import MASK
 from nats_scheduler.settings.server_urls import masked_url
 
-
 _SECRET_NAME = re.compile(r"pas|pw|tok|sec|seed|jwt|cred|key|auth", re.IGNORECASE)
 
 

@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, Report
 from nats_scheduler.engine.events import FireRefused, ScheduleRejected
 from nats_scheduler.jetstream.errors import UnsendableError
-from nats_scheduler.message.rejection import LONGEST_KEPT
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.subjects import is_covered, is_literal_subject, is_valid_subject, subject_matches
 from tests.conftest import SharedServer
 from tests.engine.direct import Desk, schedule
@@ -87,7 +87,7 @@ def test_what_is_kept_of_rejected_schedules_is_short() -> None:
     desk = Desk(*(schedule("1," * (LONG // 2), number, f"s.{number}") for number in range(1, 20)))
     assert len(desk.engine.rejected) == 19
     for _sequence, rejection in desk.engine.rejected.values():
-        assert max(len(rejection.value), len(rejection.reason)) <= LONGEST_KEPT
+        assert max(len(rejection.value), len(rejection.reason)) <= MAX_KEPT_CHARS
 
 
 @pytest.mark.clause("size-limits")

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.jetstream.watch import ConfigRequested
-from nats_scheduler.message.rejection import LONGEST_KEPT, PATTERN_INVALID
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, PATTERN_INVALID
 from nats_scheduler.observe.allowance import LINES, Allowance
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
@@ -44,8 +44,8 @@ async def test_every_rejection_is_counted_and_told_and_few_are_logged() -> None:
         LINES,
     ]
     assert metrics.value("schedules_rejected", stream="S", code="10189") == len(advisories) == 5 * LINES
-    assert max(map(len, advisories)) < 4 * LONGEST_KEPT
-    assert len(json.loads(advisories[0])["value"]) == LONGEST_KEPT
+    assert max(map(len, advisories)) < 4 * MAX_KEPT_CHARS
+    assert len(json.loads(advisories[0])["value"]) == MAX_KEPT_CHARS
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

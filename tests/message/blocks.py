@@ -1,4 +1,4 @@
-"""Header blocks for the tests of this folder: written by hand, or drawn by Hypothesis from what could go wrong."""
+"""Header blocks for the tests of this folder: written by hand, or drawn by Hypothesis from likely causes of errors."""
 
 from collections.abc import Iterable
 
@@ -43,7 +43,7 @@ VALUES = [
     b"",
 ]
 
-# Between these lie all the corners of the server's search: doubled names, bare line feeds, missing colons and ends.
+# Combinations of these are all special cases of the server's search: doubled names, bare LFs, missing colons and ends.
 _shards = st.lists(
     st.sampled_from([*NAMES, *VALUES, b"\r\n", b"\n", b"\r", b" ", b"\t", b":", b"\xff", b"\xc3\xa9", b"x"]),
     max_size=6,
@@ -75,12 +75,12 @@ def block_of(*items: tuple[bytes | str, bytes | str]) -> bytes:
 
 
 def portable(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the schedule headers among `items`, and what looks like one, their portable names."""
+    """Return `items` with the portable names of schedule headers, and of headers that look like one."""
     return [(f"X-{name}" if "Nats-Schedule" in name else name, value) for name, value in items]
 
 
 def _line(name: bytes | str, value: bytes | str) -> bytes:
-    # A tab in front is the value's own; a space would be the separator's.
+    # A leading tab belongs to the value; a leading space would belong to the separator.
     return b"%s: %s\r\n" % (_bytes(name), _bytes(value))
 
 

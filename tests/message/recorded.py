@@ -1,4 +1,4 @@
-"""What a real nats-server 2.15.1 answered: the expectations of this folder, recorded and not thought out.
+"""The answers of a real nats-server 2.15.1, recorded: the expectations of the tests in this folder.
 
 Every publish went to `orders.s1` of one of three streams with the subjects `orders.>` and `sample.*`: the stream
 `full` has message schedules and message TTLs, `bare` has schedules only, `off` has neither.
@@ -58,7 +58,7 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("off", schedule("@at 0001-01-01T00:00:00Z", ""), None),
     ("off", (("Nats-Schedule-Time-Zone", "UTC"),), None),
     ("full", schedule("@at 0001-01-01T00:00:00Z", "", ttl="soon"), None),
-    # Checks 7 and 8: time zone and pattern.
+    # Checks 1 and 2 of docs/reference/headers.md, "Order of checks": time zone and pattern.
     ("full", schedule(time_zone=""), 10223),
     ("full", schedule("@daily", time_zone="utc"), 10223),
     ("full", schedule("@daily", time_zone="UTC "), 10223),
@@ -76,13 +76,13 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("full", schedule("* * * * *"), 10189),
     ("full", schedule("0 0 0 30 2 *"), 10189),
     ("full", schedule("2030-01-01T00:00:00Z"), 10189),
-    # Check 9, and what comes before it, on a stream without schedules.
+    # Check 3, and the checks before it, on a stream without schedules.
     ("off", schedule(), 10188),
     ("off", schedule("rubbish"), 10188),
     ("off", schedule("@daily", time_zone="Mars/Olympus"), 10188),
     ("off", (("Nats-Schedule-Time-Zone", "Mars/Olympus"),), 10188),
     ("off", schedule(ttl="soon"), 10188),
-    # Checks 10 to 12: TTL and roll-up of the generated message.
+    # Checks 4 to 6: TTL and roll-up of the generated message.
     ("full", schedule(ttl="soon"), 10191),
     ("full", schedule(ttl="999ms"), 10191),
     ("full", schedule(ttl="0"), 10191),
@@ -93,7 +93,7 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("full", schedule(rollup="all"), 10192),
     ("full", schedule(rollup="sub "), 10192),
     ("bare", schedule(ttl="5m"), 10166),
-    # Checks 13 to 16: target and source.
+    # Checks 7 to 10: target and source.
     ("full", schedule(target=""), 10190),
     ("full", (("Nats-Schedule", AT),), 10190),
     ("full", schedule(target="orders.*"), 10190),
@@ -108,10 +108,10 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("full", schedule(source="orders.s1"), 10203),
     ("full", schedule(source="sample.*"), 10203),
     ("full", schedule(source="elsewhere"), 10203),
-    # Check 17: the roll-up of the schedule message itself.
+    # Check 11: the roll-up of the schedule message itself.
     ("full", schedule(storage_rollup="all"), 10192),
     ("full", schedule(storage_rollup="rubbish"), 10192),
-    # Which of two faults is named.
+    # Which of two faults is reported.
     ("full", schedule("rubbish", "", time_zone="rubbish", ttl="soon"), 10223),
     ("full", schedule("rubbish", "", ttl="soon"), 10189),
     ("full", schedule(target="", ttl="soon", rollup="all"), 10191),
@@ -121,7 +121,7 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("full", schedule(target="elsewhere", source="nowhere"), 10190),
     ("full", schedule(source="nowhere", storage_rollup="all"), 10203),
     ("full", schedule(target="elsewhere", next="soon"), 10190),
-    # Checks 18 to 22: the atomic cancel.
+    # Checks 12 to 16: the atomic cancel.
     ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge")), None),
     ("full", (("Nats-Scheduler", "elsewhere"), ("Nats-Schedule-Next", "purge")), None),
     ("full", schedule(scheduler="orders.s2", next="purge"), None),
@@ -140,7 +140,7 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
     ("off", (("Nats-Scheduler", "orders.s2"),), 10212),
     ("full", (("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "")), 10212),
     ("full", schedule(scheduler="orders.s2"), 10212),
-    # Checks 4 and 26: the TTL of the message itself, first of all or last of all.
+    # The TTL of the message itself, which is checked first or last.
     ("full", schedule(storage_ttl="5m"), None),
     ("bare", schedule(storage_ttl=""), None),
     ("bare", schedule(storage_ttl="00"), None),
@@ -162,7 +162,7 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
 
 
 def schedule_block(others: bytes = b"") -> bytes:
-    """Write the block of a schedule on `t.s` for `t.o` that is long due, with more header lines behind."""
+    """Write the block of a schedule on `t.s` for `t.o` that is overdue, followed by more header lines."""
     start = b"NATS/1.0\r\nNats-Schedule: " + LONG_AGO.encode() + b"\r\nNats-Schedule-Target: t.o\r\n"
     return start + others + b"\r\n"
 

@@ -1,7 +1,7 @@
-"""The server's header and subject functions, written down as literally as Python allows: the oracle of the fuzz tests.
+"""The server's header and subject functions, translated as literally as Python allows: the oracle of the fuzz tests.
 
-Slow and plain on purpose: each function follows its Go original (client.go, sublist.go) step by step, so that one can
-be read beside the other. Only what the originals do to memory is left out.
+They are slow and plain on purpose: each function follows its Go original (client.go, sublist.go) step by step, so that
+a reader can compare the two. Only the memory management of the originals is left out.
 """
 
 EMPTY_LINE_SIZE = len(b"NATS/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Schedules are read and refused in the server's order, with the server's codes."""
+"""Schedules are read and rejected in the server's order, with the server's codes."""
 
 import pytest
 from hypothesis import given
@@ -28,14 +28,14 @@ def read(headers: Headers, rules: StreamRules = RULES["full"]) -> Definition | R
 
 
 def rejection(headers: Headers, rules: StreamRules = RULES["full"]) -> Rejection:
-    """Read a message that is refused."""
+    """Read a message that is rejected."""
     refused = read(headers, rules)
     assert isinstance(refused, Rejection)
     return refused
 
 
 def code_of(reading: Reading | None) -> int | None:
-    """Return the code of a refusal."""
+    """Return the code of a rejection."""
     return reading.rejection.code if reading and reading.rejection else None
 
 
@@ -121,7 +121,7 @@ def test_a_pattern_that_does_not_fire_within_the_horizon_is_refused() -> None:
         ),
         (
             schedule(source="orders.due"),
-            "Nats-Schedule-Source of 'orders.due' is the target as well: sample another subject (server code 10203)",
+            "Nats-Schedule-Source of 'orders.due' is also the target: sample another subject (server code 10203)",
         ),
         (
             schedule(storage_rollup="all"),

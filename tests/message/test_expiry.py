@@ -1,4 +1,4 @@
-"""Which messages have a lifetime that the sidecar answers for, and how long it is."""
+"""Which messages have a lifetime that the sidecar enforces, and how long it is."""
 
 import pytest
 

@@ -20,7 +20,7 @@ from tests.message.blocks import NAMES, block_of, odd_blocks, proper_blocks
 
 names = st.sampled_from(NAMES)
 found_names = st.sampled_from([name for name in NAMES if name != b"A"])
-"""All but the one that stands in `NATS/1.0` itself, where the search gives up."""
+"""Every name except the one that is part of `NATS/1.0` itself, at which the search stops."""
 
 
 @pytest.mark.parametrize(

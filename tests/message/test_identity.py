@@ -1,4 +1,4 @@
-"""A fire's identity is written and read without loss, and nothing else is taken for one."""
+"""A fire's identity is written and parsed without loss, and no other text is parsed as one."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A reader that knows blocks gives the readings of `read_message`, message by message, whatever it read before."""
+"""A reader with a cache gives the readings of `read_message`, message by message, whatever it read before."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.known import LONGEST_KEPT, MOST_KEPT, MessageReader
+from nats_scheduler.message.known import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_ENTRIES, MessageReader
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -34,7 +34,7 @@ def message(block: bytes, subject: str = "orders.s1") -> StoredMessage:
 
 
 def assert_reads_as_ever(messages: Sequence[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]) -> None:
-    """Read the messages in this order, twice, and compare each reading with the one that knows nothing."""
+    """Read the messages in this order, twice, and compare each reading with that of a reader without a cache."""
     reader = MessageReader(rules, dialects)
     for one in [*messages, *messages]:
         assert reader.read(one) == read_message(one.block, one.subject, STORED_AT, rules, dialects), one
@@ -48,7 +48,7 @@ dialects = st.sampled_from([DIALECTS, (PORTABLE,), (ADR51,), (PORTABLE, ADR51)])
 
 @st.composite
 def similar_messages(draw: st.DrawFn) -> list[StoredMessage]:
-    """Draw messages whose blocks differ in one value, at a place where a schedule's pattern could be."""
+    """Draw messages whose blocks differ in one value, at a position where a schedule's pattern could be."""
     before = draw(st.one_of(proper_blocks, odd_blocks))
     after = draw(st.one_of(proper_blocks, odd_blocks))
     name = draw(st.sampled_from([b"Nats-Schedule:", b"Nats-Schedule: ", b"X-Nats-Schedule: "]))
@@ -124,15 +124,17 @@ def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
 def test_what_is_kept_is_bounded() -> None:
     reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
     target = (b"Nats-Schedule-Target", b"orders.due")
-    for number in range(MOST_KEPT + 100):
+    for number in range(MAX_CACHED_ENTRIES + 100):
         own = (b"Nats-Msg-Id", b"%d" % number)
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every %ds" % (number + 1)), target)))
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, own)))
         aimed = (b"Nats-Schedule-Target", b"orders.due.%d" % number)
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), aimed)))
-    assert max(len(reader._around), len(reader._whole), len(reader._terms)) <= MOST_KEPT
-    assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", b"x" * LONGEST_KEPT))))
-    distant = (b"Nats-Schedule-Target", b"orders." + b"x" * LONGEST_KEPT)
+    assert max(len(reader._around), len(reader._whole), len(reader._terms)) <= MAX_CACHED_ENTRIES
+    assert reader.read(
+        message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", b"x" * MAX_CACHED_BLOCK_BYTES)))
+    )
+    distant = (b"Nats-Schedule-Target", b"orders." + b"x" * MAX_CACHED_BLOCK_BYTES)
     assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), distant)))
     targets = [terms.target for terms in reader._terms]
-    assert not any(len(kept) > LONGEST_KEPT for kept in (*reader._around, *reader._whole, *targets))
+    assert not any(len(kept) > MAX_CACHED_BLOCK_BYTES for kept in (*reader._around, *reader._whole, *targets))

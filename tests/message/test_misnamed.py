@@ -1,4 +1,4 @@
-"""Headers that look like those of a schedule and are none."""
+"""Headers that look like those of a schedule but are not."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PATTERN, TARGET = ("Nats-Schedule", "@daily"), ("Nats-Schedule-Target", "orders.
 
 
 def found(*headers: tuple[str, str]) -> list[tuple[str, str]]:
-    """Read a message as an engine does, and return what looks like a schedule's header and is none."""
+    """Read a message as an engine does, and return its misnamed headers."""
     reader = MessageReader(RULES, DIALECTS)
     message = StoredMessage("orders.s", 1, 1_790_000_000_000_000_000, block_of(*headers), None)
     if reader.known(message) is None:
@@ -34,7 +34,7 @@ def found(*headers: tuple[str, str]) -> list[tuple[str, str]]:
         ("Nats-Shedule", "Nats-Schedule may be meant"),
         ("x-nats-schedule", "is not X-Nats-Schedule"),
         ("X-Nats-Schedul", "X-Nats-Schedule may be meant"),
-        ("Nats-Schedule-At", "nobody reads it"),
+        ("Nats-Schedule-At", "has no effect"),
     ],
 )
 def test_a_header_that_is_nearly_that_of_a_schedule_is_found_on_a_message_that_is_none(name: str, meant: str) -> None:
@@ -47,13 +47,13 @@ def test_a_header_that_is_nearly_that_of_a_schedule_is_found_on_a_message_that_i
     ("name", "meant"),
     [
         ("Nats-Schedule-Timezone", "Nats-Schedule-Time-Zone may be meant"),
-        ("Nats-Schedule-TZ", "nobody reads it"),
+        ("Nats-Schedule-TZ", "has no effect"),
         ("nats-schedule-time-zone", "is not Nats-Schedule-Time-Zone"),
         ("Nats-Schedule-Ttl", "is not Nats-Schedule-TTL"),
         ("X-Nats-Schedule-Timezone", "X-Nats-Schedule-Time-Zone may be meant"),
     ],
 )
-def test_a_header_that_nobody_reads_is_found_on_a_schedule(name: str, meant: str) -> None:
+def test_a_header_without_effect_is_found_on_a_schedule(name: str, meant: str) -> None:
     ((header, reason),) = found(PATTERN, TARGET, (name, "Europe/Berlin"))
     assert header == name
     assert meant in reason

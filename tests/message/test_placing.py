@@ -1,11 +1,11 @@
-"""Headers that the server is to act upon are found by the search of every release, whatever stands before them."""
+"""The search of every release finds the headers that the server acts on, whatever headers are before them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.headers import with_headers
-from nats_scheduler.message.placing import Header, with_obeyed
+from nats_scheduler.message.placing import Header, with_effective_headers
 from tests.message import reference
 from tests.message.blocks import block_of
 
@@ -20,14 +20,14 @@ def ours_for(schedule: bytes) -> list[Header]:
 
 
 def first_only(key: bytes, block: bytes) -> bytes | None:
-    """Search as 2.10, and 2.11 up to 2.11.4."""
+    """Search as 2.10 does, and 2.11 up to 2.11.4."""
     at = block.find(key)
     is_header = at >= 2 and block[at - 2 : at] == b"\r\n" and block[at + len(key) : at + len(key) + 1] == b":"
     return reference.slice_header(key, block[at - 2 :]) if is_header else None
 
 
 def first_with_a_colon(key: bytes, block: bytes) -> bytes | None:
-    """Search as 2.11.8."""
+    """Search as 2.11.8 does."""
     at = block.find(key + b":")
     return reference.slice_header(key, block[at - 2 :]) if at >= 2 and block[at - 2 : at] == b"\r\n" else None
 
@@ -47,7 +47,7 @@ schedules = st.lists(st.sampled_from([b"orders", *NAMES]), min_size=1, max_size=
 def test_every_search_finds_what_was_placed(base: bytes, schedule: bytes) -> None:
     ours = ours_for(schedule)
     base += b"Nats-Scheduler: %b\r\n\r\n" % schedule
-    block = with_obeyed(base, ours)
+    block = with_effective_headers(base, ours)
     if block is None:
         assert any(name in base.split(b"\r\n")[0] for name in NAMES) or schedule.count(b"Nats-") > 1
         return
@@ -59,7 +59,7 @@ def test_every_search_finds_what_was_placed(base: bytes, schedule: bytes) -> Non
 @given(st.lists(st.tuples(st.sampled_from([b"A", b"Trace-Id"]), st.sampled_from([b"b", b"", b"Nats-Msg"]))))
 def test_ours_come_last_where_nothing_hides_them(headers: list[tuple[bytes, bytes]]) -> None:
     base = block_of(*headers)
-    assert with_obeyed(base, ours_for(b"orders.s")) == with_headers(base, ours_for(b"orders.s"))
+    assert with_effective_headers(base, ours_for(b"orders.s")) == with_headers(base, ours_for(b"orders.s"))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_ours_come_last_where_nothing_hides_them(headers: list[tuple[bytes, byte
 )
 def test_a_schedule_called_like_a_header_fires_all_the_same(schedule: bytes) -> None:
     base = block_of(("Nats-Scheduler", schedule))
-    assert with_obeyed(base, ours_for(schedule)) is not None
+    assert with_effective_headers(base, ours_for(schedule)) is not None
 
 
 def test_what_no_order_uncovers_is_not_placed_at_all() -> None:
     schedule = b"Nats-Msg-Id." + SUBJECT
-    assert with_obeyed(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is None
+    assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is None

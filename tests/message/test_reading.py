@@ -1,4 +1,4 @@
-"""A stored message is an ordinary one, a schedule, a fire of ours, a cancel, or refused."""
+"""A stored message is an ordinary one, a schedule, a fire of a sidecar, a cancel, or rejected."""
 
 import pytest
 from hypothesis import given
@@ -97,7 +97,7 @@ def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
 
 @pytest.mark.clause("storage-ttl")
 def test_the_ttl_of_the_schedule_itself_is_judged_first_or_last() -> None:
-    """A server of 2.10 does not look at it; its other refusals are in `recorded`."""
+    """A server of 2.10 ignores it; the server's other rejections are in `recorded`."""
     without = StreamRules("ORDERS", ("orders.>",))
     block = block_of(*schedule("rubbish", storage_ttl="5m"))
     first = read_message(block, "orders.s1", STORED_AT, without, DIALECTS)

@@ -1,4 +1,4 @@
-"""A rejection says in one sentence what was refused and what was expected."""
+"""A rejection says in one sentence what was rejected and what was expected."""
 
 from nats_scheduler.message.rejection import TTL_INVALID, Rejection
 

@@ -1,4 +1,4 @@
-"""Stream configurations are refused exactly when, and as, a newer server refuses them."""
+"""Stream configurations are rejected exactly if a newer server rejects them, and with the same codes."""
 
 from typing import Any
 

@@ -60,7 +60,7 @@ def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
 
 def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
     text = (Path(__file__).parents[2] / "nats_scheduler" / "message" / "rejection.py").read_text("utf-8")
-    messages = text[text.index("# Messages, behaviour") : text.index("# Stream configurations")]
+    messages = text[text.index("# Messages: ") : text.index("# Stream configurations")]
     assert {int(code) for code in re.findall(r"ServerError\((\d+)", messages)} == set(MESSAGE_CODES)
 
 
