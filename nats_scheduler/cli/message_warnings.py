@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from nats_scheduler.cli.tables import printable, span_text, time_text
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.expiry import TTL, lifetime_of
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.expiry import lifetime_of
+from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stream_rules import StreamRules
@@ -38,7 +38,7 @@ def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: 
         yield f"its own Nats-TTL ends it after {span_text(lifetime)}, before its first fire at {time_text(due)}"
     if rules.evicts:
         yield "the stream has max_msgs or max_bytes: when it is full it removes its oldest messages, schedules too"
-    if not rules.max_age or (rules.allow_msg_ttl and header_value(block, TTL) == b"never"):
+    if not rules.max_age or (rules.allow_msg_ttl and header_value(block, MSG_TTL) == b"never"):
         return
     age = span_text(rules.max_age)
     if due >= stored_at + rules.max_age:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
-from nats_scheduler.message.generated import MSG_ID, as_stored_natively, fire_block, guard_headers, identity_header
-from nats_scheduler.message.headers import header_items, header_value
+from nats_scheduler.message.generated import as_stored_natively, fire_block, guard_headers, identity_header
+from nats_scheduler.message.headers import MSG_ID, header_items, header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_api_subject

@@ -19,8 +19,8 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.roster import Roster
-from nats_scheduler.message.expiry import TTL, lifetime_of
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.expiry import lifetime_of
+from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
@@ -70,13 +70,13 @@ class Lifetimes:
         """Return when the TTL of a schedule runs out (ns); `known` is what the sidecar has to see to itself."""
         if known is not None:
             return known
-        if not self._reads_ttl or message.block.find(TTL) < 0:
+        if not self._reads_ttl or message.block.find(MSG_TTL) < 0:
             return NO_EXPIRY
         lifetime = lifetime_of(message.block)
         if lifetime is not None:
             return message.stored_at + lifetime
         # As newer servers do: such a message outlives `max_age`.
-        return NEVER_EXPIRES if header_value(message.block, TTL) == _NEVER else NO_EXPIRY
+        return NEVER_EXPIRES if header_value(message.block, MSG_TTL) == _NEVER else NO_EXPIRY
 
     def ends(self, held: Held) -> int:
         """Return when the stream lets go of a schedule (ns); `NO_EXPIRY` or later where it keeps it."""

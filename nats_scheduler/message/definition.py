@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nats_scheduler.message import rejection
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import MSG_ROLLUP, header_value
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -25,8 +25,6 @@ from nats_scheduler.schedule.ttls import parse_ttl
 
 NO_TTL = "is not a duration such as '5m' or 'never'"
 """The reason for an invalid TTL; it follows the header and its value in a sentence."""
-
-_ROLLUP = b"Nats-Rollup"
 
 
 class Terms(NamedTuple):
@@ -207,8 +205,8 @@ def _uncovered(rules: StreamRules) -> str:
 
 def _storage_rollup_fault(block: bytes) -> Rejection | None:
     """Check the roll-up of the schedule message itself (check 11): `sub`, in any case."""
-    value = header_value(block, _ROLLUP)
+    value = header_value(block, MSG_ROLLUP)
     if not value or value.lower() == b"sub":
         return None
     reason = "is not 'sub': a schedule rolls up its own subject only"
-    return rejection.ROLLUP_INVALID.rejection(_ROLLUP.decode(), value.decode("utf-8", "surrogateescape"), reason)
+    return rejection.ROLLUP_INVALID.rejection(MSG_ROLLUP.decode(), value.decode("utf-8", "surrogateescape"), reason)

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.reading import read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.ttls import parse_ttl
-
-TTL = b"Nats-TTL"
 
 
 def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None:
@@ -36,9 +34,9 @@ def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None
 
 def lifetime_of(block: bytes) -> int | None:
     """Return the lifetime (ns) in a message's headers; None if there is none, or if it never ends."""
-    if block.find(TTL) < 0:
+    if block.find(MSG_TTL) < 0:
         return None
-    text = header_value(block, TTL)
+    text = header_value(block, MSG_TTL)
     return _lifetime(text) if text else None
 
 

@@ -12,13 +12,19 @@ from collections.abc import Sequence
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from nats_scheduler.message.headers import header_value, with_header, with_headers, without_headers, without_status
+from nats_scheduler.message.headers import (
+    MSG_ID,
+    MSG_ROLLUP,
+    MSG_TTL,
+    header_value,
+    with_header,
+    with_headers,
+    without_headers,
+    without_status,
+)
 from nats_scheduler.message.placing import Header, are_effective, with_effective_headers
 from nats_scheduler.schedule.patterns import Pattern
 
-MSG_ID = b"Nats-Msg-Id"
-MSG_TTL = b"Nats-TTL"
-MSG_ROLLUP = b"Nats-Rollup"
 PURGE = b"purge"
 EXPECTED_SEQUENCE = b"Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"

@@ -23,7 +23,7 @@ from nats_scheduler.message.definition import (
 )
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import MSG_ID, MSG_TTL, header_value
 from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
@@ -32,8 +32,7 @@ from nats_scheduler.message.subjects import is_literal_subject
 SCHEDULE_SUBSTRING = b"Nats-Schedule"
 """Every message that means something to the scheduler contains this, in both dialects."""
 
-_MSG_ID = b"Nats-Msg-Id"
-_TTL = b"Nats-TTL"
+
 _IDENTITY = b"nats-scheduler:"
 
 
@@ -118,13 +117,13 @@ def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Read
     As the server does: a valid TTL on a stream without TTLs is the first of all faults, an invalid TTL is the last one,
     on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
     """
-    if reading is None or not (ttl := _decoded(header_value(block, _TTL) or b"")):
+    if reading is None or not (ttl := _decoded(header_value(block, MSG_TTL) or b"")):
         return reading
     seconds = read_ttl(ttl)
     if seconds and not rules.allow_msg_ttl:
-        return Reading(rejection=ttls_disabled(_TTL, ttl, rules))
+        return Reading(rejection=ttls_disabled(MSG_TTL, ttl, rules))
     if seconds is None and reading.rejection is None:
-        return Reading(rejection=rejection.STORAGE_TTL_INVALID.rejection(_TTL.decode(), ttl, NO_TTL))
+        return Reading(rejection=rejection.STORAGE_TTL_INVALID.rejection(MSG_TTL.decode(), ttl, NO_TTL))
     return reading
 
 
@@ -138,7 +137,7 @@ def read_generated(block: bytes) -> Generated | None:
 
     Both dialects count, whichever are served now: a fire from before an upgrade is still a fire.
     """
-    value = header_value(block, _MSG_ID)
+    value = header_value(block, MSG_ID)
     identity = None if value is None else parse_identity(_decoded(value))
     if identity is None:
         return None
