@@ -20,7 +20,7 @@ import click
 
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.settings.environment import CONTEXT_VARIABLE
-from nats_scheduler.settings.fields import FILE_VARIABLE, PREFIX, SettingField, setting_fields
+from nats_scheduler.settings.fields import FILE_VARIABLE, VARIABLE_PREFIX, SettingField, setting_fields
 from nats_scheduler.settings.load import ResolvedSettings, resolve_settings
 from nats_scheduler.settings.problems import SettingsError
 
@@ -120,5 +120,9 @@ def _settings_file_option() -> Callable[[Command], Command]:
 
 def _without_connection(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without the variables of the connection."""
-    ours = tuple(name for name in environ if name.startswith(PREFIX) and not name.startswith(f"{PREFIX}CONNECTION_"))
+    ours = tuple(
+        name
+        for name in environ
+        if name.startswith(VARIABLE_PREFIX) and not name.startswith(f"{VARIABLE_PREFIX}CONNECTION_")
+    )
     return {name: value for name, value in environ.items() if not name.startswith("NATS_") or name in ours}

@@ -19,6 +19,6 @@ class StoredMessage(NamedTuple):
     stored_at: int
     """When the server stored it: nanoseconds since the Unix epoch."""
     block: bytes
-    """The raw header block, `b""` where the message has none."""
+    """The raw header block, `b""` if the message has none."""
     body: bytes | None
     """The body, or None if only the headers were read."""

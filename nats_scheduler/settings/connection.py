@@ -1,9 +1,9 @@
-"""How to reach and to convince a NATS server: everything that a connection is built from, and no connection.
+"""The settings of a connection to NATS servers: addresses, credentials, TLS and deadlines.
 
-Rule: whoever prints these settings prints no secret. Secrets are `SecretStr`, addresses are masked in every
-repr and every dump to JSON; the plain value is asked for by name (`get_secret_value`, `servers`).
-The fields are those of the `nats` CLI's flags and contexts that the client can honour, under one name each.
-Cost: none after start. Limit: files are named here, not read; `load.py` says early when one is missing.
+Rule: a printed settings object shows no secret. Secrets are `SecretStr`, addresses are masked in every repr and every
+dump to JSON; code gets the plain value only by name (`get_secret_value`, `servers`).
+The fields are those of the `nats` CLI's flags and contexts that the client supports, under one name each.
+Cost: none after start. Limit: files are named here, not read; `load.py` reports a missing one early.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pydantic_core import PydanticCustomError
 
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.duration_field import DurationRange
-from nats_scheduler.settings.server_urls import EXPECTED, masked_url, read_server
+from nats_scheduler.settings.server_urls import EXPECTED_URL, masked_url, read_server
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 MASK = "**********"
-"""What is shown for a secret: as long for a short one as for a long one."""
+"""What is shown for a secret; its length does not depend on the secret's."""
 
-SUBJECT_PREFIX = r"^[^\s.*>]+(\.[^\s.*>]+)*$"
+SUBJECT_PREFIX_PATTERN = r"^[^\s.*>]+(\.[^\s.*>]+)*$"
 """A literal subject: tokens without blanks and wildcards, joined by dots."""
 
 LOGIN_FIELDS = ("user", "creds", "nkey", "user_jwt")
-"""The fields that start a way to log in, of which one is enough; as in the CLI a token may stand beside."""
+"""The fields that select a way to log in, of which at most one is set; as in the CLI, a token may be set too."""
 
 
 class ConnectionSettings(BaseModel):
-    """Name the servers and the credentials of one connection."""
+    """The servers and the credentials of one connection."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -49,7 +49,7 @@ class ConnectionSettings(BaseModel):
         description=(
             "Addresses of the NATS servers, tried in random order, the one that failed last at the end: "
             "nats:// or tls://, port 4222 if none is given. "
-            "May hold user:password@, which is never printed. At least one."
+            "May contain user:password@, which is never printed. At least one."
         ),
     )
     creds: Path | None = Field(default=None, description="File with a user's JWT and seed (.creds).")
@@ -57,32 +57,30 @@ class ConnectionSettings(BaseModel):
     password: SecretStr | None = Field(default=None, description="Password of the user; needs user.")
     token: SecretStr | None = Field(default=None, description="Token to log in with.")
     nkey: Path | None = Field(default=None, description="File with the seed of an NKey.")
-    user_jwt: SecretStr | None = Field(default=None, description="JWT of the user itself, not a file.")
+    user_jwt: SecretStr | None = Field(default=None, description="JWT of the user: the JWT itself, not a file.")
     user_seed: SecretStr | None = Field(
-        default=None, description="Seed that signs for user_jwt, itself, not a file; needs user_jwt."
+        default=None, description="Seed that signs for user_jwt: the seed itself, not a file; needs user_jwt."
     )
     tls_cert: Path | None = Field(default=None, description="File with the client's certificate; needs tls_key.")
     tls_key: Path | None = Field(
         default=None, description="File with the private key of the client's certificate; needs tls_cert."
     )
     tls_ca: Path | None = Field(default=None, description="File with the certificate authorities to trust.")
-    tls_first: bool = Field(
-        default=False, description="Shake hands for TLS before the server says anything (handshake_first)."
-    )
+    tls_first: bool = Field(default=False, description="Begin TLS before the server sends anything (handshake_first).")
     js_domain: str | None = Field(
         default=None,
         pattern=r"^[^\s.*>]+$",
-        description="JetStream domain to work in: one subject token. Wins over js_api_prefix.",
+        description="JetStream domain to use: one subject token. Has priority over js_api_prefix.",
     )
     js_api_prefix: str | None = Field(
         default=None,
-        pattern=SUBJECT_PREFIX,
-        description="Subject in front of JetStream's API where it is imported from another account.",
+        pattern=SUBJECT_PREFIX_PATTERN,
+        description="Subject prefix of JetStream's API if it is imported from another account.",
     )
     inbox_prefix: str = Field(
         default="_INBOX",
-        pattern=SUBJECT_PREFIX,
-        description="Subject in front of the inboxes that replies arrive on.",
+        pattern=SUBJECT_PREFIX_PATTERN,
+        description="Subject prefix of the inboxes on which replies arrive.",
     )
     connection_name: str = Field(
         default="nats-scheduler",
@@ -91,7 +89,7 @@ class ConnectionSettings(BaseModel):
     )
     connect_timeout: Annotated[int, DurationRange(100 * MILLISECOND, 5 * MINUTE)] = Field(
         default=2 * SECOND,
-        description="Longest wait for one server to take the connection: a duration, 100ms to 5m.",
+        description="Longest wait for one server to accept the connection: a duration, 100ms to 5m.",
     )
     request_timeout: Annotated[int, DurationRange(100 * MILLISECOND, 5 * MINUTE)] = Field(
         default=5 * SECOND,
@@ -100,24 +98,24 @@ class ConnectionSettings(BaseModel):
 
     @property
     def connect_timeout_seconds(self) -> float:
-        """Return the wait for a connection in seconds, as the client takes it."""
+        """Return the deadline of a connection attempt in seconds, as the client expects it."""
         return self.connect_timeout / SECOND
 
     @property
     def request_timeout_seconds(self) -> float:
-        """Return the wait for a reply in seconds, as asyncio takes it."""
+        """Return the deadline of a request in seconds, as asyncio expects it."""
         return self.request_timeout / SECOND
 
     @property
     def api_prefix(self) -> str:
-        """Return the subject in front of every JetStream request, such as `$JS.API` or `$JS.<domain>.API`."""
+        """Return the subject prefix of every JetStream request, such as `$JS.API` or `$JS.<domain>.API`."""
         if self.js_domain:
             return f"$JS.{self.js_domain}.API"
         return self.js_api_prefix or "$JS.API"
 
     @property
     def masked_servers(self) -> tuple[str, ...]:
-        """Return the addresses as they may be printed."""
+        """Return the addresses without their secrets, for printing."""
         return tuple(masked_url(server) for server in self.servers)
 
     @field_validator("servers", mode="after")
@@ -126,11 +124,11 @@ class ConnectionSettings(BaseModel):
         filled = tuple(read_server(server) for server in servers)
         if None in filled:
             bad = masked_url(servers[filled.index(None)])
-            raise PydanticCustomError("server", "{expected}", {"expected": f"{EXPECTED}, not '{bad}'"})
+            raise PydanticCustomError("server", "{expected}", {"expected": f"{EXPECTED_URL}, not '{bad}'"})
         return tuple(server for server in filled if server is not None)
 
     @model_validator(mode="after")
-    def _check_what_belongs_together(self) -> ConnectionSettings:
+    def _check_combinations(self) -> ConnectionSettings:
         for key, needed in (
             ("password", "user"),
             ("user_seed", "user_jwt"),
@@ -138,7 +136,7 @@ class ConnectionSettings(BaseModel):
             ("tls_key", "tls_cert"),
         ):
             if getattr(self, key) is not None and getattr(self, needed) is None:
-                raise PydanticCustomError("needs", "{expected}", {"key": key, "expected": f"{needed} beside it"})
+                raise PydanticCustomError("needs", "{expected}", {"key": key, "expected": f"{needed} to be set too"})
         kinds = [kind for kind in LOGIN_FIELDS if getattr(self, kind) is not None]
         if len(kinds) > 1:
             expected = f"one way to log in, not {' and '.join(kinds)} at once"
@@ -150,6 +148,6 @@ class ConnectionSettings(BaseModel):
         return [masked_url(server) for server in servers]
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Show the addresses masked; pydantic masks the rest."""
+        """Show the addresses without their secrets; pydantic masks the other secrets."""
         for name, value in super().__repr_args__():
             yield name, self.masked_servers if name == "servers" else value

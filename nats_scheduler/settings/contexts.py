@@ -1,11 +1,10 @@
-"""Saved contexts of the `nats` CLI (ADR-21): which one counts, where it lies, what it says.
+"""Saved contexts of the `nats` CLI (ADR-21): which one is used, where its file is, and its settings.
 
-Rule: what a context asks for is done or named. A field that would change where we connect, and that the
-client cannot honour, is an error; a field that only the CLI itself uses is passed over, or named in a
-warning. Files: `$XDG_CONFIG_HOME/nats/context/<name>.json` (else `~/.config/…`); `context.txt` beside the
-folder names the selected one. Source: ADR-21, and the files that the CLI 0.4.0 writes.
-Cost: two small reads at start. Limit: `nsc://` look-ups and 1Password references (`op://`) need other
-programs.
+Rule: every field of a context is used or reported. A field that changes the servers or the credentials, and that the
+client does not support, is an error; a field that only the CLI itself uses is ignored, or reported in a warning.
+Files: `$XDG_CONFIG_HOME/nats/context/<name>.json` (otherwise `~/.config/…`); `context.txt` in the parent folder names
+the selected one. Source: ADR-21, and the files that the CLI 0.4.0 writes.
+Cost: two small reads at start. Limit: `nsc://` look-ups and 1Password references (`op://`) need other programs.
 """
 
 from __future__ import annotations
@@ -38,38 +37,38 @@ CONTEXT_KEYS = {
     "user_jwt": "connection.user_jwt",
     "user_seed": "connection.user_seed",
 }
-"""Fields that we honour, with the setting that each one is."""
+"""The supported fields, with the setting that each one is."""
 
-CANNOT_HONOUR = {
-    "socks_proxy": "no proxy: the client cannot speak SOCKS",
+UNSUPPORTED_FIELDS = {
+    "socks_proxy": "no proxy: the client does not support SOCKS",
     "nsc": "no look-up in nsc: write the credentials to a file and name it in creds",
     "windows_cert_store": "no Windows certificate store: name files in cert, key and ca",
     "windows_cert_match": "no Windows certificate store: name files in cert, key and ca",
     "windows_ca_certs_match": "no Windows certificate store: name files in cert, key and ca",
 }
-"""Fields that change where or as whom we connect; with a value they are errors."""
+"""Fields that change the servers or the credentials and are not supported; with a value they are errors."""
 
-NOT_USED = {"jetstream_event_prefix": "advisories are not read through a prefix"}
-"""Fields that are named in a warning when they have a value."""
+UNUSED_FIELDS = {"jetstream_event_prefix": "advisories are not read through a prefix"}
+"""Fields that are reported in a warning if they have a value."""
 
-FOR_THE_CLI = ("name", "description", "color_scheme", "windows_cert_match_by")
-"""Fields that say nothing about a connection."""
+CLI_ONLY_FIELDS = ("name", "description", "color_scheme", "windows_cert_match_by")
+"""Fields that do not concern the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A context that was read."""
+    """A context that was read from its file."""
 
     name: str
     values: Mapping[str, object]
-    """Settings by key; only those with a value."""
+    """Settings by key; only those that have a value."""
     warnings: tuple[str, ...] = ()
 
 
 def load_context(name: str | None, source: str, environ: Mapping[str, str]) -> Context | None:
-    """Return the context that is asked for, the selected one for None, or None if there is none.
+    """Return the context `name`, or the selected one if `name` is None; None if there is none.
 
-    As with the CLI a name that ends in `.json` and is a file is that file. Raises `SettingsError`.
+    As in the CLI, a name that ends in `.json` and is the path of a file means that file. Raises `SettingsError`.
     """
     folder = _config_folder(environ)
     chosen = name or _selected(folder)
@@ -106,7 +105,7 @@ def _selected(folder: Path) -> str:
 
 
 def _read(name: str, path: Path, where: str) -> Context:
-    """Read one file; every problem in it is told at once."""
+    """Read one file; raises `SettingsError` with all its problems."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -121,18 +120,18 @@ def _read(name: str, path: Path, where: str) -> Context:
 
 
 def _translate(name: str, content: Mapping[str, object]) -> Context:
-    """Turn the CLI's fields into ours; what is empty in the file was not set."""
+    """Turn the CLI's fields into settings; an empty field counts as not set."""
     given = {field: value for field, value in content.items() if value not in ("", None, False, [])}
     problems = [
         Problem(field, shown(given[field], secret=looks_secret(field)), expected, f"context {name}")
-        for field, expected in CANNOT_HONOUR.items()
+        for field, expected in UNSUPPORTED_FIELDS.items()
         if field in given
     ]
     if problems:
         raise SettingsError(problems)
-    known = {*CONTEXT_KEYS, *FOR_THE_CLI}
+    known = {*CONTEXT_KEYS, *CLI_ONLY_FIELDS}
     warnings = tuple(
-        f"context {name}: {field} is not used: {NOT_USED.get(field, 'it is not a field of a context')}"
+        f"context {name}: {field} is not used: {UNUSED_FIELDS.get(field, 'it is not a field of a context')}"
         for field in given
         if field not in known
     )

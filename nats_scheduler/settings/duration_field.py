@@ -1,10 +1,10 @@
 """A duration in the settings: a Go duration string for people, nanoseconds for the program.
 
-Rule: text is read with the server's own grammar (`schedule.durations`), so `5s` means here what it means in a
-header. It is pydantic metadata (`Annotated[int, DurationRange(...)]`) and not a type of its own, so that the
-rest of the package sees plain integers and does arithmetic on them.
-Cost: one parse per field at start. Limit: a bare number is refused in a file (seconds or nanoseconds?); only
-Python callers may give an integer, which is nanoseconds.
+Rule: text is parsed with the server's own grammar (`schedule.durations`), so `5s` means the same as in a header.
+It is pydantic metadata (`Annotated[int, DurationRange(...)]`) and not a type of its own: the rest of the package gets
+plain integers for its arithmetic.
+Cost: one parse per field at start. Limit: a number without a unit is rejected in a file, because it could be seconds or
+nanoseconds; only Python callers may pass an integer, which is nanoseconds.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nats_scheduler.schedule.durations import format_duration, parse_duration
 
 @dataclass(frozen=True, slots=True)
 class DurationRange:
-    """Hold a duration between two bounds, both in nanoseconds and both allowed."""
+    """The range of a duration: two bounds in nanoseconds, both allowed."""
 
     minimum: int
     maximum: int
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Read text or nanoseconds; write the text again in every dump to JSON."""
+        """Accept text or nanoseconds; write text in every dump to JSON."""
         write = core_schema.plain_serializer_function_ser_schema(format_duration, when_used="json")
         return core_schema.with_info_plain_validator_function(self._read, serialization=write)
 
@@ -44,7 +44,7 @@ class DurationRange:
         return nanoseconds
 
     def _nanoseconds(self, value: object, info: ValidationInfo) -> int | None:
-        """Return the nanoseconds of a value, or None if it is not a duration at all."""
+        """Return the nanoseconds of a value; None if it is not a duration at all."""
         if isinstance(value, str):
             parsed = parse_duration(value)
             return parsed if isinstance(parsed, int) else None
@@ -54,6 +54,6 @@ class DurationRange:
 
     @property
     def expected(self) -> str:
-        """Say in a sentence fragment what is accepted."""
+        """Return what is accepted, as a part of a sentence."""
         low, high = format_duration(self.minimum), format_duration(self.maximum)
         return f"a duration from {low} to {high}, with its unit, such as '5s' or '250ms'"

@@ -1,8 +1,7 @@
-"""The list of settings, read off the models: keys, names outside (flag, variables), form, default,
-description.
+"""The list of settings, derived from the models: key, flag, variables, kind, default and description.
 
-Rule: a setting is declared once, in its model; flags, variables, errors and the reference page are derived
-here. Only names that cannot be derived, those of the `nats` CLI, are written down.
+Rule: a setting is declared once, in its model; flags, variables, errors and the reference page are derived here. Only
+the names that cannot be derived, those of the `nats` CLI, are listed.
 Cost: one JSON Schema (a few milliseconds) the first time. Limit: one level of nesting (`connection`).
 """
 
@@ -16,9 +15,9 @@ from typing import Any
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.settings.sidecar import SidecarSettings
 
-PREFIX = "NATS_SCHEDULER_"
+VARIABLE_PREFIX = "NATS_SCHEDULER_"
 FILE_VARIABLE = "NATS_SCHEDULER_SETTINGS"
-"""Names the settings file, as `--settings` does."""
+"""Contains the path of the settings file, as `--settings` does."""
 
 CLI_VARIABLES = {
     "connection.servers": "NATS_URL",
@@ -34,7 +33,7 @@ CLI_VARIABLES = {
     "connection.tls_ca": "NATS_CA",
     "connection.request_timeout": "NATS_TIMEOUT",
 }
-"""What the `nats` CLI (0.4.0) reads; what else it reads is in `environment.py`."""
+"""The variables of the `nats` CLI (0.4.0) that are settings; its other variables are in `environment.py`."""
 
 CLI_FLAGS = {
     "connection.servers": "--server",
@@ -46,30 +45,30 @@ CLI_FLAGS = {
     "connection.tls_first": "--tlsfirst",
     "connection.request_timeout": "--timeout",
 }
-"""Flags of the `nats` CLI that are not just the key with dashes."""
+"""The flags of the `nats` CLI that differ from the key with dashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingField:
-    """One setting, as everything outside the models knows it."""
+    """One setting, for all code outside the models."""
 
     key: str
-    """The key in the settings file, with its parent: `connection.servers`."""
+    """The key in the settings file, with its parent, such as `connection.servers`."""
     kind: str
     """`text`, `path`, `secret`, `duration`, `integer`, `boolean`, `list` or `choice`."""
     schema: Mapping[str, Any]
     """Its JSON Schema, without the alternative `null`."""
     default: object
-    """The default as it would stand in the file; None for none."""
+    """The default as it would be in the file; None if there is none."""
 
     @property
     def name(self) -> str:
-        """Return the key without its parent, which is unique too; flags are given under it."""
+        """Return the key without its parent, which is unique too; flag values have this name."""
         return self.key.rpartition(".")[2]
 
     @property
     def description(self) -> str:
-        """Return what the setting does, with its unit and range."""
+        """Return the effect of the setting, with its unit and range."""
         return str(self.schema["description"])
 
     @property
@@ -79,9 +78,9 @@ class SettingField:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the environment variables, the one that wins first."""
-        ours = PREFIX + self.key.replace(".", "_").upper()
-        return (ours, CLI_VARIABLES[self.key]) if self.key in CLI_VARIABLES else (ours,)
+        """Return the environment variables, the one with priority first."""
+        own = VARIABLE_PREFIX + self.key.replace(".", "_").upper()
+        return (own, CLI_VARIABLES[self.key]) if self.key in CLI_VARIABLES else (own,)
 
     @property
     def expected(self) -> str:
@@ -116,7 +115,7 @@ def _field(key: str, properties: Mapping[str, Any]) -> SettingField:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Return the kind that a JSON Schema stands for."""
+    """Return the kind of a setting with this JSON Schema."""
     if "enum" in schema:
         return "choice"
     form = schema.get("format")

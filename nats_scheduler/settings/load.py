@@ -1,11 +1,11 @@
-"""From flags, environment, file and context to one frozen `SidecarSettings`, with the origin of every value.
+"""Load one frozen `SidecarSettings` from flags, environment, file and context, with the source of every value.
 
-Rule: the nearest word wins, key by key: flags, environment, settings file, context, default. Credentials
-win as a whole: `--creds` on the command line beats the user of a context, instead of leaving the server two
-to choose from. Layers are flat mappings from key to value, because precedence is then one loop and
-provenance costs nothing. The file is read strictly (4096 is a number, "4096" is not); text from flags and
-variables is converted first. Cost: some milliseconds, once. Limit: nothing is read again while the program
-runs.
+Rule: for each key the first of these has priority: flags, environment, settings file, context, default.
+Credentials are taken as a whole: `--creds` on the command line replaces the user of a context, so that the server does
+not get two ways to log in.
+Layers are flat mappings from key to value: priority is then one loop, and the source of a value costs nothing.
+The file is read strictly (4096 is a number, "4096" is not); text from flags and variables is converted first.
+Cost: some milliseconds, once. Limit: nothing is read again while the program runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Problem", "ResolvedSettings", "SettingsError", "load_settings", "res
 
 TRUE, FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
 
-LOGIN = {
+LOGIN_METHODS = {
     "connection.user": "user",
     "connection.password": "user",
     "connection.creds": "creds",
@@ -45,10 +45,10 @@ LOGIN = {
     "connection.user_seed": "jwt",
     "connection.token": "token",
 }
-"""The settings that log in, with the way of logging in that each belongs to."""
+"""The settings for logging in, each with the method that it belongs to."""
 
-NO_START = ("connection.password", "connection.user_seed")
-"""Settings that add to a way of logging in, but do not choose one."""
+LOGIN_COMPLEMENTS = ("connection.password", "connection.user_seed")
+"""Settings that complete a method of logging in, but do not select one."""
 
 Layer = Mapping[str, tuple[object, str]]
 """Values by key, each with its source."""
@@ -56,32 +56,32 @@ Layer = Mapping[str, tuple[object, str]]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """Settings that hold, and how they came about."""
+    """The effective settings, and where they come from."""
 
     settings: SidecarSettings
     sources: Mapping[str, str]
-    """For each key its source: `--window`, `$NATS_URL`, `file …`, `context …` or `default`."""
+    """The source of each key: `--window`, `$NATS_URL`, `file …`, `context …` or `default`."""
     warnings: tuple[str, ...]
-    """What was passed over, one sentence each."""
+    """What was ignored, one sentence each."""
 
 
 def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> SidecarSettings:
-    """Return the settings that hold; see `resolve_settings`."""
+    """Return the effective settings; see `resolve_settings`."""
     return resolve_settings(flags, environ, file).settings
 
 
 def resolve_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> ResolvedSettings:
-    """Put the layers together, check the outcome and say where each value came from.
+    """Merge the layers, check the result and return it with the source of each value.
 
-    `flags` holds values by the last part of the key (`servers`, `window`), beside `context` (a name) and
-    `no_context` (true: use none); None and "" are not given. Raises `SettingsError` with every problem found.
+    `flags` contains values by the last part of the key (`servers`, `window`), and `context` (a name) and `no_context`
+    (true: use none); None and "" count as not set. Raises `SettingsError` with every problem that was found.
     """
     flagged = _flag_layer(flags)
     environment: Layer = read_environment(environ)
     filed: Layer = {} if file is None else read_settings_file(file)
     context_layer, warnings = _context_layer(flags, environ)
-    near = _as_the_cli_reads_a_lone_user({**environment, **flagged}, flagged, environment)
-    merged = _merge([*near, filed, context_layer])
+    flags_and_variables = _as_the_cli_reads_a_lone_user({**environment, **flagged}, flagged, environment)
+    merged = _merge([*flags_and_variables, filed, context_layer])
     ready, problems = _convert(merged, environ)
     problems = [*unknown_variables(environ), *problems]
     settings = _validate(ready, problems)
@@ -100,7 +100,7 @@ def _flag_layer(flags: Mapping[str, object]) -> dict[str, tuple[object, str]]:
 
 
 def _context_layer(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
-    """Read the context that flag or variable name, else the selected one."""
+    """Read the context that the flag or the variable names, otherwise the selected one."""
     if flags.get("no_context"):
         return {}, ()
     flag, variable = flags.get("context"), environ.get(CONTEXT_VARIABLE)
@@ -112,9 +112,9 @@ def _context_layer(flags: Mapping[str, object], environ: Mapping[str, str]) -> t
     return values, context.warnings
 
 
-def _as_the_cli_reads_a_lone_user(near: Layer, *layers: Layer) -> list[Layer]:
-    """Take a user without a password, given by flag or variable, for a token: as the CLI does."""
-    if "connection.user" not in near or "connection.password" in near or "connection.token" in near:
+def _as_the_cli_reads_a_lone_user(merged: Layer, *layers: Layer) -> list[Layer]:
+    """Turn a user without a password, from a flag or a variable, into a token, as the CLI does."""
+    if "connection.user" not in merged or "connection.password" in merged or "connection.token" in merged:
         return list(layers)
     return [
         {("connection.token" if key == "connection.user" else key): value for key, value in layer.items()}
@@ -123,18 +123,22 @@ def _as_the_cli_reads_a_lone_user(near: Layer, *layers: Layer) -> list[Layer]:
 
 
 def _merge(layers: Iterable[Layer]) -> dict[str, tuple[object, str]]:
-    """Merge layers, the winning one first."""
+    """Merge layers; the first one has priority."""
     merged: dict[str, tuple[object, str]] = {}
-    ways: set[str] = set()
+    methods: set[str] = set()
     for layer in layers:
-        usable = {key: value for key, value in layer.items() if not ways or LOGIN.get(key) in {None, *ways}}
-        ways = ways or {LOGIN[key] for key in layer if key in LOGIN and key not in NO_START}
+        usable = {
+            key: value for key, value in layer.items() if not methods or LOGIN_METHODS.get(key) in {None, *methods}
+        }
+        methods = methods or {
+            LOGIN_METHODS[key] for key in layer if key in LOGIN_METHODS and key not in LOGIN_COMPLEMENTS
+        }
         merged = {**usable, **merged}
     return merged
 
 
 def _convert(merged: Layer, environ: Mapping[str, str]) -> tuple[dict[str, tuple[object, str]], list[Problem]]:
-    """Turn text into what the file would hold, and look for the keys and the files that are named."""
+    """Convert text to the JSON values of the file; report unknown keys and missing files."""
     ready: dict[str, tuple[object, str]] = {}
     problems: list[Problem] = []
     for key, (value, source) in merged.items():
@@ -156,8 +160,7 @@ def _convert(merged: Layer, environ: Mapping[str, str]) -> tuple[dict[str, tuple
 
 
 def _from_text(field: SettingField, value: object, *, is_text: bool) -> object:
-    """Return the JSON value that text stands for, or the text where it stands for none (validation will say
-    so)."""
+    """Return the JSON value that a text stands for; otherwise the text itself, which the validation then rejects."""
     if not is_text or not isinstance(value, str):
         return list(value) if isinstance(value, tuple) else value
     if field.kind == "list":
@@ -171,22 +174,22 @@ def _from_text(field: SettingField, value: object, *, is_text: bool) -> object:
 
 
 def _unknown_key(key: str, value: object, source: str) -> Problem:
-    near = get_close_matches(key, setting_fields(), n=1)
-    expected = f"a key that is a setting{f', such as {near[0]}' if near else ''}"
+    similar = get_close_matches(key, setting_fields(), n=1)
+    expected = f"a key that is a setting{f', such as {similar[0]}' if similar else ''}"
     return Problem(key, shown(value, secret=looks_secret(key)), expected, source)
 
 
 def _missing(key: str, path: str, source: str) -> list[Problem]:
-    """Return a problem where a path leads nowhere."""
+    """Return a problem if a path does not exist."""
     if path.startswith("op://"):
-        return [Problem(key, shown(path), "a file: 1Password is not asked", source)]
+        return [Problem(key, shown(path), "a file: references to 1Password are not supported", source)]
     if key == "streams_folder":
         return [] if Path(path).is_dir() else [Problem(key, shown(path), "a folder that exists", source)]
     return [] if Path(path).is_file() else [Problem(key, shown(path), "a file that exists", source)]
 
 
 def _validate(ready: Layer, problems: list[Problem]) -> SidecarSettings:
-    """Build the settings, or raise with everything that is wrong."""
+    """Build the settings, or raise `SettingsError` with all problems."""
     document: dict[str, Any] = {"connection": {}}
     for key, (value, _) in ready.items():
         parent, _, name = key.rpartition(".")
@@ -202,7 +205,7 @@ def _validate(ready: Layer, problems: list[Problem]) -> SidecarSettings:
 
 
 def _problem(detail: Any, ready: Layer) -> Problem:
-    """Turn one of pydantic's errors into ours."""
+    """Turn one of pydantic's errors into a `Problem`."""
     context = detail.get("ctx") or {}
     key = ".".join(str(part) for part in detail["loc"] if isinstance(part, str))
     if "key" in context:

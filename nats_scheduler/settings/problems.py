@@ -1,9 +1,8 @@
-"""What is wrong with the settings: every problem at once, each with its key, its value and what was expected.
+"""The problems of the settings: all of them together, each with its key, its value and what was expected.
 
-Rule: a problem may be printed as it is, so it is built only from values that went through `shown`.
-An exception and not a value, because settings are the edge of the program: the operator has to act.
-Cost: none. Limit: a secret under a name that looks like nothing secret, in a key that we do not know, is not
-recognised.
+Rule: a problem may be printed, so it is built only from values that `shown` has returned.
+It is an exception and not a value, because settings are the edge of the program: the operator has to act.
+Cost: none. Limit: a secret in an unknown key is not recognised if its name does not look like that of a secret.
 """
 
 from __future__ import annotations
@@ -24,37 +23,36 @@ class Problem:
     """One setting that cannot be used."""
 
     key: str
-    """The key as it stands in the settings file, nested keys joined by a dot; empty for the file itself."""
+    """The key in the settings file, nested keys joined by a dot; empty for the file itself."""
     value: str
-    """The value as it may be shown."""
+    """The value as `shown` returns it."""
     expected: str
     """What would be accepted: a noun phrase."""
     source: str
     """Where the value came from, such as `--window`, `$NATS_URL` or `context orders`."""
 
     def __str__(self) -> str:
-        """Say it in one sentence."""
+        """Describe the problem in one sentence."""
         what = f"{self.key} of {self.value}" if self.key else self.value
         return f"{what} ({self.source}): expected {self.expected}"
 
 
 class SettingsError(Exception):
-    """The settings cannot be used; the operator has to change them. The command line ends with exit code
-    2."""
+    """The settings cannot be used; the operator has to change them. A command then ends with exit code 2."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        """Collect what is wrong."""
+        """Join the problems, one per line."""
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 def looks_secret(name: str) -> bool:
-    """Return whether a key that we do not know may hold a secret, going by its name."""
+    """Return whether an unknown key may contain a secret, judged by its name."""
     return _SECRET_NAME.search(name) is not None
 
 
 def shown(value: object, *, secret: bool = False) -> str:
-    """Return a value as an error may show it: secrets masked, objects not opened, long text cut."""
+    """Return a value for an error message: secrets are masked, objects are not printed, long text is cut."""
     if secret and value is not None:
         return MASK
     if isinstance(value, dict):

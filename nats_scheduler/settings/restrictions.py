@@ -1,8 +1,8 @@
-"""The operator's restrictions as settings: lists of `STREAM=VALUE`, because flags and variables hold lists of text.
+"""The operator's restrictions as settings: lists of `STREAM=VALUE`, because flags and variables contain lists of text.
 
-Rule: a stream that is named in a list has what stands there; any other has what stands for `*`.
-Without either it is not restricted.
-Cost: once per stream. Limit: a stream whose name holds `=` cannot be named.
+Rule: the entries for a stream apply to it; if there are none, the entries for `*` apply.
+A stream without either is not restricted.
+Cost: once per stream. Limit: an entry cannot name a stream whose name contains `=`.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pydantic import AfterValidator, StringConstraints
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject
 
-ANY_STREAM = "*"
+STREAM_WILDCARD = "*"
 
-_NAMED = r"^(\*|[^\s.*>/\\=]+)="
+_STREAM_PATTERN = r"^(\*|[^\s.*>/\\=]+)="
 
 
 def restrictions_on(
     stream: str, targets: Sequence[str], sources: Sequence[str], max_schedules: Sequence[str]
 ) -> Restrictions:
-    """Return what is allowed on a stream by lists of `STREAM=VALUE`; of several maxima the smallest holds."""
-    numbers = _said_of(stream, max_schedules)
+    """Return the restrictions of a stream from lists of `STREAM=VALUE`; of several maxima the smallest applies."""
+    numbers = _values_for(stream, max_schedules)
     return Restrictions(
-        targets=_said_of(stream, targets),
-        sources=_said_of(stream, sources),
+        targets=_values_for(stream, targets),
+        sources=_values_for(stream, sources),
         max_schedules=min(map(int, numbers)) if numbers is not None else None,
     )
 
 
-def _said_of(stream: str, entries: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the values for a stream, else those for every stream, None if there are neither."""
+def _values_for(stream: str, entries: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the values for a stream, otherwise those for every stream; None if there are neither."""
     pairs = [entry.partition("=")[::2] for entry in entries]
-    for name in (stream, ANY_STREAM):
+    for name in (stream, STREAM_WILDCARD):
         values = tuple(value for named, value in pairs if named == name)
         if values:
             return values
@@ -48,8 +48,10 @@ def _with_valid_subject(entry: str) -> str:
     return entry
 
 
-StreamSubject = Annotated[str, StringConstraints(pattern=_NAMED + r"\S+$"), AfterValidator(_with_valid_subject)]
+StreamSubject = Annotated[
+    str, StringConstraints(pattern=_STREAM_PATTERN + r"\S+$"), AfterValidator(_with_valid_subject)
+]
 """`ORDERS=orders.due.>` or `*=due.>`."""
 
-StreamNumber = Annotated[str, StringConstraints(pattern=_NAMED + r"[0-9]{1,9}$")]
+StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9]{1,9}$")]
 """`ORDERS=1000` or `*=100000`."""

@@ -1,8 +1,8 @@
-"""The settings as JSON: the schema of the file, and the values that hold, without their secrets.
+"""The settings as JSON: the schema of the file, and the effective values, without their secrets.
 
-Rule: the schema that is printed is the one that is enforced; both come from the models.
-Cost: a few milliseconds. Limit: what belongs together (a password needs a user) is not in the schema; it is
-checked when settings are read.
+Rule: the printed schema is the one that is enforced; both come from the models.
+Cost: a few milliseconds. Limit: combinations (a password needs a user) are not in the schema; they are checked when
+settings are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def shown_values(settings: SidecarSettings) -> dict[str, object]:
-    """Return every value by key, as the file would hold it, secrets masked."""
+    """Return every value by key, as it would be in the file, with masked secrets."""
     document = settings.model_dump(mode="json")
     nested = document["connection"]
     return {

@@ -1,8 +1,8 @@
-"""The addresses of NATS servers: read as the `nats` CLI reads them, shown without their secrets.
+"""The addresses of NATS servers: parsed as the `nats` CLI parses them, printed without their secrets.
 
-Rule: what is between `//` and `@` never reaches a log line, a repr or an error.
-Plain strings and not a URL class, because the client wants strings; whoever prints one asks `masked_url`.
-Cost: one split per address. Limit: plain TCP and TLS; the sidecar does not speak websockets.
+Rule: the text between `//` and `@` never appears in a log line, a repr or an error.
+Plain strings and not a URL class, because the client takes strings; code that prints an address calls `masked_url`.
+Cost: one split per address. Limit: plain TCP and TLS; the sidecar does not support websockets.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from urllib.parse import urlsplit
 
 SCHEMES = ("nats", "tls")
 DEFAULT_PORT = 4222
-"""The port of an address that names none."""
+"""The port of an address without one."""
 
-EXPECTED = "an address such as 'nats://127.0.0.1:4222' (nats or tls, no websocket; a port from 1 to 65535)"
+EXPECTED_URL = "an address such as 'nats://127.0.0.1:4222' (nats or tls, no websocket; a port from 1 to 65535)"
 
 _USERINFO = re.compile(r"(?P<before>^|//|,)(?P<userinfo>[^/,\s]*(?:/(?!/)[^/@,\s]*)*)@")
 
 
 def split_servers(text: str) -> tuple[str, ...]:
-    """Split a comma-separated list as `nats --server` does; blanks around a part do not count."""
+    """Split a comma-separated list as `nats --server` does, without the blanks around each part."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def read_server(text: str) -> str | None:
-    """Return the address with its scheme and port filled in, or None if it is not one."""
+    """Return the address with its scheme and port filled in; None if the text is not an address."""
     url = text.strip() if "://" in text else f"nats://{text.strip()}"
     try:
         parts = urlsplit(url)
@@ -41,14 +41,14 @@ def read_server(text: str) -> str | None:
 
 
 def is_websocket(url: str) -> bool:
-    """Return whether an address is reached over a websocket."""
+    """Return whether an address is that of a websocket."""
     return url.partition("://")[0] in ("ws", "wss")
 
 
 def masked_url(text: str) -> str:
     """Return an address, or a comma-separated list, with its password or token replaced by `***`.
 
-    A user without a password is a token to the server, so it is masked too.
+    A user without a password is a token for the server, so it is masked too.
     """
 
     def mask(match: re.Match[str]) -> str:

@@ -1,8 +1,9 @@
 """The settings file: one JSON object, read strictly.
 
-Rule: what is written there is taken or refused, never passed over: no unknown keys, no key twice, no
-trailing text. JSON and not TOML or YAML, because its schema is printed by a command and editors check
-against it. Cost: one read. Limit: 1 MiB, which is a thousand times what there is to say.
+Rule: everything in the file is used or rejected, and nothing is ignored: no unknown keys, no key twice, no trailing
+text.
+It is JSON and not TOML or YAML, because a command prints its schema, and editors check the file against it.
+Cost: one read. Limit: 1 MiB, a thousand times more than all settings need.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pathlib import Path
 from nats_scheduler.settings.fields import setting_fields
 from nats_scheduler.settings.problems import Problem, SettingsError, shown
 
-LARGEST = 1024 * 1024
-"""Bytes that a settings file may have."""
+MAX_FILE_BYTES = 1024 * 1024
+"""The maximum size of a settings file."""
 
 
 def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
     """Return the values by key, each with its source; raises `SettingsError`.
 
-    `$schema` is passed over, so that editors can be told where the schema is.
+    `$schema` is ignored: it contains the address of the schema for editors.
     """
     source = f"file {path}"
     content = _parse(path, source)
@@ -33,18 +34,18 @@ def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
 
 
 def _is_absent(key: str, value: object) -> bool:
-    """Return whether null stands for "not given": it does where nothing is the default."""
+    """Return whether null means "not set", which it does if the setting has no default."""
     field = setting_fields().get(key)
     return value is None and field is not None and field.default is None
 
 
 def _parse(path: Path, source: str) -> dict[str, object]:
     try:
-        content = json.loads(_read(path), object_pairs_hook=_once)
+        content = json.loads(_read(path), object_pairs_hook=_without_duplicate_keys)
     except OSError as error:
         expected = f"a file that can be read ({error.strerror or error})"
         raise SettingsError([Problem("settings", shown(str(path)), expected, "--settings")]) from None
-    except _TwiceError as error:
+    except _DuplicateKeyError as error:
         raise SettingsError([Problem(str(error), "two values", "each key once", source)]) from None
     except json.JSONDecodeError as error:
         expected = f"JSON ({error.msg.lower()}, line {error.lineno}, column {error.colno})"
@@ -58,19 +59,19 @@ def _parse(path: Path, source: str) -> dict[str, object]:
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise OSError(f"more than {LARGEST} bytes")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise OSError(f"more than {MAX_FILE_BYTES} bytes")
     return content
 
 
-class _TwiceError(Exception):
-    """A key stands twice in one object."""
+class _DuplicateKeyError(Exception):
+    """An object has the same key twice."""
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _without_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+        raise _DuplicateKeyError(next(name for name in names if names.count(name) > 1))
     return content

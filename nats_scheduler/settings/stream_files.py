@@ -1,7 +1,7 @@
 """Stream configurations as files: JSON, in the format of `nats stream add --config`.
 
-Only what must be known before a server is asked is checked here: that the file is JSON, an object, and names its
-stream. Everything else is the server's to judge, fields that we have never heard of included.
+The rule: only what is needed before a request to the server is checked here: the file is JSON, an object, and names its
+stream. The server checks everything else, including fields that are not known here.
 """
 
 import json
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 FORBIDDEN_IN_NAMES = " \t.*>/\\"
-"""What a stream's name cannot hold."""
+"""The characters that a stream's name cannot contain."""
 
 
 class StreamFileError(Exception):
-    """A stream file cannot be used; whoever wrote it has to act."""
+    """A stream file cannot be used; its author has to correct it."""
 
 
 def read_stream_file(path: Path) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def read_stream_file(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise StreamFileError(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise StreamFileError(f"{path} holds {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
+        raise StreamFileError(f"{path} contains {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
     name = config.get("name")
     if not isinstance(name, str) or not name or any(letter in FORBIDDEN_IN_NAMES for letter in name):
         raise StreamFileError(

@@ -52,7 +52,7 @@ def test_settings_that_cannot_be_used_end_with_2_and_show_no_secret(cli: Cli) ->
     shown = cli("settings", "show", "--window", "0", env={"NATS_PASSWORD": HIDDEN})
     assert (shown.exit_code, shown.stdout) == (2, "")
     assert shown.stderr.splitlines() == [
-        "nats-scheduler: error: connection.password of ********** ($NATS_PASSWORD): expected user beside it",
+        "nats-scheduler: error: connection.password of ********** ($NATS_PASSWORD): expected user to be set too",
         "nats-scheduler: error: window of 0 (--window): expected a whole number from 1 to 8192",
     ]
 

@@ -156,7 +156,7 @@ async def test_json_is_one_document_with_what_was_done_and_what_was_not(
             {
                 "file": str(wrong),
                 "stream": None,
-                "reason": f"{wrong} holds [], expected an object such as {{'name': 'ORDERS', ...}}",
+                "reason": f"{wrong} contains [], expected an object such as {{'name': 'ORDERS', ...}}",
             },
             {
                 "file": str(refused),

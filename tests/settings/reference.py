@@ -1,6 +1,6 @@
 """Write the part of docs/reference/settings.md that is derived from the models: `python -m tests.settings.reference`.
 
-A test compares what is written there with what this would write, so that the page cannot fall behind.
+A test compares the page with what this module would write, so that the page is always up to date.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connection settings: what they accept, what they fill in, and that they never show a secret."""
+"""Connection settings: what they accept and what they fill in; they never show a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contexts of the nats CLI: found where the CLI keeps them, honoured or named, and never half."""
+"""Contexts of the nats CLI: they are found where the CLI saves them, and every field is used or reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading: the nearest word wins, nothing is passed over, every problem is told, no secret is shown."""
+"""Loading: the first source has priority, nothing is ignored, every problem is reported, no secret is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(folder: Path, **content: object) -> Path:
 def problems(
     flags: dict[str, object] | None = None, environ: dict[str, str] | None = None, file: Path | None = None
 ) -> list[str]:
-    """Return what is wrong, as the operator reads it."""
+    """Return the problems, as the operator reads them."""
     with pytest.raises(SettingsError) as caught:
         load_settings(flags or {}, NOWHERE | (environ or {}), file)
     assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]
@@ -100,28 +100,31 @@ def test_text_of_a_variable_takes_the_form_of_its_setting() -> None:
     assert settings.connection.request_timeout == SECOND
 
 
-def test_every_problem_is_told_at_once_with_key_value_origin_and_what_was_expected(tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once_with_key_value_origin_and_what_was_expected(tmp_path: Path) -> None:
     file = write(tmp_path, window="5", log_level=None, drain_timeout=3)
-    told = problems({"ack_timeout": "5", "registry_bucket": "a b"}, {"NATS_SCHEDULER_METRICS_PORT": "70000"}, file)
+    reported = problems({"ack_timeout": "5", "registry_bucket": "a b"}, {"NATS_SCHEDULER_METRICS_PORT": "70000"}, file)
     durations = "with its unit, such as '5s' or '250ms'"
-    assert told == [
+    assert reported == [
         f"window of '5' (file {file}): expected a whole number from 1 to 8192",
         f"ack_timeout of '5' (--ack-timeout): expected a duration from 100ms to 1m0s, {durations}",
         f"drain_timeout of 3 (file {file}): expected a duration from 0s to 10m0s, {durations}",
         f"log_level of null (file {file}): expected debug or info or warning or error",
         "metrics_port of 70000 ($NATS_SCHEDULER_METRICS_PORT): expected a whole number from 0 to 65535",
-        "registry_bucket of 'a b' (--registry-bucket): expected a string: key-value bucket that remembers streams: "
-        "letters, digits, _ and -, 1 to 200 characters",
+        "registry_bucket of 'a b' (--registry-bucket): expected a string: key-value bucket for leases, heartbeats, "
+        "checkpoints and flags: letters, digits, _ and -, 1 to 200 characters",
     ]
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "reported"),
     [
         ({"NATS_SCHEDULER_WINDOE": "3"}, "NATS_SCHEDULER_WINDOE of '3' (environment): expected a variable that is a"),
         ({"NATS_SCHEDULER_PASWORD": "hunter2"}, "NATS_SCHEDULER_PASWORD of **********"),
         ({"NATS_SOCKS_PROXY": "socks5://bob:hunter2@p"}, "NATS_SOCKS_PROXY of 'socks5://bob:***@p'"),
-        ({"NATS_PASSWORD": "hunter2"}, "connection.password of ********** ($NATS_PASSWORD): expected user beside it"),
+        (
+            {"NATS_PASSWORD": "hunter2"},
+            "connection.password of ********** ($NATS_PASSWORD): expected user to be set too",
+        ),
         ({"NATS_URL": "nats://bob:hunter2@n1:x"}, "connection.servers of ['nats://bob:***@n1:x'] ($NATS_URL)"),
         ({"NATS_CREDS": "/no/such"}, "connection.creds of '/no/such' ($NATS_CREDS): expected a file that exists"),
         ({"NATS_SCHEDULER_STREAMS_FOLDER": "/no"}, "streams_folder of '/no' ($NATS_SCHEDULER_STREAMS_FOLDER)"),
@@ -129,9 +132,9 @@ def test_every_problem_is_told_at_once_with_key_value_origin_and_what_was_expect
         ({"NATS_URL": "nats://\udcff"}, "connection.servers of 'nats://\\udcff' ($NATS_URL): expected text that can"),
     ],
 )
-def test_a_variable_that_cannot_be_used_is_an_error(environ: dict[str, str], told: str) -> None:
+def test_a_variable_that_cannot_be_used_is_an_error(environ: dict[str, str], reported: str) -> None:
     (found,) = problems(environ=environ)
-    assert found.startswith(told)
+    assert found.startswith(reported)
     assert "hunter2" not in found
 
 
@@ -160,14 +163,16 @@ def test_a_setting_that_kubernetes_overwrote_is_told_unless_it_is_given_elsewher
 
 
 def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
-    told = problems(file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"}))
-    assert [line.partition(" (")[0] for line in told] == [
+    reported = problems(
+        file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"})
+    )
+    assert [line.partition(" (")[0] for line in reported] == [
         "windo of 1",
         "conection of {…}",
         "connection.pasword of **********",
     ]
-    assert "such as window" in told[0]
-    assert "such as connection.password" in told[2]
+    assert "such as window" in reported[0]
+    assert "such as connection.password" in reported[2]
 
 
 @pytest.mark.parametrize(
@@ -184,9 +189,9 @@ def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_b
 def test_a_file_that_is_not_one_json_object_is_an_error(tmp_path: Path, content: str, expected: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(content)
-    (told,) = problems(file=path)
-    assert told.endswith(f"expected {expected}")
-    assert "hunter2" not in told
+    (reported,) = problems(file=path)
+    assert reported.endswith(f"expected {expected}")
+    assert "hunter2" not in reported
 
 
 def test_a_file_that_is_missing_or_huge_is_an_error(tmp_path: Path) -> None:
@@ -206,5 +211,5 @@ def test_two_ways_to_log_in_in_one_place_are_an_error(tmp_path: Path) -> None:
     creds = tmp_path / "x.creds"
     creds.write_text("")
     file = write(tmp_path, connection={"user": "a", "creds": str(creds)})
-    told = problems(file=file)
-    assert told == [f"connection.user of 'a' (file {file}): expected one way to log in, not user and creds at once"]
+    reported = problems(file=file)
+    assert reported == [f"connection.user of 'a' (file {file}): expected one way to log in, not user and creds at once"]

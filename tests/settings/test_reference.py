@@ -1,4 +1,4 @@
-"""What is written about the settings is what holds: the schema and the reference page follow the models."""
+"""The schema and the reference page of the settings are those of the models."""
 
 from __future__ import annotations
 

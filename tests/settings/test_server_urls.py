@@ -1,4 +1,4 @@
-"""Addresses: read as the nats CLI reads them, shown without what is secret in them."""
+"""Addresses: parsed as the nats CLI parses them, printed without their secrets."""
 
 from __future__ import annotations
 
