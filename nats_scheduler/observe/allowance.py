@@ -1,37 +1,38 @@
-"""How many log lines of a kind are written: so many a minute, then one that says how many were left out.
+"""Limit the log lines of one kind: at most 100 a minute, then one line with the number of lines that were left out.
 
-The rule: whoever floods a stream with mistakes floods neither the log nor the disk below it; counters count them all.
-Cost: one dictionary entry for each kind and stream with a line in the last minute.
+The rule: a client that floods a stream with mistakes floods neither the log nor its disk; counters count all mistakes.
+Cost: one dictionary entry for each kind and stream that had a line in the last minute.
 """
 
 import asyncio
 from collections.abc import Callable
 
-LINES = 100
-"""Lines of one kind about one stream in one stretch."""
+MAX_LINES = 100
+"""The maximum number of lines of one kind about one stream in one period."""
 
-STRETCH_SECONDS = 60.0
-"""How long a stretch lasts, from its first line on."""
+PERIOD_SECONDS = 60.0
+"""How long a period lasts, from its first line on."""
 
 
 class Allowance:
-    """Grants lines; used on the event loop."""
+    """Decides which lines may be written; used on the event loop."""
 
-    def __init__(self, left_out: Callable[[str, str, int], None], *, stretch: float = STRETCH_SECONDS) -> None:
+    def __init__(self, left_out: Callable[[str, str, int], None], *, period: float = PERIOD_SECONDS) -> None:
+        """Begin; `left_out` is called with kind, stream and number at the end of a period (s) with too many lines."""
         self._left_out = left_out
-        self._stretch = stretch
-        self._asked: dict[tuple[str, str], int] = {}
+        self._period = period
+        self._counts: dict[tuple[str, str], int] = {}
 
     def grants(self, kind: str, stream: str) -> bool:
-        """Count one more line, and tell whether it may be written."""
+        """Count one more line; return whether it may be written."""
         key = kind, stream
-        asked = self._asked.get(key, 0)
-        self._asked[key] = asked + 1
-        if asked == 0:
-            asyncio.get_running_loop().call_later(self._stretch, self._over, key)
-        return asked < LINES
+        count = self._counts.get(key, 0)
+        self._counts[key] = count + 1
+        if count == 0:
+            asyncio.get_running_loop().call_later(self._period, self._end_period, key)
+        return count < MAX_LINES
 
-    def _over(self, key: tuple[str, str]) -> None:
-        left_out = self._asked.pop(key) - LINES
+    def _end_period(self, key: tuple[str, str]) -> None:
+        left_out = self._counts.pop(key) - MAX_LINES
         if left_out > 0:
             self._left_out(*key, left_out)

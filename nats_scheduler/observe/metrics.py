@@ -1,8 +1,8 @@
-"""Counters, gauges and a histogram, in the names and units that Prometheus users expect.
+"""Counters, gauges and histograms, with the names and units that Prometheus users expect.
 
-One registry a process, labelled by stream; nothing is labelled by subject, because subjects have no bound.
-The rule: a series exists from the moment its stream is served, at 0, also where a label has values that are known
-beforehand: an alert on the rate of what never happened before sees the first time that it happens.
+One registry per process, labelled by stream; nothing is labelled by subject, because their number has no limit.
+The rule: a series exists from the moment its stream is served, at 0, for every value of a label that is known in
+advance. So an alert on the rate of an event also sees its first occurrence.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,17 +17,17 @@ from nats_scheduler.message.rejection import MESSAGE_CODES
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
 EARLY_ENDINGS = (Ending.EXPIRED, Ending.MAX_AGE)
-"""What ends a schedule before its next fire, as far as that is known when it is stored."""
+"""The reasons why a schedule ends before its next fire, if that is known when it is stored."""
 
 REFUSAL_CODES = (403, 10002, 10023, 10028, 10047, 10054, 10071, 10077, 10097, 10109, 10111, 10165, 10166, 10190)
-"""With which codes a fire is refused, as far as that is known beforehand: no permission (403), no resources, too large,
-a limit of the stream, a schedule that changed, a sealed stream, a TTL, a roll-up or a target that cannot be.
-Any other code gets its series when it is first seen.
+"""The codes with which a fire is refused, if they are known in advance: no permission (403), no resources, too large,
+a limit of the stream, a changed schedule, a sealed stream, an invalid TTL, roll-up or target.
+Any other code gets its series when it first occurs.
 """
 
 
 class StreamMetrics:
-    """What is counted for each fire of one stream: found once, since to find a sample costs more than to count."""
+    """The metrics of each fire of one stream; looked up once, because a look-up costs more than counting."""
 
     def __init__(self, metrics: "Metrics", stream: str) -> None:
         self.fires = metrics.fires.labels(stream)
@@ -39,26 +39,26 @@ class StreamMetrics:
 
 
 class ReadyStreams(Collector):
-    """Says of each stream that is served whether what is due there fires; looked up when somebody asks."""
+    """The gauge of the streams that are ready; computed at each request for the metrics."""
 
     def __init__(self) -> None:
-        self.look: Callable[[], Mapping[str, bool]] = dict
-        """Returns for each stream that is served whether it is ready; called in any thread."""
+        self.read: Callable[[], Mapping[str, bool]] = dict
+        """Returns whether each stream that is served is ready; called in any thread."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Look now."""
+        """Return the gauge with its present values."""
         ready = GaugeMetricFamily(
             "nats_scheduler_stream_ready",
             "Whether there is contact with a stream that is served, and all of it has been read, so that it fires.",
             labels=["stream"],
         )
-        for stream, is_ready in self.look().items():
+        for stream, is_ready in self.read().items():
             ready.add_metric([stream], float(is_ready))
         yield ready
 
 
 class Metrics:
-    """What is counted."""
+    """The metrics of a process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -67,15 +67,15 @@ class Metrics:
         self.unsettled = self._counter("fires_unsettled", "Publishes without an answer, repeated.")
         self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
         self.forged = self._counter("fires_forged", "Messages that claim to be fires and cannot be.")
-        self.missed = self._counter("fires_missed", "Fires stored that stand for others that were missed.")
+        self.missed = self._counter("fires_missed", "Make-up fires stored, each for all missed fires of a schedule.")
         self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
         self.failing = self._gauge(
-            "schedules_failing", "Schedules with a fire that the server refuses for the time being.", "stream"
+            "schedules_failing", "Schedules whose fires the server refuses at the moment.", "stream"
         )
         self.overdue = self._counter(
-            "fires_overdue", "Fires stored that came due before they could be fired; the histogram leaves them out."
+            "fires_overdue", "Fires stored that were due before this instance could fire them; not in the histogram."
         )
-        self.accepted = self._counter("schedules_accepted", "Schedules taken on while running.")
+        self.accepted = self._counter("schedules_accepted", "Schedules accepted while the stream is followed live.")
         self.rejected = self._counter("schedules_rejected", "Invalid schedules, by the server's code.", "code")
         self.ended = self._counter("schedules_ended", "Schedules no longer held, by reason.", "reason")
         self.ends_early = self._counter(
@@ -91,7 +91,7 @@ class Metrics:
         self.connected = self._gauge("connected", "Whether there is a connection, and JetStream answers: 1 or 0.")
         self.connections = Counter(
             "nats_scheduler_connections",
-            "Connections made since the start; all but one reconnects.",
+            "Connections made since the start; all but the first are reconnects.",
             registry=self.registry,
         )
         self.connected_at = self._gauge(
@@ -99,7 +99,7 @@ class Metrics:
         )
         self.lateness = Histogram(
             "nats_scheduler_fire_lateness_seconds",
-            "Time from a fire's due time to its storage, by the server's clock, without what was overdue.",
+            "Time from a fire's due time to its storage, by the server's clock, without overdue fires.",
             ["stream"],
             registry=self.registry,
             buckets=LATENESS_BUCKETS_SECONDS,
@@ -108,27 +108,27 @@ class Metrics:
         self.registry.register(self.ready)
         self.loop_lateness = Histogram(
             "nats_scheduler_event_loop_lateness_seconds",
-            "Time by which the event loop was late for what it was to do at a time, looked at twice a second.",
+            "How late the event loop runs a timer, measured twice a second.",
             registry=self.registry,
             buckets=LATENESS_BUCKETS_SECONDS,
         )
         self.overloaded = Gauge(
             "nats_scheduler_overloaded",
-            "1 while the event loop or the fires are late again and again.",
+            "1 while the event loop or the fires are repeatedly late.",
             registry=self.registry,
         )
 
         self._streams: dict[str, StreamMetrics] = {}
 
     def of(self, stream: str) -> StreamMetrics:
-        """Return what is counted for each fire of a stream."""
+        """Return the metrics of each fire of a stream."""
         found = self._streams.get(stream)
         if found is None:
             found = self._streams[stream] = StreamMetrics(self, stream)
         return found
 
     def serves(self, stream: str) -> None:
-        """Have every series of a stream that is served from now on, at 0 if nothing was counted yet."""
+        """Create every series of a stream that is served from now on, at 0 if nothing was counted yet."""
         self.of(stream)
         counters = self.unsettled, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
         for counter in (*counters, self.misnamed):
@@ -144,8 +144,8 @@ class Metrics:
         self.failing.labels(stream)
         self.served.labels(stream).set(1)
 
-    def serves_no_more(self, stream: str) -> None:
-        """Show that a stream is not served; what was counted stays."""
+    def stops_serving(self, stream: str) -> None:
+        """Show that a stream is not served any more; counters keep their values."""
         self.served.labels(stream).set(0)
         self.shards.labels(stream).set(0)
         self.failing.labels(stream).set(0)

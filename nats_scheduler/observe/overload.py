@@ -1,63 +1,64 @@
-"""Notice that this process does not keep up: its event loop, or the fires, are late again and again.
+"""Detect that this process is overloaded: its event loop, or the fires, are repeatedly late.
 
-A machine that stands still for a moment makes one look late, and a burst some fires: neither is an overload.
-One is where at least half of the looks in a row find the loop late, or fires that were stored late since the last look.
+If the machine stops for a moment, one sample is late, and a burst makes some fires late; neither is an overload.
+In an overload, in at least half of the last samples the loop was late, or fires were stored late since the sample
+before.
 
-The rule: it is told when it begins, and again only after `SAID_AGAIN_LOOKS`, for as long as it lasts.
-Cost: a comparison a fire, and a sort of `LOOKS` numbers at each look (twice a second).
+The rule: it is reported when it begins, and every `REPEAT_SAMPLES` samples as long as it lasts.
+Cost: a comparison per fire, and a sort of `WINDOW_SAMPLES` numbers at each sample (twice a second).
 """
 
 from collections import deque
 from typing import NamedTuple
 
-LOOKS = 10
-"""Looks in a row that are judged together: 5 s."""
+WINDOW_SAMPLES = 10
+"""How many samples are judged together: 5 s."""
 
-LOOP_LATE_SECONDS = 0.05
-FIRE_LATE_SECONDS = 0.25
-"""What is later counts as late: a fire takes some milliseconds, and one in a burst of thousands longer."""
+MAX_LOOP_LATENESS_SECONDS = 0.05
+MAX_FIRE_LATENESS_SECONDS = 0.25
+"""More than this is late: a fire takes some milliseconds, and one in a burst of thousands takes longer."""
 
-SAID_AGAIN_LOOKS = 120
-"""While it lasts it is told once in so many looks: a minute."""
+REPEAT_SAMPLES = 120
+"""An overload that lasts is reported again after this many samples: a minute."""
 
 
 class Lateness(NamedTuple):
-    """How late this process is, in seconds: what half of the last looks found, or more."""
+    """How late this process is, in seconds: at least half of the last samples were this late or later."""
 
     loop: float
     fires: float
 
 
 class Overload:
-    """Judges by the last looks."""
+    """Decides by the last samples whether the process is overloaded."""
 
     def __init__(self) -> None:
-        self._loop: deque[float] = deque(maxlen=LOOKS)
-        self._fires: deque[float] = deque(maxlen=LOOKS)
+        self._loop: deque[float] = deque(maxlen=WINDOW_SAMPLES)
+        self._fires: deque[float] = deque(maxlen=WINDOW_SAMPLES)
         self._latest_fire = 0.0
-        self._looks_since_said = SAID_AGAIN_LOOKS
+        self._samples_since_report = REPEAT_SAMPLES
         self.is_on = False
-        """Whether the process was overloaded at the last look."""
+        """Whether the process was overloaded at the last sample."""
 
-    def fire_stored(self, late: float) -> None:
-        """Note how late (s) a fire was stored."""
+    def record_fire(self, late: float) -> None:
+        """Record how late (s) a fire was stored."""
         if late > self._latest_fire:
             self._latest_fire = late
 
-    def looked(self, late: float) -> Lateness | None:
-        """Note how late (s) the event loop came to a look; returns what is to be told, None if nothing is."""
+    def sample(self, late: float) -> Lateness | None:
+        """Record how late (s) the event loop takes this sample; return what to report, None if nothing is."""
         self._loop.append(late)
         self._fires.append(self._latest_fire)
         self._latest_fire = 0.0
-        self._looks_since_said += 1
-        found = Lateness(_of_half(self._loop), _of_half(self._fires))
-        self.is_on = found.loop > LOOP_LATE_SECONDS or found.fires > FIRE_LATE_SECONDS
-        if not self.is_on or self._looks_since_said < SAID_AGAIN_LOOKS:
+        self._samples_since_report += 1
+        found = Lateness(_reached_by_half(self._loop), _reached_by_half(self._fires))
+        self.is_on = found.loop > MAX_LOOP_LATENESS_SECONDS or found.fires > MAX_FIRE_LATENESS_SECONDS
+        if not self.is_on or self._samples_since_report < REPEAT_SAMPLES:
             return None
-        self._looks_since_said = 0
+        self._samples_since_report = 0
         return found
 
 
-def _of_half(found: deque[float]) -> float:
-    """Return what at least half of `LOOKS` looks exceeded or reached; 0 before there were so many."""
-    return sorted(found, reverse=True)[LOOKS // 2 - 1] if len(found) >= LOOKS // 2 else 0.0
+def _reached_by_half(found: deque[float]) -> float:
+    """Return the value that half of `WINDOW_SAMPLES` samples reached or exceeded; 0 before there are half as many."""
+    return sorted(found, reverse=True)[WINDOW_SAMPLES // 2 - 1] if len(found) >= WINDOW_SAMPLES // 2 else 0.0

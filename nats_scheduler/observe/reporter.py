@@ -1,9 +1,9 @@
-"""Tell the operator: every event is counted, those that matter are logged, and some are published as advisories.
+"""Report events to the operator: all are counted, important ones are logged, and some are published as advisories.
 
-What a publisher did wrong is a warning and an advisory, once; what happens a thousand times a second is only counted,
-and logged at the level debug.
-A flood of warnings is cut to an allowance (`observe.allowance`); counters and advisories are not.
-Listeners get every event as it is; `nats-scheduler dev` prints its fires that way.
+A mistake of a publisher is one warning and one advisory; an event that occurs a thousand times a second is only
+counted, and logged at the level debug.
+The number of warnings is limited (`observe.allowance`); counters and advisories are not.
+Listeners get every event unchanged; `nats-scheduler dev` prints its fires in this way.
 """
 
 import json
@@ -46,25 +46,25 @@ ADVISORY_PREFIX = "nats_scheduler.advisory"
 
 ADVISORY_TYPE = "io.nats_scheduler.advisory.v1"
 
-TOO_MUCH = "give this process a core of its own, or divide the account's streams among more instances"
-"""What helps against an overload."""
+OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's streams among more instances"
+"""What an operator can do against an overload."""
 
 Listener = Callable[[str, Event], None]
 
 
 class Reporter:
-    """Turns events into counts, lines and advisories."""
+    """Turns events into counts, log lines and advisories."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._log = logger()
-        self._tells_all = bool(self._log.is_enabled_for(logging.DEBUG))
+        self._logs_debug = bool(self._log.is_enabled_for(logging.DEBUG))
         self._listeners: list[Listener] = []
         self._allowance = Allowance(self._left_out)
         self._overload = Overload()
         self.advise: Callable[[str, bytes], object] = lambda _subject, _body: None
         """Publishes an advisory; set while there is a connection."""
-        self._tellers: dict[type[Any], Callable[[str, Any], None]] = {
+        self._handlers: dict[type[Any], Callable[[str, Any], None]] = {
             StreamReady: self._ready,
             ScheduleAccepted: self._accepted,
             ScheduleRejected: self._rejected,
@@ -87,13 +87,13 @@ class Reporter:
         }
 
     def listen(self, listener: Listener) -> None:
-        """Return every event to `listener` as well."""
+        """Call `listener` with every event too."""
         self._listeners.append(listener)
 
     def report(self, stream: str, event: Event) -> None:
-        """Tell of something that happened to a schedule of a stream."""
+        """Report an event of a stream."""
         try:
-            self._tellers[type(event)](stream, event)
+            self._handlers[type(event)](stream, event)
         except Exception as error:
             self._report_broken(stream, event, error)
         for listener in self._listeners:
@@ -103,49 +103,49 @@ class Reporter:
                 self._report_broken(stream, event, error)
 
     def _report_broken(self, stream: str, event: Event, error: Exception) -> None:
-        """Tell of what went wrong in telling; it is the engine that reports, and it must not break over that."""
+        """Log that a report failed; the exception must not reach the engine, which reports."""
         if self._allowance.grants("report_broken", stream):
             self.defect("report_broken", error, stream=stream, report=type(event).__name__)
 
     # -- the sidecar itself --------------------------------------------------------------------------------------
 
-    def ready_streams(self, look: Callable[[], Mapping[str, bool]]) -> None:
-        """Have the metrics say which streams are ready; `look` is called in other threads."""
-        self._metrics.ready.look = look
+    def ready_streams(self, read: Callable[[], Mapping[str, bool]]) -> None:
+        """Let the metrics get from `read` which streams are ready; it is called in other threads."""
+        self._metrics.ready.read = read
 
     def connected(self, url: str, name: str, version: str, at: int, **outage: float) -> None:
-        """Tell that there is a connection since `at` (ns), and of the outage before it, if there was one."""
+        """Report a connection that exists since `at` (ns), and the outage before it, if there was one."""
         self._metrics.connected.set(1)
         self._metrics.connections.inc()
         self._metrics.connected_at.set(at / SECOND)
         self._log.info("connected", server=url, name=name, version=version, **outage)
 
     def disconnected(self) -> None:
-        """Note that there is no connection any more; why is told as a problem."""
+        """Show in the metrics that there is no connection; `problem` logs the reason."""
         self._metrics.connected.set(0)
 
     def problem(self, action: str, **fields: Any) -> None:
-        """Tell of something that somebody should look at."""
-        # Not by stream: the names may be a stranger's, and as many as he likes.
+        """Log a warning that needs the operator's attention."""
+        # The limit is not per stream: a client could send any number of stream names.
         self._warn(action, "", fields)
 
     def defect(self, action: str, error: Exception, **fields: Any) -> None:
-        """Tell of an error of our own making, with its traceback."""
+        """Log an error of the sidecar itself, with its traceback."""
         self._log.error(action, exc_info=error, **fields)
 
     def stream_configured(self, stream: str, *, created: bool) -> None:
-        """Tell that a stream of the settings' folder is as its file says."""
+        """Report that a stream of `streams_folder` has the configuration of its file."""
         self._log.info("stream_configured", stream=stream, created=created)
 
     def stream_served(self, stream: str, mode: str, explanation: str, *, alarming: bool) -> None:
-        """Tell in which mode a stream is served from now on."""
-        tell = self._log.warning if alarming else self._log.info
-        tell("stream_served", stream=stream, mode=mode, meaning=explanation)
+        """Report in which mode a stream is served from now on."""
+        write = self._log.warning if alarming else self._log.info
+        write("stream_served", stream=stream, mode=mode, meaning=explanation)
         self._metrics.serves(stream)
 
     def stream_not_served(self, stream: str, reason: str) -> None:
-        """Tell that a stream is served no longer."""
-        self._metrics.serves_no_more(stream)
+        """Report that a stream is not served any more."""
+        self._metrics.stops_serving(stream)
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
     def contact_lost(self, stream: str, reason: str) -> None:
@@ -153,56 +153,56 @@ class Reporter:
         self.problem("contact_lost", stream=stream, reason=reason)
 
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
-        """Tell that a stream cannot have the flag that somebody gave it."""
-        told = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}
-        self._warn("stream_refused", "", {"stream": stream, **told})
-        self._advise("stream_refused", stream, **_told(rejection))
+        """Report that a stream has the flag, and a configuration with which it cannot have it."""
+        fields = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}
+        self._warn("stream_refused", "", {"stream": stream, **fields})
+        self._advise("stream_refused", stream, **_rejection_fields(rejection))
 
-    def loop_looked(self, late: float) -> None:
-        """Tell how late (s) the event loop came to what it was to do at a time, and whether that is an overload."""
+    def loop_sampled(self, late: float) -> None:
+        """Report how late (s) the event loop ran a timer, and an overload if there is one."""
         self._metrics.loop_lateness.observe(max(late, 0.0))
-        found = self._overload.looked(late)
+        found = self._overload.sample(late)
         self._metrics.overloaded.set(self._overload.is_on)
         if found is not None:
             loop_ms, fires_ms = round(found.loop * 1_000), round(found.fires * 1_000)
-            self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=TOO_MUCH)
+            self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=OVERLOAD_ADVICE)
 
     # -- several instances ---------------------------------------------------------------------------------------
 
     def instances(self, count: int) -> None:
-        """Tell how many instances live, we among them."""
+        """Report how many instances are alive, this one included."""
         self._metrics.instances.set(count)
         self._log.info("instances_alive", count=count)
 
     def instance_lost(self, name: str, count: int) -> None:
-        """Tell that an instance was not heard of for so long that its shards are taken over."""
+        """Report that the heartbeats of an instance have stopped, so that others take over its shards."""
         self._metrics.instances.set(count)
         self._warn("instance_lost", "", {"instance": name, "left": count})
 
     def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
-        """Tell which part of a stream we fire for from now on."""
+        """Report how many shards of a stream this instance holds from now on."""
         self._metrics.shards.labels(stream).set(held)
         self._log.info("shards_held", stream=stream, held=held, gained=gained, lost=lost)
 
     def cannot_serve(self, stream: str, reason: str) -> None:
-        """Tell that what a holder has to do was denied to us: others hold the stream while they can."""
+        """Report that this instance lacks a permission that a holder needs; other able instances hold the stream."""
         self._warn("cannot_serve", "", {"stream": stream, "reason": reason})
         self._advise("cannot_serve", stream, reason=reason)
 
     def can_serve_again(self, stream: str) -> None:
-        """Tell that nothing was denied to us for a while, and that we take our part again."""
+        """Report that no permission was denied for a while, so that this instance holds shards again."""
         self._log.info("can_serve_again", stream=stream)
 
     def registry_value_refused(self, bucket: str, key: str, reason: str) -> None:
-        """Tell that a value in the registry's bucket is not believed: it may be none of our making."""
+        """Report that a value in the registry's bucket is discarded: another program may have written it."""
         self.problem("registry_value_refused", key=key, reason=reason)
         self._advise("registry_value_refused", bucket, key=key, reason=reason)
 
     def holder_relieved(self, stream: str, instance: str, since: int) -> None:
-        """Tell that a holder fires nothing, as of a fire time (ns) that passed: it is given nothing for a while."""
-        told = {"instance": instance, "since": _time(since)}
-        self._warn("holder_relieved", "", {"stream": stream, **told})
-        self._advise("holder_relieved", stream, **told)
+        """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
+        fields = {"instance": instance, "since": _time(since)}
+        self._warn("holder_relieved", "", {"stream": stream, **fields})
+        self._advise("holder_relieved", stream, **fields)
 
     # -- schedules and fires -------------------------------------------------------------------------------------
 
@@ -211,41 +211,46 @@ class Reporter:
 
     def _accepted(self, stream: str, event: ScheduleAccepted) -> None:
         self._metrics.of(stream).accepted.inc()
-        if self._tells_all:
+        if self._logs_debug:
             due = _time(event.due)
             self._log.debug("schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=due)
 
     def _rejected(self, stream: str, event: ScheduleRejected) -> None:
-        told = _told(event.rejection)
+        details = _rejection_fields(event.rejection)
         self._metrics.rejected.labels(stream, str(event.rejection.code)).inc()
-        fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, **told}
+        fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, **details}
         self._warn("schedule_rejected", stream, fields)
-        self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **told)
+        self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **details)
 
     def _ended(self, stream: str, event: ScheduleEnded) -> None:
         self._metrics.of(stream).ended[event.ending].inc()
-        if self._tells_all:
+        if self._logs_debug:
             reason = str(event.ending)
             self._log.debug("schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=reason)
 
     def _misnamed(self, stream: str, event: HeadersMisnamed) -> None:
         self._metrics.misnamed.labels(stream).inc()
         for header, reason in event.headers:
-            told = {"subject": event.subject, "seq": event.sequence, "header": header, "reason": reason}
-            self._warn("header_misnamed", stream, {"stream": stream, **told})
-            self._advise("header_misnamed", stream, **told)
+            fields = {"subject": event.subject, "seq": event.sequence, "header": header, "reason": reason}
+            self._warn("header_misnamed", stream, {"stream": stream, **fields})
+            self._advise("header_misnamed", stream, **fields)
 
     def _ends_early(self, stream: str, event: ScheduleEndsEarly) -> None:
         self._metrics.ends_early.labels(stream, event.ending.name.lower()).inc()
-        told = {"schedule": event.schedule, "seq": event.sequence, "due": _time(event.due)}
-        told |= {"ends": _time(event.ends), "reason": str(event.ending)}
-        self._warn("schedule_ends_early", stream, {"stream": stream, **told})
-        self._advise("schedule_ends_early", stream, **told)
+        fields = {"schedule": event.schedule, "seq": event.sequence, "due": _time(event.due)}
+        fields |= {"ends": _time(event.ends), "reason": str(event.ending)}
+        self._warn("schedule_ends_early", stream, {"stream": stream, **fields})
+        self._advise("schedule_ends_early", stream, **fields)
 
     def _lost(self, stream: str, event: ScheduleLost) -> None:
-        told = {"schedule": event.schedule, "seq": event.sequence, "due": _time(event.due), "reason": str(event.ending)}
-        self._warn("schedule_lost", stream, {"stream": stream, **told})
-        self._advise("schedule_lost", stream, **told)
+        fields = {
+            "schedule": event.schedule,
+            "seq": event.sequence,
+            "due": _time(event.due),
+            "reason": str(event.ending),
+        }
+        self._warn("schedule_lost", stream, {"stream": stream, **fields})
+        self._advise("schedule_lost", stream, **fields)
 
     def _stored(self, stream: str, event: FireStored) -> None:
         counts = self._metrics.of(stream)
@@ -257,7 +262,7 @@ class Reporter:
             counts.overdue.inc()
         else:
             counts.lateness.observe(late)
-            self._overload.fire_stored(late)
+            self._overload.record_fire(late)
 
     def _unsettled(self, stream: str, event: FireUnsettled) -> None:
         self._metrics.unsettled.labels(stream).inc()
@@ -265,7 +270,7 @@ class Reporter:
 
     def _fire_refused(self, stream: str, event: FireRefused) -> None:
         self._metrics.refused.labels(stream, str(event.code)).inc()
-        told = {
+        fields = {
             "schedule": event.fire.schedule,
             "seq": event.fire.sequence,
             "target": event.fire.target[:MAX_KEPT_CHARS],
@@ -274,12 +279,12 @@ class Reporter:
             "reason": event.description,
         }
         retry_after = f"{event.retry_after / SECOND}s"
-        self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **told})
-        self._advise("fire_refused", stream, **told)
+        self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **fields})
+        self._advise("fire_refused", stream, **fields)
 
     def _forged(self, stream: str, event: FireForged) -> None:
         self._metrics.forged.labels(stream).inc()
-        told = {
+        fields = {
             "schedule": event.schedule,
             "seq": event.sequence,
             "due": _time(event.fire_time),
@@ -287,26 +292,26 @@ class Reporter:
             "stored_as": event.stored_sequence,
             "reason": event.reason,
         }
-        if self._allowance.grants("fire_forged", stream):  # no more advisories than lines: whoever forges pays nothing
-            self._log.warning("fire_forged", stream=stream, **told)
-            self._advise("fire_forged", stream, **told)
+        if self._allowance.grants("fire_forged", stream):  # not more advisories than lines: a forgery costs nothing
+            self._log.warning("fire_forged", stream=stream, **fields)
+            self._advise("fire_forged", stream, **fields)
 
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self._metrics.missed.labels(stream).inc()
         if self._allowance.grants("fires_missed", stream):
-            tell = self._log.warning if event.while_running else self._log.info
+            write = self._log.warning if event.while_running else self._log.info
             since, made_up = _time(event.first), _time(event.made_up)
-            tell("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
+            write("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
 
     def _dropped(self, stream: str, event: FiresDropped) -> None:
         self._metrics.dropped.labels(stream, str(event.code)).inc()
-        told = {"code": event.code, "reason": event.description, "since": _time(event.first)}
-        self._warn("fires_dropped", stream, {"stream": stream, "schedule": event.schedule, **told})
+        fields = {"code": event.code, "reason": event.description, "since": _time(event.first)}
+        self._warn("fires_dropped", stream, {"stream": stream, "schedule": event.schedule, **fields})
 
     def _still_refused(self, stream: str, event: StillRefused) -> None:
-        told = {"code": event.code, "reason": event.description, "schedules": event.count}
+        fields = {"code": event.code, "reason": event.description, "schedules": event.count}
         one = {"schedule": event.schedule, "since": _time(event.since)}
-        self._warn("fires_still_refused", stream, {"stream": stream, **told, **one})
+        self._warn("fires_still_refused", stream, {"stream": stream, **fields, **one})
 
     def _failing(self, stream: str, event: SchedulesFailing) -> None:
         self._metrics.failing.labels(stream).set(event.count)
@@ -332,15 +337,15 @@ class Reporter:
 
     def _expiry_failed(self, stream: str, event: ExpiryFailed) -> None:
         self._metrics.expiries_failed.labels(stream).inc()
-        tell = self._log.warning if event.refused else self._log.debug
-        tell("expiry_failed", stream=stream, seq=event.sequence, reason=event.reason)
+        write = self._log.warning if event.refused else self._log.debug
+        write("expiry_failed", stream=stream, seq=event.sequence, reason=event.reason)
 
     def _advise(self, kind: str, stream: str, **fields: Any) -> None:
         body = {"type": f"{ADVISORY_TYPE}.{kind}", "stream": stream, **fields}
         self.advise(f"{ADVISORY_PREFIX}.{kind}.{stream}", json.dumps(body).encode())
 
 
-def _told(rejection: Rejection) -> dict[str, Any]:
+def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
     rejection = rejection.shortened()
     return {
         "code": rejection.code,

@@ -87,7 +87,7 @@ class Sidecar:
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
-        self._shared = Wakes(self._clock, self._reporter.loop_looked), Pace()
+        self._shared = Wakes(self._clock, self._reporter.loop_sampled), Pace()
         folder = self._settings.streams_folder
         self._files = FileStreams(read_streams_folder(folder) if folder is not None else [], self._reporter)
         clean = True

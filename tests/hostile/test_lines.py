@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.jetstream.watch import ConfigRequested
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, PATTERN_INVALID
-from nats_scheduler.observe.allowance import LINES, Allowance
+from nats_scheduler.observe.allowance import MAX_LINES, Allowance
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -23,9 +23,9 @@ REJECTED = ScheduleRejected("s", 1, PATTERN_INVALID.rejection("Nats-Schedule", "
 
 async def test_so_many_lines_then_one_that_says_how_many_were_left_out() -> None:
     left_out: list[tuple[str, str, int]] = []
-    allowance = Allowance(lambda *line: left_out.append(line), stretch=0.05)
-    granted = [allowance.grants("rejected", "S") for _ in range(LINES + 7)]
-    assert granted == [True] * LINES + [False] * 7
+    allowance = Allowance(lambda *line: left_out.append(line), period=0.05)
+    granted = [allowance.grants("rejected", "S") for _ in range(MAX_LINES + 7)]
+    assert granted == [True] * MAX_LINES + [False] * 7
     assert allowance.grants("rejected", "T")
     await eventually(lambda: left_out == [("rejected", "S", 7)], within_seconds=30)
     assert allowance.grants("rejected", "S")
@@ -36,14 +36,14 @@ async def test_every_rejection_is_counted_and_told_and_few_are_logged() -> None:
     reporter = Reporter(metrics)
     reporter.advise = lambda _subject, body: advisories.append(body)
     with capture_logs() as lines:
-        for _ in range(5 * LINES):
+        for _ in range(5 * MAX_LINES):
             reporter.report("S", REJECTED)
             reporter.problem("flag_not_seen", stream="S")
     assert [sum(line["event"] == event for line in lines) for event in ("schedule_rejected", "flag_not_seen")] == [
-        LINES,
-        LINES,
+        MAX_LINES,
+        MAX_LINES,
     ]
-    assert metrics.value("schedules_rejected", stream="S", code="10189") == len(advisories) == 5 * LINES
+    assert metrics.value("schedules_rejected", stream="S", code="10189") == len(advisories) == 5 * MAX_LINES
     assert max(map(len, advisories)) < 4 * MAX_KEPT_CHARS
     assert len(json.loads(advisories[0])["value"]) == MAX_KEPT_CHARS
 

@@ -1,1 +1,1 @@
-"""Tests of what operators and their tools are shown: pages, metrics, log lines."""
+"""Tests of the pages, the metrics and the log lines for operators and their tools."""

@@ -1,4 +1,4 @@
-"""Ask a listener for a page, as Prometheus and health checks do, without holding up the event loop of the test."""
+"""Request a page from a listener, as Prometheus and health checks do, without blocking the event loop of the test."""
 
 import asyncio
 import http.client

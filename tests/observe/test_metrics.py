@@ -1,4 +1,4 @@
-"""What Prometheus is shown: each series from the moment that its stream is served, and what it says meanwhile."""
+"""What Prometheus scrapes: each series from the moment that its stream is served, and its values."""
 
 import re
 from pathlib import Path
@@ -74,8 +74,8 @@ def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)
 
 
-async def test_what_breaks_while_it_is_told_does_not_reach_whoever_reports() -> None:
-    """The engine reports: a listener, an advisory or a counter that raises must not end it."""
+async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
+    """The engine reports: an exception in a listener, an advisory or a counter must not end it."""
     heard: list[Event] = []
     reporter = Reporter(Metrics())
     ready = StreamReady(1, 0)
@@ -142,7 +142,7 @@ async def test_a_sidecar_without_a_server_shows_it(tmp_path: Path) -> None:
 def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:
     metrics = Metrics()
     Reporter(metrics).stream_served("S", "emulated", "", alarming=False)
-    metrics.ready.look = lambda: {"S": True}
+    metrics.ready.read = lambda: {"S": True}
     real = {}
     for metric in metrics.registry.collect():
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name

@@ -1,4 +1,4 @@
-"""The HTTP listener answers whoever asks, and nothing that happens to it reaches the event loop."""
+"""The HTTP listener answers every request, and no error in it reaches the event loop."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import MOST_AT_ONCE, ListenError, Pages, listening
+from nats_scheduler.observe.pages import MAX_CONNECTIONS, ListenError, Pages, listening
 from nats_scheduler.runtime.embedded import free_port
 from tests.harness.waiting import eventually
 from tests.observe.pages import ANSWER_SECONDS, page
@@ -50,7 +50,7 @@ async def test_nothing_listens_any_more_once_it_is_closed() -> None:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """Return a port of loopback that somebody else listens on."""
+    """Return a port of loopback on which another socket listens."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other.getsockname()[1]
 
@@ -117,7 +117,7 @@ async def test_an_event_loop_that_stands_still_is_unhealthy() -> None:
 
 
 async def test_a_page_that_fails_is_an_answer_and_a_log_line() -> None:
-    """A collector or a look at the streams that raises: not a traceback on standard error, nor a dead thread."""
+    """An exception in a collector or in a check of the streams prints no traceback and ends no thread."""
 
     def breaks() -> Sequence[str]:
         raise LookupError("for the test")
@@ -135,10 +135,10 @@ async def test_a_page_that_fails_is_an_answer_and_a_log_line() -> None:
     assert [line["event"] for line in said] == ["page_broken", "page_broken"]
 
 
-async def test_clients_that_say_nothing_take_no_more_than_their_share(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_clients_that_send_nothing_use_a_limited_number_of_connections(capfd: pytest.CaptureFixture[str]) -> None:
     with listening("127.0.0.1", 0, pages()) as url:
         port = int(url.rpartition(":")[2])
-        silent = [socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) for _ in range(MOST_AT_ONCE)]
+        silent = [socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) for _ in range(MAX_CONNECTIONS)]
 
         async def is_refused() -> bool:
             try:

@@ -117,7 +117,7 @@ async def test_a_loop_that_does_not_keep_up_is_told_as_overloaded() -> None:
 
     with capture_logs() as lines:
         metrics = Metrics()
-        wakes = Wakes(SystemClock(), Reporter(metrics).loop_looked)
+        wakes = Wakes(SystemClock(), Reporter(metrics).loop_sampled)
         wakes.attach(sleeper := Sleeper())
         keep_busy()
         told = await eventually(
