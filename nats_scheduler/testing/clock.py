@@ -1,18 +1,18 @@
-"""A clock that stands still until it is told otherwise.
+"""A clock that stops until a test advances it.
 
-The rule: time passes only in `advance`, and only there do both clocks go on.
-`set` moves the wall clock alone, either way, as an operator or NTP does.
-A month of schedules runs in the time that it takes to compute it, and a failing run repeats exactly.
+The rule: time passes only in `advance`, which advances both the wall clock and the monotonic clock.
+`set` steps only the wall clock, forwards or backwards, as an operator or NTP does.
+A test of a month takes only the time to compute it, and a failing run repeats exactly.
 """
 
 from nats_scheduler.schedule.instants import SECOND
 
 START = 1_767_225_600 * SECOND
-"""2026-01-01T00:00:00Z, when a clock starts that is not told another time."""
+"""2026-01-01T00:00:00Z in ns: the default time at which a clock starts."""
 
 
 class ManualClock:
-    """Tells the time that it was given, in integer nanoseconds; fits wherever the runtime takes a clock."""
+    """A clock that shows the time that it was given, in integer nanoseconds; it has the interface of the runtime's."""
 
     def __init__(self, now: int = START) -> None:
         self._now = now
@@ -23,11 +23,11 @@ class ManualClock:
         return self._now
 
     def monotonic(self) -> int:
-        """Return nanoseconds since this clock was made. It never goes back."""
+        """Return the nanoseconds since this clock was created; they never decrease."""
         return self._monotonic
 
     def advance(self, duration: int) -> None:
-        """Let `duration` nanoseconds pass; raises `ValueError` where it is negative."""
+        """Let `duration` nanoseconds pass; raises `ValueError` if it is negative."""
         if duration < 0:
             raise ValueError(f"time does not pass backwards: advance({duration}); set() steps the wall clock")
         self._now += duration

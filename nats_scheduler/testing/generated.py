@@ -1,6 +1,6 @@
-"""A generated message in the shape that a test compares: text where there is text, times in nanoseconds.
+"""A generated message in a form that tests can compare: headers as text, times in nanoseconds.
 
-The rule: it is what the stream stored, and says besides which fire of which schedule it was.
+The rule: it contains what the stream stored, and which fire of which schedule it is.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from nats_scheduler.message.stored import StoredMessage
 
 @dataclass(frozen=True, slots=True)
 class GeneratedMessage:
-    """What a fire stored."""
+    """The message that a fire stored."""
 
     subject: str
     sequence: int
@@ -29,12 +29,12 @@ class GeneratedMessage:
     """When it was due (ns)."""
 
     def header(self, name: str) -> str | None:
-        """Return the first header of a name, None if there is none."""
+        """Return the value of the first header with this name; None if there is none."""
         return next((value for known, value in self.headers if known == name), None)
 
 
 def generated_message(message: StoredMessage, generated: Generated) -> GeneratedMessage:
-    """Put a stored message, and what was read in it, into one shape."""
+    """Combine a stored message and its reading."""
     return GeneratedMessage(
         subject=message.subject,
         sequence=message.sequence,

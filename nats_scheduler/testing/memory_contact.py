@@ -1,12 +1,12 @@
 """Contact with a stream in memory: `engine.port.StreamPort` without a server, and without real time.
 
-A `Network` decides what happens to each request on its way (`testing.network`).
+A `Network` decides what happens to each request (`testing.network`).
 
-The rule: nothing happens inside `publish`, `read`, `read_duplicate`, `purge` and `remove`; it happens in `deliver`, in
-the order of arrival.
-Who calls `deliver` decides what drives it: a test by hand, a world in virtual time, or an event loop
+The rule: `publish`, `read`, `read_duplicate`, `purge` and `remove` only begin a request; `deliver` executes it, in the
+order of arrival.
+The caller of `deliver` drives the contact: a test itself, a world in virtual time, or an event loop
 (`MemoryContact(…, soon=loop.call_soon)`).
-What was already on its way when the contact ends still arrives: keep calling `deliver` where that matters.
+A request in flight when the contact ends still arrives: continue to call `deliver` if that matters.
 
 Cost: a heap entry or two a request. Limit: one contact sees its own stream only, and the follower loses nothing.
 """
@@ -42,37 +42,36 @@ from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Network, Perfect
 
-ANSWER_DEADLINE = 5 * SECOND
-"""After this long (ns) without an answer, an outcome is unknown."""
+ANSWER_DEADLINE_NS = 5 * SECOND
+"""After this long without an answer, an outcome is unknown."""
 
-
-BEHIND = "the leader has not come so far"
+NOT_APPLIED = "the leader has not come so far"
 
 
 class ContactEndedError(Exception):
-    """The contact was ended, which ends following too."""
+    """The contact has ended, and `follow` with it."""
 
 
 class _Request(NamedTuple):
     do: Callable[[], Input]
     refuse: Callable[[Refused], Input]
-    give_up: Callable[[str], Input]
+    fail: Callable[[str], Input]
 
 
 class MemoryContact:
-    """One stream in memory, as long as contact with it lasts."""
+    """The contact with one stream in memory, until it ends."""
 
     def __init__(
         self,
         stream: MemoryStream,
-        tell: Notify,
+        notify: Notify,
         clock: ManualClock,
         network: Network | None = None,
         *,
         soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self._stream = stream
-        self._tell = tell
+        self._notify = notify
         self._clock = clock
         self._network = network or Perfect()
         self._soon = soon
@@ -85,21 +84,21 @@ class MemoryContact:
     # -- the port ------------------------------------------------------------------------------------------------
 
     def publish(self, fires: Sequence[Fire]) -> None:
-        """Begin to store these fires, in this order."""
+        """Begin to store fires, in this order."""
         for fire in fires:
             self._begin(self._network.publish(fire), self._storing(fire))
 
     def read(self, request: ReadContent) -> None:
-        """Begin to read what a fire will say."""
+        """Begin to read the content of a fire."""
         self._begin(self._network.read(request), self._reading(request))
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to look at what has the identity of a fire; on the network it is a read like the others."""
+        """Begin to read the message with the identity of a fire; for the network it is a read like any other."""
         fire = request.fire
-        self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._looking(request))
+        self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._comparing(request))
 
     def purge(self, request: PurgeSchedule) -> None:
-        """Begin to remove a schedule's versions."""
+        """Begin to purge the versions of a schedule."""
         self._begin(self._network.purge(request), self._purging(request))
 
     def remove(self, request: RemoveExpired) -> None:
@@ -107,7 +106,7 @@ class MemoryContact:
         self._begin(self._network.remove(request), self._removing(request))
 
     async def follow(self, after: int) -> None:
-        """Tell every message with a sequence above `after`, until cancelled or the contact is ended."""
+        """Deliver every message with a sequence above `after`, until this is cancelled or the contact ends."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         stop = self.begin_following(after, ended)
         try:
@@ -116,28 +115,28 @@ class MemoryContact:
             stop()
 
     def end(self, reason: str) -> None:
-        """End the contact and answer everything that is still open; a second time is harmless."""
+        """End the contact and conclude every open request; calling it again does nothing."""
         if self._ended is not None:
             return
         self._ended = reason
         opened, self._open = self._open, {}
         for request in opened.values():
-            self._tell(request.give_up(reason))
+            self._notify(request.fail(reason))
         if self._follower is not None:
             self._follower.end(reason)
 
     # -- what drives it ------------------------------------------------------------------------------------------
 
     def begin_following(self, after: int, ended: asyncio.Future[None] | None = None) -> Callable[[], None]:
-        """Do what `follow` does without an event loop; returns what stops it."""
+        """Do what `follow` does, without an event loop; return a function that stops it."""
         assert self._follower is None, "a contact follows once"
         self._follower = _Follower(self, after, ended)
         return self._follower.stop
 
     def deliver(self) -> int:
-        """Let everything happen that is due by now, and return how much that was.
+        """Execute everything that is due by now; return how many events that were.
 
-        What happens, happens now: whoever moves the clock stops at each `next_delivery`.
+        They happen at the present time: a caller that advances the clock must stop at each `next_delivery`.
         """
         count = 0
         while self._events and self._events[0][0] <= self._clock.monotonic():
@@ -146,14 +145,14 @@ class MemoryContact:
         return count
 
     def next_delivery(self) -> int | None:
-        """Return how long (ns) it takes until `deliver` has something to do; None if nothing is under way."""
+        """Return the time (ns) until `deliver` has something to do; None if nothing is in flight."""
         return max(self._events[0][0] - self._clock.monotonic(), 0) if self._events else None
 
     # -- one request ---------------------------------------------------------------------------------------------
 
     def _begin(self, fate: Fate, request: _Request) -> None:
         if self._ended is not None:
-            self._tell(request.give_up(self._ended))
+            self._notify(request.fail(self._ended))
             return
         self._number += 1
         number = self._number
@@ -161,7 +160,7 @@ class MemoryContact:
         for _ in range(1 + fate.twice if fate.arrives else 0):
             self._after(fate.request_takes, lambda: self._arrived(number, request, fate))
         if not (fate.arrives and fate.answered):
-            self._after(ANSWER_DEADLINE, lambda: self._answered(number, request.give_up("no answer within 5 s")))
+            self._after(ANSWER_DEADLINE_NS, lambda: self._answered(number, request.fail("no answer within 5 s")))
 
     def _arrived(self, number: int, request: _Request, fate: Fate) -> None:
         answer = request.do() if fate.refusal is None else request.refuse(fate.refusal)
@@ -170,7 +169,7 @@ class MemoryContact:
 
     def _answered(self, number: int, answer: Input) -> None:
         if self._open.pop(number, None) is not None:
-            self._tell(answer)
+            self._notify(answer)
 
     def _after(self, duration: int, event: Callable[[], None]) -> None:
         self._number += 1
@@ -181,14 +180,14 @@ class MemoryContact:
     def _deliver_soon(self) -> None:
         self.deliver()
 
-    # -- the kinds ---------------------------------------------------------------------------------------------
+    # -- the kinds of requests -----------------------------------------------------------------------------------
 
     def _storing(self, fire: Fire) -> _Request:
-        target, block, body = fire.target, fire.block, fire.body  # as they are sent now
+        target, block, body = fire.target, fire.block, fire.body  # the values at the time of sending
         return _Request(
             do=lambda: PublishConcluded(fire, self._stream.publish(target, block, body)),
             refuse=lambda refusal: PublishConcluded(fire, refusal),
-            give_up=lambda reason: PublishConcluded(fire, Unknown(reason)),
+            fail=lambda reason: PublishConcluded(fire, Unknown(reason)),
         )
 
     def _reading(self, request: ReadContent) -> _Request:
@@ -197,16 +196,16 @@ class MemoryContact:
         def do() -> Input:
             message = self._stream.known(schedule)
             if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
-                return ContentUnread(schedule, sequence, BEHIND)
+                return ContentUnread(schedule, sequence, NOT_APPLIED)
             return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None)
 
         return _Request(
             do=do,
             refuse=lambda refusal: ContentUnread(schedule, sequence, refusal.description),
-            give_up=lambda reason: ContentUnread(schedule, sequence, reason),
+            fail=lambda reason: ContentUnread(schedule, sequence, reason),
         )
 
-    def _looking(self, request: ReadDuplicate) -> _Request:
+    def _comparing(self, request: ReadDuplicate) -> _Request:
         fire, sequence = request
 
         def do() -> Input:
@@ -217,7 +216,7 @@ class MemoryContact:
         return _Request(
             do=do,
             refuse=lambda refusal: DuplicateUnread(fire, refusal.description),
-            give_up=lambda reason: DuplicateUnread(fire, reason),
+            fail=lambda reason: DuplicateUnread(fire, reason),
         )
 
     def _purging(self, request: PurgeSchedule) -> _Request:
@@ -232,7 +231,7 @@ class MemoryContact:
         return _Request(
             do=do,
             refuse=lambda refusal: PurgeConcluded(schedule, through, refusal.description, refused=True),
-            give_up=lambda reason: PurgeConcluded(schedule, through, reason),
+            fail=lambda reason: PurgeConcluded(schedule, through, reason),
         )
 
     def _removing(self, request: RemoveExpired) -> _Request:
@@ -240,7 +239,7 @@ class MemoryContact:
 
         def do() -> Input:
             if not self._stream.has_applied(sequence):
-                return ExpiryConcluded(sequence, failure=BEHIND)
+                return ExpiryConcluded(sequence, failure=NOT_APPLIED)
             message = self._stream.message(sequence)
             expires = None if message is None else expiry_of(message, DIALECTS)
             if message is None or expires is None:
@@ -256,12 +255,12 @@ class MemoryContact:
         return _Request(
             do=do,
             refuse=lambda refusal: ExpiryConcluded(sequence, failure=refusal.description, refused=True),
-            give_up=lambda reason: ExpiryConcluded(sequence, failure=reason),
+            fail=lambda reason: ExpiryConcluded(sequence, failure=reason),
         )
 
 
 class _Follower:
-    """Tells what is stored: first the history, then `CaughtUp`, then what comes."""
+    """Delivers the stored messages: first the history, then `CaughtUp`, then new ones."""
 
     def __init__(self, contact: MemoryContact, after: int, ended: asyncio.Future[None] | None) -> None:
         self._contact = contact
@@ -270,15 +269,15 @@ class _Follower:
         self._is_over = False
         history = [_headers_only(message) for message in contact._stream.messages(after=after)]
         self._stop_listening = contact._stream.listen(self._stored)
-        contact._after(0, lambda: self._tell_history(history))
+        contact._after(0, lambda: self._deliver_history(history))
 
     def stop(self) -> None:
-        """Tell nothing more."""
+        """Deliver no more messages."""
         self._is_over = True
         self._stop_listening()
 
     def end(self, reason: str) -> None:
-        """Stop, and let whoever awaits the following know why."""
+        """Stop, and raise `ContactEndedError` in `follow`."""
         self.stop()
         if self._ended is not None and not self._ended.done():
             self._ended.set_exception(ContactEndedError(reason))
@@ -286,21 +285,21 @@ class _Follower:
     def _stored(self, message: StoredMessage) -> None:
         clock = self._contact._clock
         self._arrival = max(self._arrival, clock.monotonic() + self._contact._network.follow(message))
-        told = _headers_only(message)
-        self._contact._after(self._arrival - clock.monotonic(), lambda: self._tell([told]))
+        delivered = _headers_only(message)
+        self._contact._after(self._arrival - clock.monotonic(), lambda: self._deliver([delivered]))
 
-    def _tell_history(self, history: list[StoredMessage]) -> None:
+    def _deliver_history(self, history: list[StoredMessage]) -> None:
         if history:
-            self._tell(history)
+            self._deliver(history)
         if not self._is_over:
-            self._contact._tell(CaughtUp())
+            self._contact._notify(CaughtUp())
 
-    def _tell(self, messages: list[StoredMessage]) -> None:
+    def _deliver(self, messages: list[StoredMessage]) -> None:
         if not self._is_over:
-            self._contact._tell(MessagesRead(messages))
+            self._contact._notify(MessagesRead(messages))
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:
-    """Strip the body as a server does for a consumer: it says how long it was."""
+    """Remove the body as a server does for a consumer with headers only: a header then contains its size."""
     size = b"%d" % len(message.body or b"")
     return message._replace(block=with_header(message.block, b"Nats-Msg-Size", size), body=None)

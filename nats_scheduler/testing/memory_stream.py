@@ -1,12 +1,12 @@
-"""A JetStream stream in memory: what the sidecar relies on, and nothing else.
+"""A JetStream stream in memory: the part of JetStream that the sidecar needs, and nothing else.
 
-The rule: every answer is the one that a nats-server 2.11 on its own gives, in the order of its checks.
-One suite of tests asks both (`tests/contract/`).
-With `behind` it stands for a stream of a cluster, whose leader has yet to apply what a replica has delivered already:
-`last` and `message` are what the replica says, `known` and the checks of a publish what the leader does.
-Time is asked of the function that it is given, so messages expire, and identities are forgotten, when a test says so.
+The rule: every answer is that of a single nats-server 2.11, in the order of its checks; one test suite runs against
+both (`tests/contract/`).
+With `behind` it represents a stream of a cluster whose leader has not yet applied what a replica has already delivered:
+`last` and `message` return what the replica has; `known` and the checks of a publish use what the leader has.
+The time comes from a function, so messages and identities expire when a test decides it.
 
-Kept in dictionaries, since their order is that of storing: the last message of a subject is the last key.
+Messages are in dictionaries, which keep the order of storage: the last message of a subject is the last key.
 Cost: a few microseconds a message. Limit: no consumers, no replicas, no limits on count and bytes of the stream, no
 delete markers; `take` stands for a consumer of a work queue.
 """
@@ -25,37 +25,41 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.ttls import NEVER, parse_ttl
 
-DUPLICATE_WINDOW = 120 * SECOND
-"""How long (ns) an identity is remembered unless the configuration says otherwise."""
+DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
+"""How long the stream keeps an identity if its configuration has no `duplicate_window`."""
 
 IN_PROCESS = 0
-"""Stands for the sequence of an identity whose message is not stored.
+"""The sequence of an identity whose message is not stored.
 
-As the server does: in a cluster, 2.11 notes the identity before the guard looks, and keeps it although that refuses.
+As the server does: in a cluster, 2.11 records the identity before it checks the guard, and keeps it although the guard
+refuses the message.
 """
 
 Listener = Callable[[StoredMessage], None]
-"""Is called with each message as it is stored."""
+"""Is called with each message when it is stored."""
 
 
 class MemoryStream:
-    """One stream. `config` is the JSON of the JetStream API; `guard=False` makes it a server 2.10: TTLs are inert."""
+    """One stream. `config` is the JSON of the JetStream API; with `guard=False` it is a 2.10 server, without TTLs."""
 
     def __init__(self, config: Mapping[str, Any], now: Callable[[], int], *, guard: bool = True) -> None:
         self.config = dict(config)
         self.rules = StreamRules.from_config(config)
         self.guard = guard
         self.last_sequence = 0
-        """The sequence given last; it is never given again."""
+        """The sequence of the last message; it only decreases in `go_back`."""
         self.behind = 0
-        """How long (ns) after a message was stored the leader has applied it."""
+        """How long (ns) after a message was stored the leader applies it."""
         self._applied = 0
         self._to_apply: deque[tuple[int, int]] = deque()
-        """When (ns) each of the latest messages was stored, and its sequence."""
+        """When (ns) each message was stored that the leader has not applied, and its sequence."""
         self._now = now
         self._max_age = max(int(config.get("max_age") or 0), 0)
         self._per_subject = max(int(config.get("max_msgs_per_subject") or 0), 0)
-        self._window = int(config.get("duplicate_window") or min(DUPLICATE_WINDOW, self._max_age or DUPLICATE_WINDOW))
+        self._window = int(
+            config.get("duplicate_window")
+            or min(DEFAULT_DUPLICATE_WINDOW_NS, self._max_age or DEFAULT_DUPLICATE_WINDOW_NS)
+        )
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[str, dict[int, None]] = {}
         self._expiries: list[tuple[int, int]] = []
@@ -65,7 +69,7 @@ class MemoryStream:
     # -- storing -------------------------------------------------------------------------------------------------
 
     def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Outcome:
-        """Store a message, or say why not; on a subject that is not the stream's nobody listens, which is `Unknown`."""
+        """Store a message, or return why not; on a subject that is not the stream's, there is no answer: `Unknown`."""
         if not is_covered(subject, self.rules.subjects):
             return Unknown("no stream listens on the target, or it has no leader")
         self.expire()
@@ -84,7 +88,7 @@ class MemoryStream:
         return refusal or Stored(self._store(subject, block, body))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every message from now on; returns what ends that."""
+        """Call `listener` with every message from now on; return a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -107,16 +111,16 @@ class MemoryStream:
 
     @property
     def applied(self) -> int:
-        """The sequence up to which the leader has applied what was stored; it never goes back."""
+        """The sequence up to which the leader has applied the stored messages; it only decreases in `go_back`."""
         self._apply()
         return self._applied
 
     def has_applied(self, sequence: int) -> bool:
-        """Return whether the leader has come as far as a sequence, so that what it does not know is not there."""
+        """Return whether the leader has applied a sequence; then a message up to it that it does not have is gone."""
         return not self.behind or sequence <= self.applied
 
     def known(self, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject that the leader knows; what was removed is gone for it at once."""
+        """Return the last message on a subject that the leader has applied; it applies removals immediately."""
         self.expire()
         applied = self.applied
         sequences = reversed(self._subjects.get(subject, {}))
@@ -132,7 +136,7 @@ class MemoryStream:
     # -- removing ------------------------------------------------------------------------------------------------
 
     def delete(self, sequence: int) -> bool:
-        """Remove one message; returns whether it was there."""
+        """Remove one message; return whether it existed."""
         message = self._messages.pop(sequence, None)
         if message is None:
             return False
@@ -143,39 +147,39 @@ class MemoryStream:
         return True
 
     def delete_fault(self) -> Refused | None:
-        """Return why a request to delete a message is refused; `delete` itself always does it."""
+        """Return why the server would refuse to delete a message; `delete` itself always deletes it."""
         denied = self.config.get("deny_delete") is True
         return Refused(500, 10057, "message delete not permitted") if denied else None
 
     def purge(self, matching: str = ">", through: int | None = None) -> int:
-        """Remove the messages whose subject matches, up to and including sequence `through`; returns how many."""
+        """Remove the messages whose subject matches, up to and including sequence `through`; return how many."""
         self.expire()
         exact = self._subjects.get(matching)
         candidates = [self._messages[s] for s in exact] if exact is not None else list(self.messages(matching))
-        doomed = [m.sequence for m in candidates if through is None or m.sequence <= through]
-        return sum(map(self.delete, doomed))
+        purged = [m.sequence for m in candidates if through is None or m.sequence <= through]
+        return sum(map(self.delete, purged))
 
     def take(self, matching: str = ">") -> list[StoredMessage]:
-        """Consume as a worker of a work queue does: return the messages whose subject matches, and remove them."""
+        """Consume like a worker of a work queue: return the messages whose subject matches, and remove them."""
         taken = list(self.messages(matching))
         for message in taken:
             self.delete(message.sequence)
         return taken
 
     def expire(self) -> None:
-        """Remove what is too old by now. Every other method does so first."""
+        """Remove the messages that have expired. Every other method calls this first."""
         now = self._now()
         while self._expiries and self._expiries[0][0] <= now:
             self.delete(heapq.heappop(self._expiries)[1])
 
     def copied(self) -> tuple[int, list[StoredMessage]]:
-        """Return a copy: the last sequence, and what is stored."""
+        """Return a copy: the last sequence, and the stored messages."""
         return self.last_sequence, list(self.messages())
 
     def go_back(self, through: int, messages: Iterable[StoredMessage]) -> None:
-        """Have a copy restored, which may be empty: the stream is made anew then; who listens is not told.
+        """Restore a copy; an empty one makes it a new stream. Listeners are not called.
 
-        As the server does: identities are known of what is stored, and the leader has applied it.
+        As the server does: afterwards it has the identities of the stored messages, and the leader has applied them.
         """
         for known in (self._messages, self._subjects, self._expiries, self._identities, self._to_apply):
             known.clear()
@@ -243,14 +247,14 @@ class MemoryStream:
         self._limit_age(message)
 
     def _note_identity(self, block: bytes, sequence: int, stored_at: int) -> None:
-        """Remember an identity as the youngest, and forget those that fell out of the window."""
+        """Record an identity as the newest one, and delete those that are older than the window."""
         identity = header_value(block, b"Nats-Msg-Id")
         if not identity:
             return
         self._identities.pop(identity, None)
         self._identities[identity] = (sequence, stored_at)
-        forgotten = self._now() - self._window
-        while self._identities and self._identities[oldest := next(iter(self._identities))][1] <= forgotten:
+        expired_at = self._now() - self._window
+        while self._identities and self._identities[oldest := next(iter(self._identities))][1] <= expired_at:
             del self._identities[oldest]
 
     def _limit_age(self, message: StoredMessage) -> None:

@@ -1,7 +1,8 @@
-"""What lies between the sidecar and a stream in memory: it may delay, lose, or refuse what goes through.
+"""The network between the sidecar and a stream in memory: it may delay, lose or refuse a request.
 
-`Perfect` lets everything arrive at once, and is what a user's tests want; derive from it to change one thing.
-The rule: a network decides, once for each request and when it is begun; `MemoryContact` does what was decided.
+With `Perfect` everything arrives immediately, which is right for most tests of users; derive from it to change one
+thing.
+The rule: a network decides once for each request, when it begins; `MemoryContact` does what was decided.
 """
 
 from typing import NamedTuple, Protocol
@@ -16,21 +17,21 @@ class Fate(NamedTuple):
     """What happens to one request."""
 
     arrives: bool = True
-    """Whether the server sees it."""
+    """Whether the server receives it."""
     answered: bool = True
-    """Whether the answer comes back."""
+    """Whether the answer arrives."""
     refusal: Refused | None = None
-    """What the server says instead of doing it."""
+    """The server's refusal, if it does not execute the request."""
     request_takes: int = 0
-    """Nanoseconds until the server sees it."""
+    """Nanoseconds until the server receives it."""
     answer_takes: int = 0
-    """Nanoseconds until the answer is heard."""
+    """Nanoseconds until the answer arrives."""
     twice: bool = False
-    """Whether the server sees it twice, and answers both times."""
+    """Whether the server receives it twice, and answers both times."""
 
 
 DONE = Fate()
-"""It arrives and is answered at once."""
+"""The request arrives and is answered immediately."""
 
 
 class Network(Protocol):
@@ -53,29 +54,29 @@ class Network(Protocol):
         ...
 
     def follow(self, message: StoredMessage) -> int:
-        """Return how long (ns) a stored message takes to the follower; none overtakes another."""
+        """Return how long (ns) a stored message takes to the follower; messages keep their order."""
         ...
 
 
 class Perfect:
-    """A network on which nothing is late and nothing is lost. Derive from it to change one thing."""
+    """A network without delays and losses. Derive from it to change one thing."""
 
     def publish(self, fire: Fire) -> Fate:
-        """Let a fire arrive."""
+        """Deliver a fire immediately."""
         return DONE
 
     def read(self, request: ReadContent) -> Fate:
-        """Let a read arrive."""
+        """Deliver a read immediately."""
         return DONE
 
     def purge(self, request: PurgeSchedule) -> Fate:
-        """Let a purge arrive."""
+        """Deliver a purge immediately."""
         return DONE
 
     def remove(self, request: RemoveExpired) -> Fate:
-        """Let a removal arrive."""
+        """Deliver a removal immediately."""
         return DONE
 
     def follow(self, message: StoredMessage) -> int:
-        """Let a message come at once."""
+        """Deliver a message to the follower immediately."""
         return 0

@@ -1,14 +1,14 @@
-"""A whole world for a schedule: a stream, a sidecar's engine, and a clock, all in this process and without waiting.
+"""A test world for schedules: a stream, a sidecar's engine, and a clock, all in this process and without waiting.
 
-Publish a schedule as an application would, let time pass, look at what was stored:
+Publish a schedule as an application would, let time pass, and check what was stored:
 
     world = ScheduleWorld(subjects=["orders.>"])
     world.publish("orders.remind", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "orders.reminder"}, b"hello")
     world.advance("1d")
     assert len(world.generated) == 24
 
-The rule: it is the engine of the sidecar that runs here, and the world only carries out what it says, jumping from one
-instant at which something is due to the next.
+The rule: the engine of the sidecar runs here. The world only executes its actions, and jumps from one instant at which
+something is due to the next.
 Plain calls, no event loop.
 
 Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes no time unless a `Network` says so.
@@ -54,11 +54,11 @@ from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Network
 
-CHECKPOINT_EVERY = 1 * SECOND
-"""How often (ns) the sidecar writes down how far it is, as the real one does."""
+CHECKPOINT_INTERVAL_NS = 1 * SECOND
+"""How often the sidecar writes a checkpoint, as the real one does."""
 
-MOST_TURNS = 1_000_000
-"""Turns without time passing, after which something is wrong."""
+MAX_TURNS = 1_000_000
+"""After this many steps without time passing, something is wrong."""
 
 Instant = int | str
 """Nanoseconds since the Unix epoch, or RFC 3339 such as `2026-01-01T00:00:00Z`."""
@@ -71,7 +71,7 @@ Headers = Mapping[str, str] | Sequence[tuple[str, str]] | bytes
 
 
 class NotStoredError(Exception):
-    """The stream did not take a message."""
+    """The stream did not store a message."""
 
 
 class ScheduleWorld:
@@ -92,13 +92,13 @@ class ScheduleWorld:
         basis = {"name": "WORLD", "subjects": list(subjects), "allow_msg_ttl": True, "allow_rollup_hdrs": True}
         self.stream = MemoryStream({**basis, **(config or {})}, self.clock.now, guard=guard)
         self.generated: list[GeneratedMessage] = []
-        """Every message that a fire stored, in the order of storing; also those that were removed since."""
+        """Every message that a fire stored, in the order of storage, including those that were removed since."""
         self.events: list[Event] = []
-        """What the sidecar had to tell, in order."""
+        """The events that the sidecar reported, in order."""
         self.network = network
-        """What happens to the requests of contacts that begin from now on."""
+        """Decides about the requests of contacts that begin from now on."""
         self.checkpoint = CheckpointLoaded(through=-1, sequence=0)
-        """How far the sidecar was when it last wrote it down."""
+        """The last checkpoint that the sidecar has written."""
         self._dialects = tuple(dialects)
         self._contacts: list[MemoryContact] = []
         self._checkpoint_at = 0
@@ -111,7 +111,7 @@ class ScheduleWorld:
     # -- what an application does --------------------------------------------------------------------------------
 
     def publish(self, subject: str, headers: Headers = b"", body: bytes = b"", *, at: Instant | None = None) -> int:
-        """Store a message, now or when `at` comes, and return its sequence; raises `NotStoredError`."""
+        """Store a message, now or at `at`, and return its sequence; raises `NotStoredError`."""
         if at is not None:
             self.advance_to(at)
         outcome = self.stream.publish(subject, _block(headers), body)
@@ -124,12 +124,12 @@ class ScheduleWorld:
     def delete(self, sequence: int) -> None:
         """Delete one message, as `nats stream rmm` does."""
         self.stream.delete(sequence)
-        self._tell(RemovalRequested(sequence=sequence))
+        self._pass_on(RemovalRequested(sequence=sequence))
 
     def purge(self, matching: str = ">") -> None:
         """Remove every message whose subject matches, as `nats stream purge --subject` does."""
         self.stream.purge(matching)
-        self._tell(RemovalRequested(filter=matching))
+        self._pass_on(RemovalRequested(filter=matching))
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class ScheduleWorld:
         return self.clock.now()
 
     def advance(self, duration: Duration) -> None:
-        """Let time pass, and everything happen that comes due meanwhile."""
+        """Let time pass, and do everything that is due meanwhile."""
         end = self.clock.monotonic() + _duration(duration)
         while True:
             self.settle()
@@ -160,14 +160,14 @@ class ScheduleWorld:
         self.settle()
 
     def settle(self) -> None:
-        """Let everything happen that is due by now."""
-        for _ in range(MOST_TURNS):
+        """Do everything that is due by now."""
+        for _ in range(MAX_TURNS):
             for contact in self._contacts:
                 contact.deliver()
             if not self._inbox and not self._is_due():
                 return
             self._step()
-        raise AssertionError("the world does not come to rest")
+        raise AssertionError(f"there is still something to do after {MAX_TURNS} turns without time passing")
 
     def _is_due(self) -> bool:
         return self._wake is not None and self._wake <= self.now
@@ -175,7 +175,7 @@ class ScheduleWorld:
     # -- what happens to the sidecar -----------------------------------------------------------------------------
 
     def restart(self, after: Duration = 0, *, with_checkpoint: bool = True) -> None:
-        """Kill the sidecar, let time pass without it, and start another."""
+        """Kill the sidecar, let time pass without it, and start another one."""
         self._contacts[-1].end("the sidecar was killed")
         self._wake = None
         self._pass_without_sidecar(_duration(after))
@@ -184,9 +184,9 @@ class ScheduleWorld:
         self._boot()
 
     def lose_contact(self) -> None:
-        """Cut the connection; the sidecar lives on, and what was in flight is unknown."""
+        """Cut the connection; the sidecar continues, and the outcome of every fire in flight is unknown."""
         self._contacts[-1].end("the connection was cut")
-        self._tell(ContactLost("the connection was cut"))
+        self._pass_on(ContactLost("the connection was cut"))
 
     def regain_contact(self) -> None:
         """Connect again."""
@@ -194,10 +194,10 @@ class ScheduleWorld:
         self.settle()
 
     def drain(self) -> None:
-        """Ask the sidecar to end as SIGTERM does: it begins nothing more."""
-        self._tell(DrainRequested())
+        """Ask the sidecar to end, as SIGTERM does: it starts no more fires."""
+        self._pass_on(DrainRequested())
 
-    # -- what can be seen of it ----------------------------------------------------------------------------------
+    # -- what the sidecar holds ----------------------------------------------------------------------------------
 
     def next_fire(self, schedule: str) -> int | None:
         """Return when the schedule on a subject fires next (ns); None if none is held."""
@@ -205,7 +205,7 @@ class ScheduleWorld:
         return None if held is None else held.due
 
     def rejection(self, schedule: str) -> Rejection | None:
-        """Return why the last message on a subject is not a schedule although it wants to be one."""
+        """Return why the last message on a subject is rejected as a schedule; None if it is not."""
         rejected = self.engine.rejected.get(schedule)
         return None if rejected is None else rejected[1]
 
@@ -213,7 +213,7 @@ class ScheduleWorld:
 
     def _boot(self) -> None:
         self._wake = None
-        self._inbox = [self.checkpoint]  # a new list: what the one before would still be told goes nowhere
+        self._inbox = [self.checkpoint]  # a new list: inputs for the sidecar before it are lost
         rules, guard = self.stream.rules, self.stream.guard
         limits = ServerLimits(guard=guard)
         removes_expired = rules.allow_msg_ttl and not guard
@@ -238,8 +238,8 @@ class ScheduleWorld:
                 return
             self.clock.advance(wait)
 
-    def _tell(self, fact: Input) -> None:
-        self._inbox.append(fact)
+    def _pass_on(self, received: Input) -> None:
+        self._inbox.append(received)
         self.settle()
 
     def _until_next(self) -> int | None:
@@ -254,7 +254,7 @@ class ScheduleWorld:
         self._wake = None
         self._carry_out(self.engine.step(self.now, inputs))
         if self.engine.is_live and self.clock.monotonic() >= self._checkpoint_at:
-            self._checkpoint_at = self.clock.monotonic() + CHECKPOINT_EVERY
+            self._checkpoint_at = self.clock.monotonic() + CHECKPOINT_INTERVAL_NS
             self.checkpoint = self.engine.checkpoint(self.now)
 
     def _carry_out(self, actions: Sequence[Action]) -> None:

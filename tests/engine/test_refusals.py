@@ -91,7 +91,7 @@ def test_a_change_of_the_stream_is_tried_at_once(change: str) -> None:
     if change == "purge":
         world.purge("something.else")
     else:
-        world._tell(StreamChanged())
+        world._pass_on(StreamChanged())
     world.advance(200 * MILLISECOND)
     assert len(world.generated) == 20
 

@@ -35,7 +35,7 @@ def test_what_is_allowed_is_accepted(restrictions: Restrictions, source: bytes) 
 
 
 @pytest.mark.parametrize(
-    ("restrictions", "told"),
+    ("restrictions", "expected"),
     [
         (
             Restrictions(targets=("orders.paid", "due.>")),
@@ -49,8 +49,8 @@ def test_what_is_allowed_is_accepted(restrictions: Restrictions, source: bytes) 
         ),
     ],
 )
-def test_what_is_not_allowed_is_rejected_in_words(restrictions: Restrictions, told: str) -> None:
-    assert str(read(restrictions, source=b"sensors.a.b")) == told
+def test_what_is_not_allowed_is_rejected_in_words(restrictions: Restrictions, expected: str) -> None:
+    assert str(read(restrictions, source=b"sensors.a.b")) == expected
 
 
 def test_the_checks_of_the_server_come_first() -> None:

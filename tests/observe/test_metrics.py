@@ -76,7 +76,7 @@ def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
 
 async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
     """The engine reports: an exception in a listener, an advisory or a counter must not end it."""
-    heard: list[Event] = []
+    received: list[Event] = []
     reporter = Reporter(Metrics())
     ready = StreamReady(1, 0)
 
@@ -84,12 +84,12 @@ async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
         raise LookupError("for the test")
 
     reporter.listen(breaks)
-    reporter.listen(lambda _stream, event: heard.append(event))
+    reporter.listen(lambda _stream, event: received.append(event))
     with capture_logs() as said:
         for _ in range(1_000):
             reporter.report("S", ready)
         reporter.report("S", "not an event at all")  # type: ignore[arg-type]
-    assert heard == [ready] * 1_000 + ["not an event at all"]
+    assert received == [ready] * 1_000 + ["not an event at all"]
     assert 1 <= sum(line["event"] == "report_broken" for line in said) <= 100
     assert sum(line["event"] == "stream_ready" for line in said) == 1_000
 

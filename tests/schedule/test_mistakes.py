@@ -43,9 +43,9 @@ def reason(text: str) -> str:
 
 @pytest.mark.parametrize(("text", "what_is_wrong", "instead"), MISTAKES)
 def test_a_usual_mistake_is_named_and_what_to_write_is_accepted(text: str, what_is_wrong: str, instead: str) -> None:
-    told = reason(text)
-    assert what_is_wrong in told
-    shown = re.search("write '([^']+)'", told)
+    explanation = reason(text)
+    assert what_is_wrong in explanation
+    shown = re.search("write '([^']+)'", explanation)
     assert shown is not None
     assert shown[1] == instead
     assert not isinstance(parse_pattern(instead), InvalidPattern)

@@ -1,1 +1,1 @@
-"""What the package ships for tests of users, tested."""
+"""Tests of `nats_scheduler.testing`, which users use in their own tests."""

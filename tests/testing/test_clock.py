@@ -1,4 +1,4 @@
-"""The manual clock stands still, goes on when told, and steps either way."""
+"""The manual clock stops until it is advanced, and steps forwards and backwards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The examples of the reference page run as they stand."""
+"""The examples of the reference page run without changes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What only the stream and the contact in memory do: expire by the clock they are given, and fail when told to."""
+"""What only the stream and the contact in memory do: messages expire by a given clock, and requests fail on demand."""
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
 from nats_scheduler.engine.fire import Fire
@@ -16,7 +16,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
-from nats_scheduler.testing.memory_contact import ANSWER_DEADLINE, MemoryContact
+from nats_scheduler.testing.memory_contact import ANSWER_DEADLINE_NS, MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Perfect
 
@@ -44,7 +44,7 @@ class Fated(Perfect):
 
 
 class Bench:
-    """A stream, a contact by hand, and what it told."""
+    """A stream, a contact that the test drives, and the inputs that it delivered."""
 
     def __init__(self) -> None:
         self.clock, self.network, self.facts = ManualClock(), Fated(), list[Input]()
@@ -58,7 +58,7 @@ class Bench:
         return fire
 
     def after(self, duration: int) -> list[Input]:
-        """Return what is told when so many nanoseconds have passed."""
+        """Return the inputs that are delivered when `duration` nanoseconds have passed."""
         self.facts.clear()
         self.clock.advance(duration)
         self.contact.deliver()
@@ -100,7 +100,7 @@ def test_nothing_happens_before_it_is_delivered() -> None:
 def test_a_lost_answer_is_unknown_after_the_deadline_although_the_fire_is_stored() -> None:
     bench = Bench()
     fire = bench.publish(Fate(answered=False))
-    assert bench.after(ANSWER_DEADLINE - 1) == []
+    assert bench.after(ANSWER_DEADLINE_NS - 1) == []
     assert len(bench.stream) == 1
     assert bench.after(1) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
 
@@ -108,7 +108,7 @@ def test_a_lost_answer_is_unknown_after_the_deadline_although_the_fire_is_stored
 def test_a_lost_request_is_unknown_and_stores_nothing() -> None:
     bench = Bench()
     fire = bench.publish(Fate(arrives=False))
-    assert bench.after(ANSWER_DEADLINE) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
+    assert bench.after(ANSWER_DEADLINE_NS) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
     assert len(bench.stream) == 0
 
 
@@ -157,5 +157,5 @@ def test_a_late_message_is_not_overtaken_by_the_next() -> None:
     bench.stream.publish("a")
     bench.stream.publish("b")
     assert bench.after(9) == []
-    told = [fact for fact in bench.after(1) if isinstance(fact, MessagesRead)]
-    assert [message.subject for fact in told for message in fact.messages] == ["a", "b"]
+    delivered = [fact for fact in bench.after(1) if isinstance(fact, MessagesRead)]
+    assert [message.subject for fact in delivered for message in fact.messages] == ["a", "b"]
