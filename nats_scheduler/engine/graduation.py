@@ -28,7 +28,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import floor_to_second
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.native import REPEATING_LEVEL, Quirk, adopted_fire, quirk_of, reads
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, adopted_fire, quirk_of, reads
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -202,7 +202,7 @@ class Handover:
             yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
         if held.sequence in self._both:
             yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
-        if self._level < REPEATING_LEVEL and (held.terms.source or held.terms.rollup):
+        if self._level < REPEATING_API_LEVEL and (held.terms.source or held.terms.rollup):
             yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
         if not pattern.repeats:
             if held.due <= now:

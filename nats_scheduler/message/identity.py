@@ -11,7 +11,7 @@ Limit: a message id is only compared inside the stream's duplicate window.
 
 import re
 
-_PREFIX = "nats-scheduler:"
+IDENTITY_PREFIX = "nats-scheduler:"
 # No leading zeros and a limited length: a foreign id must be rejected quickly, and only what `fire_identity` writes is
 # one.
 _FORM = re.compile(r"nats-scheduler:(0|[1-9][0-9]{0,19})(?:/[1-9][0-9]{0,19})?:(0|-?[1-9][0-9]{0,39}):(.+)", re.DOTALL)
@@ -25,12 +25,12 @@ def fire_identity(schedule: str, sequence: int, fire_time: int, taken: int = 0) 
     that already has the identity and is not the fire; 0 if there is none.
     """
     version = f"{sequence}/{taken}" if taken else sequence
-    return f"{_PREFIX}{version}:{fire_time}:{schedule}"
+    return f"{IDENTITY_PREFIX}{version}:{fire_time}:{schedule}"
 
 
 def parse_identity(text: str) -> tuple[str, int, int] | None:
     """Parse an identity as (schedule, sequence, fire time); None for any other message id."""
-    if not text.startswith(_PREFIX):
+    if not text.startswith(IDENTITY_PREFIX):
         return None
     match = _FORM.fullmatch(text)
     return match and (match[3], int(match[1]), int(match[2]))

@@ -24,7 +24,7 @@ from nats_scheduler.message.definition import (
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import MSG_ID, MSG_TTL, header_value
-from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.message.identity import IDENTITY_PREFIX, parse_identity
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
@@ -33,7 +33,7 @@ SCHEDULE_SUBSTRING = b"Nats-Schedule"
 """Every message that means something to the scheduler contains this, in both dialects."""
 
 
-_IDENTITY = b"nats-scheduler:"
+_IDENTITY_PREFIX = IDENTITY_PREFIX.encode()
 
 
 class Generated(NamedTuple):
@@ -70,7 +70,7 @@ def read_message(
     # `find`, not `in`: the latter first tries to convert its operand to a number, and costs three times as much.
     if not block or block.find(SCHEDULE_SUBSTRING) < 0:
         return None
-    if block.find(_IDENTITY) >= 0 and (generated := read_generated(block)):
+    if block.find(_IDENTITY_PREFIX) >= 0 and (generated := read_generated(block)):
         return Reading(generated=generated)
     return read_published(block, subject, stored_at, rules, dialects)
 

@@ -93,7 +93,7 @@ DENY_PURGE_STAYS = ServerError(10052, "stream configuration update can not cance
 TTLS_STAY = ServerError(10052, "message TTL status can not be disabled", 500)
 COUNTER_STAYS = ServerError(10052, "stream configuration update can not change message counter setting", 500)
 SCHEDULES_STAY = ServerError(10052, "message schedules can not be disabled", 500)
-FLAG_IS_NO_BOOL = (
+FLAG_NOT_BOOL = (
     "invalid JSON: json: cannot unmarshal {} into Go struct field StreamConfigRequest.allow_msg_schedules of type bool"
 )
 INVALID_JSON = 10025

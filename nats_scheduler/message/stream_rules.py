@@ -18,8 +18,8 @@ from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.schedule.instants import SECOND
 
 FLAG = "allow_msg_schedules"
-_TTLS = "allow_msg_ttl"
-_MARKERS = "subject_delete_marker_ttl"
+_TTL_FLAG = "allow_msg_ttl"
+_MARKER_TTL = "subject_delete_marker_ttl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def check_flag(config: Mapping[str, Any]) -> Rejection | None:
         return None
     kind = "string" if isinstance(value, str) else "array" if isinstance(value, list) else "number"
     kind = "object" if isinstance(value, dict) else kind
-    description = rejection.FLAG_IS_NO_BOOL.format(kind)
+    description = rejection.FLAG_NOT_BOOL.format(kind)
     return Rejection(rejection.INVALID_JSON, description, FLAG, str(value), "is neither true nor false")
 
 
@@ -118,7 +118,7 @@ def _faults_at_update(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
             "deny_purge", "true", "cannot be switched off, and schedules need purging: use another stream"
         )
     if _has_ttls(old) and not _has_ttls(new):
-        yield rejection.TTLS_STAY.rejection(_TTLS, "false", "is not possible for a stream that has message TTLs")
+        yield rejection.TTLS_STAY.rejection(_TTL_FLAG, "false", "is not possible for a stream that has message TTLs")
     if flagged and _is_on(old, "allow_msg_counter"):
         yield rejection.COUNTER_STAYS.rejection(
             "allow_msg_counter", "false", "is not possible for a stream that counts"
@@ -161,22 +161,22 @@ def _faults_of_counter(config: Mapping[str, Any]) -> Iterator[Rejection]:
     """Yield the settings that a stream with counters cannot have; schedules are always one of them."""
     if config.get("discard") == "new":
         yield rejection.COUNTER_DISCARDS.rejection("discard", "new", "excludes allow_msg_counter")
-    if _is_on(config, _TTLS):
-        yield rejection.COUNTER_HAS_TTLS.rejection(_TTLS, "true", "excludes allow_msg_counter")
+    if _is_on(config, _TTL_FLAG):
+        yield rejection.COUNTER_HAS_TTLS.rejection(_TTL_FLAG, "true", "excludes allow_msg_counter")
     yield rejection.COUNTER_STREAM.rejection("allow_msg_counter", "true", f"excludes {FLAG}")
 
 
 def _faults_of_markers(config: Mapping[str, Any]) -> Iterator[Rejection]:
     """Yield the missing settings that delete markers need; only a pedantic request must set them itself."""
-    markers = str(config[_MARKERS])
-    if config[_MARKERS] < SECOND:
-        yield rejection.MARKER_TOO_SHORT.rejection(_MARKERS, markers, "is given in nanoseconds: expected 1s or more")
+    markers = str(config[_MARKER_TTL])
+    if config[_MARKER_TTL] < SECOND:
+        yield rejection.MARKER_TOO_SHORT.rejection(_MARKER_TTL, markers, "is given in nanoseconds: expected 1s or more")
     if not _is_on(config, "pedantic"):
         return
-    if not _is_on(config, _TTLS):
-        yield rejection.MARKER_NEEDS_TTLS.rejection(_MARKERS, markers, f"needs {_TTLS}")
+    if not _is_on(config, _TTL_FLAG):
+        yield rejection.MARKER_NEEDS_TTLS.rejection(_MARKER_TTL, markers, f"needs {_TTL_FLAG}")
     if not _is_on(config, "allow_rollup_hdrs"):
-        yield rejection.MARKER_NEEDS_ROLLUP.rejection(_MARKERS, markers, "needs allow_rollup_hdrs")
+        yield rejection.MARKER_NEEDS_ROLLUP.rejection(_MARKER_TTL, markers, "needs allow_rollup_hdrs")
 
 
 def _faults_of_mirror(config: Mapping[str, Any]) -> Iterator[Rejection]:
@@ -216,12 +216,12 @@ def takes_from_others(config: Mapping[str, Any]) -> bool:
 
 def _has_ttls(config: Mapping[str, Any]) -> bool:
     """Return whether messages may have a TTL. As the server does: delete markers imply it."""
-    return _is_on(config, _TTLS) or _has_delete_markers(config)
+    return _is_on(config, _TTL_FLAG) or _has_delete_markers(config)
 
 
 def _has_delete_markers(config: Mapping[str, Any]) -> bool:
     """Return whether the stream leaves delete markers; their TTL is in nanoseconds."""
-    ttl = config.get(_MARKERS)
+    ttl = config.get(_MARKER_TTL)
     return isinstance(ttl, int) and ttl > 0
 
 

@@ -40,7 +40,7 @@ from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot import read_stored
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.schedule.native import REPEATING_LEVEL
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Graduation:
 
     async def _of_copies(self) -> list[Finding]:
         """Find the streams that take from this one, which stall where only 2.12 schedules."""
-        if self._server.api_level >= REPEATING_LEVEL:
+        if self._server.api_level >= REPEATING_API_LEVEL:
             return []
         names = [info["config"]["name"] async for info in self._api.streams() if self._is_origin(info["config"])]
         return [

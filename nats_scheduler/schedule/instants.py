@@ -8,6 +8,7 @@ Cost: about half a microsecond a conversion.
 
 from __future__ import annotations
 
+# The units of time, in nanoseconds.
 NANOSECOND = 1
 MICROSECOND = 1_000 * NANOSECOND
 MILLISECOND = 1_000 * MICROSECOND

@@ -15,7 +15,7 @@ from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, round
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 from nats_scheduler.schedule.zones import Zone
 
-REPEATING_LEVEL = 4
+REPEATING_API_LEVEL = 4
 """From this API level on (2.14) a server accepts `@every` and cron, time zones, sources and roll-ups."""
 
 MIN_INSTANT_NS, MAX_INSTANT_NS = -(1 << 63), (1 << 63) - 1
@@ -40,7 +40,7 @@ class Quirk(StrEnum):
 
 def reads(pattern: Pattern, api_level: int) -> bool:
     """Return whether a server of this API level adopts a schedule with this pattern."""
-    return isinstance(pattern, At) or api_level >= REPEATING_LEVEL
+    return isinstance(pattern, At) or api_level >= REPEATING_API_LEVEL
 
 
 def adopted_fire(pattern: Pattern, stored_at: int, now: int) -> int | None:

@@ -36,8 +36,8 @@ ALIASES = {
     "@hourly": "0 0 * * * *",
 }
 
-_AT = b"@at "
-_ZERO = ord("0")
+_AT_PREFIX = b"@at "
+_ZERO_DIGIT = ord("0")
 _WHOLE_SECONDS = len("2026-11-20T15:04:05Z")
 
 _MAX_CACHED_PATTERNS = 16_384
@@ -233,12 +233,12 @@ def parse_pattern(text: str, time_zone: str | None = None) -> Pattern | InvalidP
 
 def usual_at(text: bytes, start: int, end: int) -> At | None:
     """Parse `@at` and a time in UTC from bytes, as `parse_pattern` does without a zone; None: use `parse_pattern`."""
-    if not text.startswith(_AT, start):
+    if not text.startswith(_AT_PREFIX, start):
         return None
-    instant = usual_instant(text, start + len(_AT), end)
+    instant = usual_instant(text, start + len(_AT_PREFIX), end)
     if instant is None or instant == ZERO_TIME_NS:
         return None
-    is_printed = text[end - 2] != _ZERO or end - start == len(_AT) + _WHOLE_SECONDS
+    is_printed = text[end - 2] != _ZERO_DIGIT or end - start == len(_AT_PREFIX) + _WHOLE_SECONDS
     return At(None if is_printed else text[start:end].decode(), instant)
 
 
