@@ -25,7 +25,7 @@ from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.known import MessageReader
+from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -114,10 +114,10 @@ class Intake:
         """Take one message, whatever it is."""
         if self._misnaming.noted:
             self._misnaming.covered(message)
-        if (definition := self._reader.known(message)) is not None:
+        if (definition := self._reader.cached(message)) is not None:
             self._accept(definition, message, None if self._expiry is None else self._expiry.take(message), now)
             return
-        if (reading := self._reader.read_anew(message)) is not None:
+        if (reading := self._reader.read_uncached(message)) is not None:
             self._apply(reading, message, now)
         else:
             self._overwritten(message)

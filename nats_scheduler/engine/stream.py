@@ -58,7 +58,7 @@ from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.known import MessageReader
+from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -194,7 +194,7 @@ class MemoryContact:
         schedule, sequence, source = request.schedule, request.sequence, request.source
 
         def do() -> Input:
-            message = self._stream.known(schedule)
+            message = self._stream.last_applied(schedule)
             if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
                 return ContentUnread(schedule, sequence, NOT_APPLIED)
             return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None)

@@ -3,7 +3,7 @@
 The rule: every answer is that of a single nats-server 2.11, in the order of its checks; one test suite runs against
 both (`tests/contract/`).
 With `behind` it represents a stream of a cluster whose leader has not yet applied what a replica has already delivered:
-`last` and `message` return what the replica has; `known` and the checks of a publish use what the leader has.
+`last` and `message` return what the replica has; `last_applied` and the checks of a publish use what the leader has.
 The time comes from a function, so messages and identities expire when a test decides it.
 
 Messages are in dictionaries, which keep the order of storage: the last message of a subject is the last key.
@@ -119,7 +119,7 @@ class MemoryStream:
         """Return whether the leader has applied a sequence; then a message up to it that it does not have is gone."""
         return not self.behind or sequence <= self.applied
 
-    def known(self, subject: str) -> StoredMessage | None:
+    def last_applied(self, subject: str) -> StoredMessage | None:
         """Return the last message on a subject that the leader has applied; it applies removals immediately."""
         self.expire()
         applied = self.applied

@@ -3,8 +3,8 @@
 import pytest
 
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
-from nats_scheduler.message.known import MessageReader
 from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_headers
+from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.message.blocks import block_of
@@ -17,8 +17,8 @@ def found(*headers: tuple[str, str]) -> list[tuple[str, str]]:
     """Read a message as an engine does, and return its misnamed headers."""
     reader = MessageReader(RULES, DIALECTS)
     message = StoredMessage("orders.s", 1, 1_790_000_000_000_000_000, block_of(*headers), None)
-    if reader.known(message) is None:
-        reader.read_anew(message)
+    if reader.cached(message) is None:
+        reader.read_uncached(message)
     return [(one.header, one.reason) for one in reader.misnamed]
 
 
@@ -65,13 +65,13 @@ def test_a_schedule_with_such_a_header_is_found_each_time_and_those_without_are_
     right = block_of(PATTERN, TARGET)
     for sequence in (1, 2, 3):
         message = StoredMessage("orders.s", sequence, 1, wrong, None)
-        assert reader.known(message) is None
-        assert reader.read_anew(message) is not None
+        assert reader.cached(message) is None
+        assert reader.read_uncached(message) is not None
         assert len(reader.misnamed) == 1
     message = StoredMessage("orders.s", 4, 1, right, None)
-    reader.read_anew(message)
+    reader.read_uncached(message)
     assert reader.misnamed == ()
-    assert reader.known(message) is not None
+    assert reader.cached(message) is not None
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def nothing_expires() -> Changes:
 
 def absence_believed_of_anybody() -> Changes:
     """Take for removed what the leader does not know yet."""
-    yield MemoryContact, "_reading", _reading_from(MemoryStream.known)
+    yield MemoryContact, "_reading", _reading_from(MemoryStream.last_applied)
 
 
 def content_read_past_the_leader() -> Changes:

@@ -56,21 +56,21 @@ class MessageReader:
         self._terms: dict[Terms, Terms] = {}
         """One object for equal terms: a block with a unique value is never found, but its terms may be the same."""
         self.misnamed: Sequence[Misnamed] = ()
-        """The misnamed headers of the last message that `read_anew` read; a cached block has none."""
+        """The misnamed headers of the last message that `read_uncached` read; a cached block has none."""
         self._last: tuple[bytes, bytes, Terms] | None = None
         """The bytes before and after the last pattern without a zone; the next pattern is usually between the same."""
 
     def read(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does."""
-        definition = self.known(message)
-        return self.read_anew(message) if definition is None else Reading(definition)
+        definition = self.cached(message)
+        return self.read_uncached(message) if definition is None else Reading(definition)
 
-    def known(self, message: StoredMessage) -> Definition | None:
+    def cached(self, message: StoredMessage) -> Definition | None:
         """Return the definition if it is the whole reading of a message and is cached; None otherwise."""
         subject, _sequence, stored_at, block, _body = message
         if len(block) > MAX_CACHED_BLOCK_BYTES or block.find(SCHEDULE_SUBSTRING) < 0:
             return None
-        definition = self._whole.get(block) or self._known_at(block) or self._known(block)
+        definition = self._whole.get(block) or self._cached_at(block) or self._from_surroundings(block)
         if definition is None:
             return None
         pattern, terms = definition
@@ -78,7 +78,7 @@ class MessageReader:
             return None  # the cached definition is valid only on other subjects
         return None if pattern.repeats and pattern.first_fire(stored_at) is None else definition
 
-    def read_anew(self, message: StoredMessage) -> Reading | None:
+    def read_uncached(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does, and cache the definition."""
         subject, _sequence, stored_at, block, _body = message
         self.misnamed = ()
@@ -93,7 +93,7 @@ class MessageReader:
         pattern, terms = reading.definition
         definition = Definition(pattern, self._shared(terms))
         if reading.cancels is None and not self.misnamed:
-            self._learn(block, definition)
+            self._cache_terms(block, definition)
         return Reading(definition, cancels=reading.cancels)
 
     def read_as_published(self, message: StoredMessage) -> Reading:
@@ -106,7 +106,7 @@ class MessageReader:
         _make_room(self._terms)
         return self._terms.setdefault(terms, terms)
 
-    def _known_at(self, block: bytes) -> Definition | None:
+    def _cached_at(self, block: bytes) -> Definition | None:
         """Read an `@at` pattern between the same bytes as the last pattern."""
         if self._last is None:
             return None
@@ -116,19 +116,19 @@ class MessageReader:
         pattern = usual_at(block, len(before), len(block) - len(after))
         return None if pattern is None else self._keep(block, pattern, terms)
 
-    def _known(self, block: bytes) -> Definition | None:
+    def _from_surroundings(self, block: bytes) -> Definition | None:
         """Read the pattern of a block whose other bytes are cached."""
         _dialect, start, end = self._pattern_in(block)
-        known = self._around.get(block[:start] + block[end:])
-        if known is None:
+        around = self._around.get(block[:start] + block[end:])
+        if around is None:
             return None
         text = block[start:end].lstrip(b" ")
-        pattern = parse_pattern(_decoded(text), known.time_zone)
+        pattern = parse_pattern(_decoded(text), around.time_zone)
         if pattern is None or isinstance(pattern, Invalid):
             return None
-        if known.time_zone is None:
-            self._last = block[: end - len(text)], block[end:], known.terms
-        return self._keep(block, pattern, known.terms)
+        if around.time_zone is None:
+            self._last = block[: end - len(text)], block[end:], around.terms
+        return self._keep(block, pattern, around.terms)
 
     def _keep(self, block: bytes, pattern: Pattern, terms: Terms) -> Definition:
         definition = Definition(pattern, terms)
@@ -136,7 +136,7 @@ class MessageReader:
         self._whole[block] = definition
         return definition
 
-    def _learn(self, block: bytes, definition: Definition) -> None:
+    def _cache_terms(self, block: bytes, definition: Definition) -> None:
         """Cache the terms of a block, unless another header may have determined when it fires."""
         dialect, start, end = self._pattern_in(block)
         pattern, terms = definition

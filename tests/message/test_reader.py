@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.known import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_ENTRIES, MessageReader
+from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_ENTRIES, MessageReader
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
