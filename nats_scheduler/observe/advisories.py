@@ -1,8 +1,8 @@
-"""What is in an advisory: one model for each kind, from which the schema and the reference page are made.
+"""The content of advisories: one model for each kind, from which the schema and the reference page are derived.
 
-The rule: a kind that `Reporter` publishes has a model here, and its body is what the model says; tests hold both.
-Keys keep their names and meanings, and new ones may come, so that a subscriber passes over what it does not know.
-Cost: pydantic, for who asks for the schema; `Reporter` publishes plain dictionaries.
+The rule: every kind that `Reporter` publishes has a model here, and its body matches the model; tests check both.
+Keys keep their names and meanings. New keys may be added, so a subscriber must ignore keys that it does not know.
+Cost: pydantic, only when the schema is printed; `Reporter` publishes plain dictionaries.
 """
 
 from typing import Annotated, Any, Literal
@@ -20,24 +20,24 @@ Instant = Annotated[
 ]
 """RFC 3339 in UTC, to the nanosecond."""
 
-Stream = Annotated[str, Field(description="The stream that it is about.")]
+Stream = Annotated[str, Field(description="The stream that the advisory is about.")]
 Schedule = Annotated[str, Field(description="Subject of the schedule.")]
 Sequence = Annotated[int, Field(ge=1, description="Stream sequence of the schedule message.")]
-Due = Annotated[Instant, Field(description="When the fire was due, or is, RFC 3339 in UTC.")]
-Code = Annotated[int, Field(description="The server's error code; of a newer server where this one has none.")]
-Description = Annotated[str, Field(description="The server's words for that code.")]
-Header = Annotated[str, Field(description="The header that is wrong; empty where none is to blame.")]
-Value = Annotated[str, Field(description="What stands in it, shortened.")]
+Due = Annotated[Instant, Field(description="The fire time of the fire, RFC 3339 in UTC.")]
+Code = Annotated[int, Field(description="The server's error code; that of a newer server if this server has none.")]
+Description = Annotated[str, Field(description="The server's description of that code.")]
+Header = Annotated[str, Field(description="The header that is wrong; empty if no header is.")]
+Value = Annotated[str, Field(description="Its value, shortened.")]
 
 
 class Advisory(BaseModel):
-    """What all have: their `type`, and the stream that they are about."""
+    """The keys of all advisories: `type`, and the stream that the advisory is about."""
 
     stream: Stream
 
 
 class ScheduleRejectedAdvisory(Advisory):
-    """A message wants to be a schedule and is not valid: it stays stored and never fires."""
+    """A message is an invalid schedule: it stays stored and never fires."""
 
     type: Literal["io.nats_scheduler.advisory.v1.schedule_rejected"]
     schedule: Schedule
@@ -50,88 +50,88 @@ class ScheduleRejectedAdvisory(Advisory):
 
 
 class HeaderMisnamedAdvisory(Advisory):
-    """A header of a message looks like one of a schedule and is none: nobody reads it."""
+    """A header of a message looks like one of a schedule but is not: it has no effect."""
 
     type: Literal["io.nats_scheduler.advisory.v1.header_misnamed"]
     subject: str = Field(description="Subject of the message.")
     seq: int = Field(description="Stream sequence of the message.")
-    header: str = Field(description="The header as it is written.")
-    reason: str = Field(description="Why it is read by nobody, and what may have been meant.")
+    header: str = Field(description="The header as it was written.")
+    reason: str = Field(description="Why it has no effect, and which header may be meant.")
 
 
 class ScheduleEndsEarlyAdvisory(Advisory):
-    """A schedule is held that its stream, or its TTL, removes before its next fire."""
+    """A schedule is held, but a limit of its stream or its TTL will remove it before its next fire."""
 
     type: Literal["io.nats_scheduler.advisory.v1.schedule_ends_early"]
     schedule: Schedule
     seq: Sequence
     due: Due
-    ends: Annotated[Instant, Field(description="When it is removed, RFC 3339 in UTC.")]
-    reason: str = Field(description="What removes it.")
+    ends: Annotated[Instant, Field(description="When it will be removed, RFC 3339 in UTC.")]
+    reason: str = Field(description="Why it will be removed.")
 
 
 class ScheduleLostAdvisory(Advisory):
-    """A schedule was removed before its next fire, by a limit or a TTL and by nobody's request."""
+    """A schedule was removed before its next fire, by a limit or a TTL, without a request."""
 
     type: Literal["io.nats_scheduler.advisory.v1.schedule_lost"]
     schedule: Schedule
     seq: Sequence
     due: Due
-    reason: str = Field(description="What removed it.")
+    reason: str = Field(description="Why it was removed.")
 
 
 class FireRefusedAdvisory(Advisory):
-    """A fire of a schedule was refused for the first time; it is tried again while the schedule lives."""
+    """A fire of a schedule was refused for the first time; it is retried as long as the schedule is held."""
 
     type: Literal["io.nats_scheduler.advisory.v1.fire_refused"]
     schedule: Schedule
     seq: Sequence
     target: str = Field(description="The subject that the fire was published to, shortened.")
     due: Due
-    code: int = Field(description="The server's error code; 403 where our user may not publish to the target.")
-    reason: str = Field(description="The server's words.")
+    code: int = Field(description="The server's error code; 403 if the sidecar's user may not publish to the target.")
+    reason: str = Field(description="The server's description of the error.")
 
 
 class FireForgedAdvisory(Advisory):
-    """A message claims to be a fire of a schedule and cannot be; it is taken for an ordinary message."""
+    """A message claims to be a fire of a schedule and cannot be one; it is treated as an ordinary message."""
 
     type: Literal["io.nats_scheduler.advisory.v1.fire_forged"]
     schedule: Schedule
     seq: Sequence
-    due: Annotated[Instant, Field(description="The fire that it claims to be, RFC 3339 in UTC.")]
-    subject: str = Field(description="The subject that it was published to, shortened; empty where it is gone.")
+    due: Annotated[Instant, Field(description="The fire time that it claims, RFC 3339 in UTC.")]
+    subject: str = Field(description="The subject that it was published to, shortened; empty if it was removed.")
     stored_as: int = Field(description="Its own stream sequence.")
     reason: str = Field(description="Why it cannot be that fire.")
 
 
 class StreamRefusedAdvisory(Advisory):
-    """A stream's configuration is one that a newer server refuses for a stream with schedules."""
+    """A newer server would refuse this configuration for a stream with schedules."""
 
     type: Literal["io.nats_scheduler.advisory.v1.stream_refused"]
     code: Code
     description: Description
-    header: str = Field(description="The key of the configuration; empty where none is to blame.")
+    header: str = Field(description="The key of the configuration that is wrong; empty if no key is.")
     value: Value
     reason: str = Field(description="Why it is refused, and what was expected.")
 
 
 class CannotServeAdvisory(Advisory):
-    """The instance lacks a permission that firing for the stream needs: others hold the stream while they can."""
+    """This instance lacks a permission that a holder of the stream needs; other able instances hold the stream."""
 
     type: Literal["io.nats_scheduler.advisory.v1.cannot_serve"]
-    reason: str = Field(description="What was denied.")
+    reason: str = Field(description="The request that was denied.")
 
 
 class HolderRelievedAdvisory(Advisory):
-    """An instance lives and fires nothing of what it holds: the others fire for its shards."""
+    """An instance is alive but does not fire for the shards that it holds; other instances take them over."""
 
     type: Literal["io.nats_scheduler.advisory.v1.holder_relieved"]
     instance: str = Field(description="Id of the instance, as `nats-scheduler instances` lists it.")
-    since: Annotated[Instant, Field(description="The oldest fire that was not seen, RFC 3339 in UTC.")]
+    since: Annotated[Instant, Field(description="The fire time of the oldest missing fire, RFC 3339 in UTC.")]
 
 
 class RegistryValueRefusedAdvisory(Advisory):
-    """A value in the registry's bucket is not believed: it may have been written by somebody else."""
+    """A value in the registry's bucket is discarded: another program may have written it."""
 
     stream: Annotated[str, Field(description="The stream of the bucket, such as `KV_nats_scheduler`.")]
     type: Literal["io.nats_scheduler.advisory.v1.registry_value_refused"]

@@ -149,7 +149,7 @@ class Reporter:
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
     def contact_lost(self, stream: str, reason: str) -> None:
-        """Tell that a stream cannot be followed for the time being."""
+        """Report that a stream cannot be followed at the moment."""
         self.problem("contact_lost", stream=stream, reason=reason)
 
     def stream_refused(self, stream: str, rejection: Rejection) -> None:

@@ -1,7 +1,7 @@
 """Write the part of docs/reference/advisories.md that is derived from the models.
 
 `python -m tests.observe.advisory_reference` does it.
-A test compares what is written there with what this would write, so that the page cannot fall behind.
+A test compares the page with what this module would write, so that the page is always up to date.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`docs/reference/log.md` as data: its events, and whether a line is one that it describes."""
+"""`docs/reference/log.md` as data: its events, and whether it describes a given line."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Described:
 
 @cache
 def described_events() -> dict[str, Described]:
-    """Read the rows of the events, by name; raises AssertionError where one stands twice."""
+    """Return the rows of the events, by name; raises AssertionError if an event has two rows."""
     found: dict[str, Described] = {}
     for row in _EVENT.finditer(_part("## The process", "## Fields")):
         fields = _FIELD.findall(row["fields"])
@@ -39,13 +39,13 @@ def described_events() -> dict[str, Described]:
 
 
 def described_fields() -> list[str]:
-    """List what the table of fields explains."""
+    """List the fields that the table of fields explains."""
     rows = re.findall(r"^\| (`.*?`) \|", _part("## Fields", "\nA time is"), re.M)
     return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 
 
 def fault_of(level: str, line: Mapping[str, Any]) -> str | None:
-    """Say what is wrong with a line by the page, None where nothing is."""
+    """Return how a line differs from its description on the page; None if it does not."""
     event = str(line.get("event"))
     fields = {"exception" if key == "exc_info" else key for key in line} - {"event", "level", "log_level", "timestamp"}
     row = described_events().get(event)

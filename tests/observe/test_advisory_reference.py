@@ -1,4 +1,4 @@
-"""The reference of advisories says what the code publishes, and so does the schema that is printed."""
+"""The reference page of advisories and the printed schema describe what the code publishes."""
 
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
 from nats_scheduler.observe.reporter import ADVISORY_TYPE

@@ -1,4 +1,4 @@
-"""The reference of log events says what the code can write: each event, its levels and its fields."""
+"""The reference page of log events describes what the code can write: each event, its levels and its fields."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_each_field_is_explained_once_and_no_other_is() -> None:
 
 
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
-    """Have the rules read a module of a test in place of the package."""
+    """Apply the rules to a module of a test instead of the package."""
     module = tmp_path / "sample.py"
     module.write_text(text)
     monkeypatch.setattr(source, "PACKAGE", tmp_path)
