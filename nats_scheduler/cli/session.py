@@ -69,6 +69,7 @@ class Session:
             echoed=state.is_native,
             remembered=state.is_flagged,
             named=state.name in self.settings.portable_streams,
+            sealed=state.config.get("sealed") is True,
         )
         mode = mode_of(facts)
         return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode

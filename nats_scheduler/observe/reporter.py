@@ -50,6 +50,11 @@ OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's 
 """What an operator can do against an overload."""
 
 Listener = Callable[[str, Event], None]
+Publish = Callable[[str, bytes], object]
+
+
+def no_advice(_subject: str, _body: bytes) -> None:
+    """Publish no advisory: there is no connection."""
 
 
 class Reporter:
@@ -62,8 +67,8 @@ class Reporter:
         self._listeners: list[Listener] = []
         self._allowance = Allowance(self._left_out)
         self._overload = Overload()
-        self.advise: Callable[[str, bytes], object] = lambda _subject, _body: None
-        """Publishes an advisory; set while there is a connection."""
+        self.advise: Publish = no_advice
+        """Publishes an advisory; `no_advice` while there is no connection."""
         self._handlers: dict[type[Any], Callable[[str, Any], None]] = {
             StreamReady: self._ready,
             ScheduleAccepted: self._accepted,
@@ -121,7 +126,8 @@ class Reporter:
         self._log.info("connected", server=url, name=name, version=version, **outage)
 
     def disconnected(self) -> None:
-        """Show in the metrics that there is no connection; `problem` logs the reason."""
+        """Show in the metrics that there is no connection, and publish no advisory; `problem` logs the reason."""
+        self.advise = no_advice
         self._metrics.connected.set(0)
 
     def problem(self, action: str, **fields: Any) -> None:

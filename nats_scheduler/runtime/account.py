@@ -207,9 +207,10 @@ class Account:
             echoed=state.is_native,
             remembered=wanted or state.is_flagged,
             named=name in self._settings.portable_streams,
+            sealed=state.config.get("sealed") is True,
         )
-        if (mode := mode_of(facts)) is None or state.config.get("sealed"):
-            await self._stop(name, "the stream is sealed" if mode is not None else "the stream is not served")
+        if (mode := mode_of(facts)) is None:
+            await self._stop(name, "the stream is sealed" if facts.sealed else "the stream is not served")
             return
         if mode is Mode.EMULATED:
             state = await self._flags.adopt(state, asked)

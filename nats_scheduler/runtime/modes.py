@@ -7,6 +7,9 @@
     no, but the settings name it   either                           PORTABLE: none               we fire
     no                             either                           not served                   none
 
+A sealed stream stores nothing any more, so it is not served in any mode.
+The sidecar and the commands both ask `mode_of`, so that `ls` lists what the sidecar serves.
+
 DORMANT is what an upgrade leaves: the stored schedules wait until the flag is switched on in the server.
 """
 
@@ -36,10 +39,13 @@ class Facts:
     """The stream's metadata or our registry stand for the flag."""
     named: bool
     """The settings name the stream for portable headers."""
+    sealed: bool
 
 
 def mode_of(facts: Facts) -> Mode | None:
     """Return the mode of a stream, None where it is not served."""
+    if facts.sealed:
+        return None
     if facts.echoed:
         return Mode.NATIVE
     if facts.remembered:

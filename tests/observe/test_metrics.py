@@ -131,6 +131,17 @@ async def test_an_instant_of_2020_does_not_spoil_the_lateness(start_server: Star
         assert (shown(running.metrics, "fire_lateness_seconds_sum", stream="S") or 0) < WITHIN_SECONDS
 
 
+async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
+    published: list[str] = []
+    reporter = Reporter(Metrics())
+    reporter.advise = lambda subject, _body: published.append(subject)
+    reporter.holder_relieved("S", "one", 0)
+    assert len(published) == 1
+    reporter.disconnected()
+    reporter.holder_relieved("S", "another", 0)
+    assert len(published) == 1
+
+
 async def test_a_sidecar_without_a_server_shows_it(tmp_path: Path) -> None:
     async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
         await running.told_of("not_connected")
