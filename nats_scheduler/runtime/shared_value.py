@@ -1,0 +1,64 @@
+"""One value of the registry's bucket in which each instance has an entry of its own, for whoever looks from outside.
+
+The rules: an instance writes its own entry and no other, by compare-and-set. Entries of instances that are gone are
+removed by whoever writes next. An entry is made for the room that the others leave.
+Cost: two requests where nothing has changed, three where something has.
+Limit: what an instance that was killed wrote stays until another one writes; readers go by the living.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Protocol
+
+from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES
+
+ATTEMPTS = 8
+"""How often a change is tried while others change the value."""
+
+MAX_HEADER_BYTES = 1_024
+"""Room that the headers of the message may take."""
+
+MAX_SHARED_BYTES = MAX_VALUE_BYTES - MAX_HEADER_BYTES
+
+ENTRY_FRAME_BYTES = 6
+"""What JSON adds to an entry and its name: two quotes, a colon, a comma, and their blanks."""
+
+
+class SharedBucket(Protocol):
+    """What is asked of the bucket; see `jetstream.registry`."""
+
+    async def revised(self, key: str) -> tuple[Object | None, int]:
+        """Return the last value and its revision, 0 if there is none."""
+        ...
+
+    async def keys(self, under: str) -> list[str]:
+        """Return the keys that begin with `under.`, without this prefix."""
+        ...
+
+    async def swap(self, key: str, value: Object, revision: int) -> int | None:
+        """Write a value in place of the one with this revision; None if another one is there by now."""
+        ...
+
+
+async def write_entry(
+    bucket: SharedBucket, key: str, instance: str, entry_within: Callable[[int], Object | None]
+) -> bool:
+    """Write the entry of an instance, and return whether the value holds it now.
+
+    `entry_within` returns the entry for so many bytes of room, None to have none.
+    Raises `JetStreamError` if the bucket does not answer, or refuses.
+    """
+    for _ in range(ATTEMPTS):
+        value, revision = await bucket.revised(key)
+        before = value or {}
+        alive = {instance, *await bucket.keys("instance")}
+        after = {name: entry for name, entry in before.items() if name in alive and name != instance}
+        room = MAX_SHARED_BYTES - len(json.dumps(after)) - len(instance) - ENTRY_FRAME_BYTES
+        if (entry := entry_within(room)) is not None:
+            after[instance] = entry
+        if after == before or await bucket.swap(key, after, revision) is not None:
+            return True
+    return False
