@@ -1,7 +1,8 @@
 """`nats-scheduler ls`: the schedules that are stored, when each fires next, and what is wrong with the others.
 
-Rule: the list is what the scheduler would hold if it started now (`runtime.snapshot`). So everything that is listed as
-valid fires, and the command itself fires and removes nothing.
+Rule: the list is what the scheduler would hold if it started now (`runtime.snapshot`), and of each schedule what the
+running sidecars say of its fires (`runtime.failing`). So everything that is listed as valid fires, unless it is listed
+as failing, and the command itself fires and removes nothing.
 Columns without a value for any listed schedule are left out; JSON always has all of them.
 Cost: the stream's headers are read once; 100,000 schedules take seconds. Limit: streams are read one after the other,
 and a schedule of a native server is listed with the next fire of its pattern.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import click
 
+from nats_scheduler.cli.failing import FailingSchedules, with_failing
 from nats_scheduler.cli.ls_document import listing_document, rollup_of, zone_of
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json
@@ -21,9 +23,11 @@ from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
+from nats_scheduler.engine.flight import Failing
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.failing import FAILING, read_failures
 from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule, Standing, take_snapshot
 from nats_scheduler.runtime.stream_service import removes_expired
 from nats_scheduler.settings.load import ResolvedSettings
@@ -43,6 +47,7 @@ class Listing:
     schedules: Sequence[tuple[ServedStream, ListedSchedule]]
     rejected: Sequence[tuple[ServedStream, ListedRejection]]
     misnamed: Sequence[tuple[ServedStream, HeadersMisnamed]]
+    failing: FailingSchedules
 
     @property
     def early(self) -> Sequence[tuple[ServedStream, ListedSchedule]]:
@@ -109,7 +114,11 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str | None
         misnamed.extend((one, noted) for noted in read.misnamed)
     if len(served) > 1:
         schedules.sort(key=lambda listed: (listed[1].next_fire is None, listed[1].next_fire or 0))
-    return Listing(clock.now(), served, sidecars, schedules, rejected, misnamed)
+    # Read last, so that a schedule that was read as waiting may have failed since, and not the other way round.
+    shared = await session.registry.get(FAILING)
+    failures = read_failures(shared, {one.name for one in sidecars.alive})
+    shown, failing = with_failing(served, schedules, failures)
+    return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------
@@ -120,13 +129,15 @@ def _print(
 ) -> None:
     if not invalid and shown:
         _print_schedules(listing, shown, wide=wide)
+    if listing.failing.rows:
+        _print_failing(listing, wide=wide)
     if listing.early:
         _print_early(listing, wide=wide)
     if listing.rejected:
         _print_rejected(listing, wide=wide)
     if listing.misnamed:
         _print_misnamed(listing, wide=wide)
-    if invalid and not (listing.rejected or listing.misnamed or listing.early):
+    if invalid and not (listing.rejected or listing.misnamed or listing.early or listing.failing.count):
         click.echo(f"nothing is invalid on {_names(listing)}")
         return
     if not listing.schedules and not listing.rejected and not listing.misnamed:
@@ -143,6 +154,8 @@ def _total(listing: Listing, shown: int | None) -> str:
     counts = [f"{number} schedule{'' if number == 1 else 's'}"]
     if shown is not None and shown < number:
         counts[0] += f", of which {shown} {'is' if shown == 1 else 'are'} shown"
+    if listing.failing.count:
+        counts.append(_failing_text(listing.failing))
     if listing.early:
         counts.append(f"{len(listing.early)} of them end before they fire")
     if listing.rejected:
@@ -153,6 +166,7 @@ def _total(listing: Listing, shown: int | None) -> str:
 
 
 def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]], *, wide: bool) -> None:
+    failing = listing.failing.by_schedule()
     columns: dict[str, Callable[[ServedStream, ListedSchedule], str]] = {
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
@@ -163,7 +177,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "ttl": lambda _, listed: listed.terms.ttl,
         "rollup": lambda _, listed: rollup_of(listed) or "",
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
-        "in": lambda _, listed: _time_left(listed, listing.at),
+        "in": lambda stream, listed: _time_left(listed, listing.at, failing.get((stream.state.name, listed.sequence))),
         "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
         "sequence": lambda _, listed: str(listed.sequence),
         "stored": lambda _, listed: moment_text(listed.stored_at),
@@ -176,6 +190,22 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         del filled["stream"]
     kept = {name: texts for name, texts in filled.items() if any(texts)}
     print_table(list(kept), list(zip(*kept.values(), strict=True)), optional=["target", "zone", "stream"], wide=wide)
+
+
+def _failing_text(failing: FailingSchedules) -> str:
+    count, unlisted = failing.count, failing.unlisted
+    text = f"{count} of them {'is' if count == 1 else 'are'} failing"
+    return f"{text}, of which {unlisted} {'is' if unlisted == 1 else 'are'} not listed" if unlisted else text
+
+
+def _print_failing(listing: Listing, *, wide: bool) -> None:
+    click.echo(f"\n{len(listing.failing.rows)} failing, the server refuses their fires:")
+    columns = ["stream", "subject", "code", "since (UTC)", "what the server says"]
+    rows = [
+        [stream.state.name, listed.subject, str(why.code), moment_text(why.since), why.description]
+        for stream, listed, why in listing.failing.rows
+    ]
+    print_table(columns, rows, optional=["stream"], wide=wide)
 
 
 def _print_early(listing: Listing, *, wide: bool) -> None:
@@ -224,8 +254,10 @@ def _names(listing: Listing) -> str:
     return ", ".join(one.state.name for one in listing.streams)
 
 
-def _time_left(listed: ListedSchedule, at: int) -> str:
+def _time_left(listed: ListedSchedule, at: int, why: Failing | None) -> str:
     """Return how long it takes until the next fire, or why there is none."""
+    if why is not None and listed.standing is Standing.FAILING:
+        return f"failing ({why.code}) for {span_text(max(at - why.since, 0))}"
     if listed.next_fire is None:
         return listed.standing
     left = listed.next_fire - at

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nats_scheduler.cli.output import rejection_document
 from nats_scheduler.cli.session import ServedStream
 from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.flight import Failing
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule
 from nats_scheduler.schedule.patterns import Cron
@@ -29,21 +30,25 @@ def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
             "served": EXPLANATIONS[one.mode],
             "sidecars": listing.sidecars.serving(one),
             "complaint": listing.sidecars.complaint(one) or None,
+            "failing": listing.failing.count_on(one),
         }
         for one in listing.streams
     ]
+    failing = listing.failing.by_schedule()
     return {
         "at": format_rfc3339(listing.at),
         "streams": streams,
-        "schedules": [_schedule(stream, listed) for stream, listed in shown],
+        "schedules": [_schedule(one, listed, failing.get((one.state.name, listed.sequence))) for one, listed in shown],
         "total": len(listing.schedules),
+        "failing": listing.failing.count,
+        "failing_unlisted": listing.failing.unlisted,
         "invalid": [_rejected(stream, listed) for stream, listed in listing.rejected],
         "misnamed": [_misnamed(stream, noted) for stream, noted in listing.misnamed],
         **listing.sidecars.document(),
     }
 
 
-def _schedule(stream: ServedStream, listed: ListedSchedule) -> dict[str, object]:
+def _schedule(stream: ServedStream, listed: ListedSchedule, why: Failing | None) -> dict[str, object]:
     terms = listed.terms
     return {
         "stream": stream.state.name,
@@ -56,6 +61,9 @@ def _schedule(stream: ServedStream, listed: ListedSchedule) -> dict[str, object]
         "rollup": rollup_of(listed),
         "next_fire": _next_fire(listed),
         "standing": listed.standing,
+        "failing": None
+        if why is None
+        else {"code": why.code, "description": why.description, "since": format_rfc3339(why.since)},
         "sequence": listed.sequence,
         "stored": format_rfc3339(listed.stored_at),
         "dialect": terms.dialect.name,

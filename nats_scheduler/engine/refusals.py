@@ -15,7 +15,7 @@ Cost: two dictionary entries for each refused schedule, one attempt a second for
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nats_scheduler.engine.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS
+from nats_scheduler.engine.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS, Failing
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.schedule.instants import SECOND
@@ -117,6 +117,11 @@ class Refusals:
         for reason in lasting:
             reason.told_at = now
         return [(reason.members[reason.probe], len(reason.members)) for reason in lasting]
+
+    def reasons(self, most: int) -> list[tuple[int, Failing]]:
+        """Return at most so many schedules by sequence, those that are refused longest first, and why."""
+        flights = ((sequence, held.flight) for sequence, held in islice(self.held.items(), most))
+        return [(sequence, flight.failing) for sequence, flight in flights if flight is not None and flight.failing]
 
     def _probe(self, reason: _Reason, at: int) -> None:
         """Have the one that waits longest try for all at an instant (ns)."""

@@ -24,6 +24,7 @@ from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending, StreamReady
 from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import (
@@ -176,6 +177,15 @@ class StreamEngine:
     def is_failing(self) -> bool:
         """Whether the server refuses a fire at the moment."""
         return bool(self._lifecycle.refusals.held)
+
+    @property
+    def failing_count(self) -> int:
+        """How many schedules have a fire that the server refuses at the moment."""
+        return len(self._lifecycle.refusals.held)
+
+    def failing(self, most: int) -> list[tuple[int, Failing]]:
+        """Return at most so many of them by sequence, those that fail longest first, and why."""
+        return self._lifecycle.refusals.reasons(most)
 
     @property
     def fires_stored(self) -> int:

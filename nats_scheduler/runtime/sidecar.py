@@ -20,6 +20,7 @@ from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.failing import SharedFailures
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
@@ -62,6 +63,10 @@ class Sidecar:
         self.connection: Connection | None = None
         """The connection of the moment."""
         self._leases = Leases(secrets.token_hex(6))
+        self._failures = SharedFailures(
+            self._leases.me, lambda: {one.key: one.driver.engine for one in self.services.values()}
+        )
+        reporter.listen(self._failures.listen)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
         self._shared: tuple[Wakes, Pace]
@@ -171,7 +176,8 @@ class Sidecar:
         serving = asyncio.create_task(account.serve(self._files))
         telling = partial(keep_telling_settings, account.registry, self._leases.me, self._settings)
         leftovers = self._leftovers(connection, account)
-        asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in (telling, leftovers.keep_removing)]
+        works = telling, partial(self._failures.keep_sharing, account.registry), leftovers.keep_removing
+        asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((serving, stopping, connection.lost), return_when=asyncio.FIRST_COMPLETED)
@@ -192,6 +198,7 @@ class Sidecar:
     async def _drain(self, account: Account) -> bool:
         services, within = list(self.services.values()), self._settings.drain_timeout / SECOND
         clean = await leave(services, account.instances, account.registry, within)
+        await self._failures.remove(account.registry)
         await forget_settings(account.registry, self._leases.me)
         return clean
 

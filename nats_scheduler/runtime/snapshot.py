@@ -57,6 +57,8 @@ class Standing(StrEnum):
     """Its next fire is to come."""
     OVERDUE = "overdue"
     """It fires once, its time has passed, and nobody has fired it yet."""
+    FAILING = "failing"
+    """It is due, and the server refuses its fires: the running sidecars say that, no stream does."""
     FIRED = "fired"
     """It fires once, and has; it is still to be removed."""
     CANCELLED = "cancelled"

@@ -92,6 +92,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "served": EXPLANATIONS[Mode.EMULATED],
                 "sidecars": 0,
                 "complaint": "no sidecar is running: nothing fires these",
+                "failing": 0,
             }
         ],
         "schedules": [
@@ -106,6 +107,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "rollup": "sub",
                 "next_fire": {"utc": format_rfc3339(fire), "local": pattern.format(fire), "nanoseconds": fire},
                 "standing": "waiting",
+                "failing": None,
                 "sequence": sequence,
                 "stored": format_rfc3339(stored.stored_at),
                 "dialect": "adr51",
@@ -115,6 +117,8 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
             }
         ],
         "total": 1,
+        "failing": 0,
+        "failing_unlisted": 0,
         "invalid": [],
         "misnamed": [],
         "sidecars": [],

@@ -1,0 +1,77 @@
+"""The listed schedules whose fires the server refuses, as the running sidecars share it.
+
+Rule: a schedule fails if a sidecar that is alive says so of its sequence, unless the stream says that it is done.
+Limit: sidecars share as many as fit (`runtime.failing`); of the others only the number is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nats_scheduler.cli.session import ServedStream
+from nats_scheduler.engine.flight import Failing
+from nats_scheduler.runtime.failing import Failures
+from nats_scheduler.runtime.snapshot import FiredBy, ListedSchedule, Standing
+
+Row = tuple[ServedStream, ListedSchedule]
+
+SHOWN_AS_FAILING = frozenset({Standing.WAITING, Standing.OVERDUE})
+"""What else is to be said of a schedule that fails, such as that it ends before its next fire, stays said."""
+
+DONE = frozenset({Standing.FIRED, Standing.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class FailingSchedules:
+    """The schedules that fail, of the streams that are listed."""
+
+    rows: Sequence[tuple[ServedStream, ListedSchedule, Failing]]
+    """In the order of the list."""
+    more: Mapping[str, int]
+    """How many more fail than the sidecars list, by the name of the stream."""
+    elsewhere: int
+    """How many fail on streams of which the sidecars list none; some of these streams may be listed here."""
+
+    @property
+    def unlisted(self) -> int:
+        """Return how many are known by their number alone."""
+        return sum(self.more.values()) + self.elsewhere
+
+    @property
+    def count(self) -> int:
+        """Return how many fail."""
+        return len(self.rows) + self.unlisted
+
+    def by_schedule(self) -> dict[tuple[str, int], Failing]:
+        """Return why they fail, by stream and sequence."""
+        return {(stream.state.name, listed.sequence): why for stream, listed, why in self.rows}
+
+    def count_on(self, stream: ServedStream) -> int:
+        """Return how many fail on a stream, those that are not listed too."""
+        name = stream.state.name
+        return sum(row[0].state.name == name for row in self.rows) + self.more.get(name, 0)
+
+
+def with_failing(
+    streams: Sequence[ServedStream], schedules: Sequence[Row], failures: Failures
+) -> tuple[list[Row], FailingSchedules]:
+    """Return the schedules with the standing of those that fail, and those that fail."""
+    shown: list[Row] = []
+    failing = []
+    for stream, listed in schedules:
+        why = None
+        if listed.fired_by is FiredBy.SIDECAR and listed.standing not in DONE:
+            why = failures.schedules.get(_key(stream), {}).get(listed.sequence)
+        if why is not None and listed.standing in SHOWN_AS_FAILING:
+            listed = replace(listed, standing=Standing.FAILING)
+        if why is not None:
+            failing.append((stream, listed, why))
+        shown.append((stream, listed))
+    more = {one.state.name: failures.more.get(_key(one), 0) for one in streams}
+    is_named = all(_key(one) in failures.schedules for one in streams)
+    return shown, FailingSchedules(failing, more, 0 if is_named else failures.elsewhere)
+
+
+def _key(stream: ServedStream) -> str:
+    return f"{stream.mode}.{stream.state.name}"

@@ -1,0 +1,208 @@
+"""The schedules whose fires the server refuses at the moment, shared with whoever looks from outside.
+
+`nats-scheduler ls` reads the streams itself, and no stream says that a fire was refused. So each instance shares, in
+one value of the bucket (`runtime.shared_value`), the sequence of each schedule that fails, the server's code and
+description, and since when.
+
+The rules:
+
+- Nothing is asked or written while nothing fails. While something does, it is looked at every `SHARE_SECONDS`, and
+  written if it has changed.
+- An entry is bounded: of each stream those that fail longest are listed, the streams share the room, and how many
+  more there are is a number.
+- An instance that ends removes its entry; a reader goes by the entries of the living.
+
+Cost: some microseconds for each schedule that is listed, once a second while any fails; two requests a minute then.
+Limit: what is shared is as old as `SHARE_SECONDS` and the requests that write it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nats_scheduler.engine.events import Event, FireRefused
+from nats_scheduler.engine.flight import Failing
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS
+from nats_scheduler.runtime.shared_value import SharedBucket, write_entry
+
+FAILING = "failing"
+"""The key."""
+
+SHARE_SECONDS = 1.0
+"""Longest time, and shortest, between two looks at what fails."""
+
+CHECK_SECONDS = 60.0
+"""How often it is looked whether an entry that has not changed is still there: the bucket may have been deleted."""
+
+MAX_ENTRY_BYTES = 15 * 1024
+"""Room of one entry: four full ones fit into the value."""
+
+LAST_WRITE_SECONDS = 1.5
+"""Longest wait at the end for our entry to be removed."""
+
+FRAME_BYTES = 64
+"""What an entry takes beside its streams: two names, and a number."""
+
+STREAM_BYTES = 64
+"""What a stream takes beside its name and reasons: two names, a number, brackets."""
+
+REASON_BYTES = 96
+"""What a reason takes beside its description: three names, the code, brackets."""
+
+ROW_BYTES = 48
+"""What a schedule takes: two numbers of 20 digits at most, a bracket on each side, commas and blanks."""
+
+UNKNOWN: Object = {}
+"""Stands for an entry of which nobody knows whether it is stored; no entry is empty."""
+
+
+class FailingStream(Protocol):
+    """The engine of a stream, as far as it is asked here; see `engine.stream`."""
+
+    @property
+    def failing_count(self) -> int:
+        """How many schedules have a fire that the server refuses at the moment."""
+        ...
+
+    def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
+        """Return at most so many of them by sequence, those that fail longest first, and why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What the instances share: the schedules that fail by stream (`<mode>.<name>`) and sequence, and how many more."""
+
+    schedules: Mapping[str, Mapping[int, Failing]] = field(default_factory=dict)
+    more: Mapping[str, int] = field(default_factory=dict)
+    """Schedules that fail and are not listed, by stream."""
+    elsewhere: int = 0
+    """Schedules that fail on streams that are not listed."""
+
+
+class SharedFailures:
+    """The entry of this instance."""
+
+    def __init__(self, instance: str, streams: Callable[[], Mapping[str, FailingStream]]) -> None:
+        """Share what fails on `streams`, which are asked for by `<mode>.<name>`."""
+        self._instance = instance
+        self._streams = streams
+        self._refused = asyncio.Event()
+        """Set while there may be something to write."""
+        self._stored: Object | None = None
+        self._is_leaving = False
+
+    def listen(self, _stream: str, event: Event) -> None:
+        """Take an event: the refusal of a fire may be the first one."""
+        if isinstance(event, FireRefused):
+            self._refused.set()
+
+    async def keep_sharing(self, bucket: SharedBucket) -> None:
+        """Have the bucket hold what fails, until cancelled."""
+        now, checked_at = asyncio.get_running_loop().time, 0.0
+        while True:
+            await self._refused.wait()
+            self._refused.clear()
+            entry = self._entry(MAX_ENTRY_BYTES)
+            if entry != self._stored or now() - checked_at >= CHECK_SECONDS or not checked_at:
+                await self._write(bucket, entry)
+                checked_at = now()
+            if entry is not None or self._stored is not None:
+                self._refused.set()
+            await asyncio.sleep(SHARE_SECONDS)
+
+    async def remove(self, bucket: SharedBucket) -> None:
+        """Remove the entry, at the end."""
+        self._is_leaving = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WRITE_SECONDS):
+                if self._stored is not None:
+                    await self._write(bucket, None)
+
+    async def _write(self, bucket: SharedBucket, entry: Object | None) -> None:
+        def within(room: int) -> Object | None:
+            if entry is None or self._is_leaving:
+                return None
+            return entry if len(json.dumps(entry)) <= room else self._entry(room)
+
+        self._stored = UNKNOWN
+        with suppress(JetStreamError):
+            if await write_entry(bucket, FAILING, self._instance, within):
+                self._stored = entry
+
+    def _entry(self, room: int) -> Object | None:
+        return None if self._is_leaving else failing_entry(self._streams(), min(room, MAX_ENTRY_BYTES))
+
+
+def failing_entry(streams: Mapping[str, FailingStream], room: int) -> Object | None:
+    """Return what is shared of the streams, in so many bytes as JSON; None if nothing fails."""
+    failing = sorted(
+        ((stream.failing_count, key, stream) for key, stream in streams.items() if stream.failing_count),
+        key=lambda each: each[:2],
+    )
+    if not failing:
+        return None
+    room -= FRAME_BYTES
+    listed: Object = {}
+    elsewhere = 0
+    for number, (count, key, stream) in enumerate(failing):
+        share = room // (len(failing) - number) - STREAM_BYTES - len(json.dumps(key))
+        reasons = _reasons(stream, share)
+        if not reasons:
+            elsewhere += count
+            continue
+        more = count - sum(len(reason["schedules"]) for reason in reasons)
+        listed[key] = {"reasons": reasons, "more": more}
+        room -= len(json.dumps({key: listed[key]}))
+    return {"streams": listed, "more": elsewhere}
+
+
+def _reasons(stream: FailingStream, room: int) -> list[dict[str, Any]]:
+    """Return the schedules of a stream by why they fail, as many as fit."""
+    found: dict[tuple[int, str], list[list[int]]] = {}
+    for sequence, why in stream.failing(max(room, 0) // ROW_BYTES):
+        reason = why.code, why.description[:MAX_KEPT_CHARS]
+        size = ROW_BYTES if reason in found else ROW_BYTES + REASON_BYTES + len(json.dumps(reason[1]))
+        if size > room:
+            break
+        room -= size
+        found.setdefault(reason, []).append([sequence, why.since])
+    return [
+        {"code": code, "description": description, "schedules": schedules}
+        for (code, description), schedules in found.items()
+    ]
+
+
+def read_failures(value: Object | None, alive: Collection[str]) -> Failures:
+    """Read the value, as far as instances wrote it that are alive; what none of them can have written is passed over.
+
+    If two share the same schedule, the earlier time counts.
+    """
+    schedules: dict[str, dict[int, Failing]] = {}
+    more: dict[str, int] = {}
+    elsewhere = 0
+    for entry in (inner(one) for name, one in (value or {}).items() if name in alive):
+        elsewhere += max(integer(entry.get("more")), 0)
+        for key, stream in inner(entry.get("streams")).items():
+            more[key] = more.get(key, 0) + max(integer(inner(stream).get("more")), 0)
+            known = schedules.setdefault(key, {})
+            for sequence, why in _rows(inner(stream).get("reasons")):
+                if sequence not in known or why.since < known[sequence].since:
+                    known[sequence] = why
+    return Failures(schedules, more, elsewhere)
+
+
+def _rows(reasons: object) -> Iterator[tuple[int, Failing]]:
+    for reason in map(inner, reasons if isinstance(reasons, list) else ()):
+        code, said, listed = integer(reason.get("code")), reason.get("description"), reason.get("schedules")
+        description = said[:MAX_KEPT_CHARS] if isinstance(said, str) else ""
+        for row in listed if isinstance(listed, list) else ():
+            if isinstance(row, list) and len(row) == 2 and integer(row[0]) > 0 and integer(row[1]) > 0:
+                yield row[0], Failing(code, description, row[1])

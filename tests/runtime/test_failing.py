@@ -1,0 +1,140 @@
+"""What an instance shares of the schedules that fail is bounded, fair among streams, and read as it was written."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
+from nats_scheduler.runtime.failing import FAILING, MAX_ENTRY_BYTES, SharedFailures, failing_entry, read_failures
+from nats_scheduler.runtime.shared_value import write_entry
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.conftest import SharedServer
+from tests.engine.test_refusals import DENIED, FULL, world_with
+from tests.harness.account import account_on
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
+
+
+def engine_with(count: int, **more: int) -> StreamEngine:
+    """Return an engine of which so many schedules fail, and more of them on targets that are denied."""
+    world, _network = world_with(count, "@at 2026-01-01T00:00:05Z", out=FULL, **dict.fromkeys(more, DENIED))
+    for target, number in more.items():
+        headers = {"Nats-Schedule": "@at 2026-01-01T00:00:05Z", "Nats-Schedule-Target": target}
+        for n in range(number):
+            world.publish(f"{target}.{n}", headers)
+    world.advance("6s")
+    assert world.engine.failing_count == count + sum(more.values())
+    return world.engine
+
+
+def test_what_is_shared_is_read_as_it_was_written() -> None:
+    engine = engine_with(2, denied=1)
+    entry = failing_entry({"emulated.ORDERS": engine}, MAX_ENTRY_BYTES)
+    failures = read_failures(json.loads(json.dumps({"me": entry})), {"me"})
+    at = START + 5 * SECOND
+    found = failures.schedules["emulated.ORDERS"]
+    assert {(why.code, why.description) for why in found.values()} == {
+        (refusal.code, refusal.description) for refusal in (FULL, DENIED)
+    }
+    assert {why.since - at < SECOND for why in found.values()} == {True}
+    assert (set(found), failures.more, failures.elsewhere) == (set(dict(engine.failing(9))), {"emulated.ORDERS": 0}, 0)
+
+
+def test_nothing_is_shared_where_nothing_fails() -> None:
+    world, _network = world_with(3)
+    world.advance("20s")
+    assert failing_entry({"emulated.ORDERS": world.engine}, MAX_ENTRY_BYTES) is None
+
+
+@pytest.mark.parametrize("room", [0, 100, 300, 1_000, MAX_ENTRY_BYTES])
+@pytest.mark.parametrize("streams", [1, 3, 40])
+def test_an_entry_takes_no_more_than_its_room_and_counts_what_it_leaves_out(room: int, streams: int) -> None:
+    engine = engine_with(500)
+    keys = [f"emulated.\N{SNOWMAN}{number}" for number in range(streams)]
+    entry = failing_entry(dict.fromkeys(keys, engine), room)
+    assert len(json.dumps(entry)) <= max(room, 64)
+    failures = read_failures({"me": entry}, {"me"})
+    listed = sum(map(len, failures.schedules.values()))
+    assert listed + sum(failures.more.values()) + failures.elsewhere == 500 * streams
+    assert listed > 100 or room < MAX_ENTRY_BYTES
+
+
+def test_a_stream_with_few_that_fail_is_listed_whole_beside_one_with_many() -> None:
+    many, few = engine_with(1_000), engine_with(3)
+    entry = failing_entry({"emulated.MANY": many, "emulated.FEW": few}, MAX_ENTRY_BYTES)
+    failures = read_failures({"me": entry}, {"me"})
+    assert (len(failures.schedules["emulated.FEW"]), failures.more["emulated.FEW"]) == (3, 0)
+    assert len(failures.schedules["emulated.MANY"]) > 200
+
+
+def test_of_two_who_share_a_schedule_the_earlier_time_counts_and_numbers_add_up() -> None:
+    def entry(since: int) -> dict[str, object]:
+        reason = {"code": 403, "description": "no", "schedules": [[7, since]]}
+        return {"streams": {"emulated.ORDERS": {"reasons": [reason], "more": 2}}, "more": 3}
+
+    value = {"one": entry(20), "other": entry(10), "dead": entry(1)}
+    failures = read_failures(value, {"one", "other"})
+    assert failures.schedules == {"emulated.ORDERS": {7: Failing(403, "no", 10)}}
+    assert (failures.more, failures.elsewhere) == ({"emulated.ORDERS": 4}, 6)
+
+
+@pytest.fixture
+async def registry(shared_server: SharedServer, stream_name: str) -> AsyncIterator[Registry]:
+    """Open a bucket of its own."""
+    async with account_on((await shared_server(V2_11)).url) as account:
+        bucket = Registry(account.connection, account.api, stream_name)
+        await bucket.open()
+        yield bucket
+
+
+async def test_many_instances_write_at_once_and_all_entries_fit(registry: Registry) -> None:
+    engine, names = engine_with(500), [f"instance{number}" for number in range(16)]
+    for name in names:
+        await registry.put(f"instance.{name}", {})
+
+    async def share(name: str) -> None:
+        while not await write_entry(
+            registry, FAILING, name, lambda room: failing_entry({"emulated.S": engine}, min(room, MAX_ENTRY_BYTES))
+        ):
+            pass
+
+    await asyncio.gather(*map(share, names))
+    value = await registry.get(FAILING)
+    assert value is not None
+    assert set(value) == set(names)
+    assert len(json.dumps(value)) < MAX_VALUE_BYTES
+    assert {read_failures({name: value[name]}, names).elsewhere for name in names} == {0, 500}
+
+
+async def test_a_bucket_that_is_made_anew_gets_the_entry_on_the_next_connection(registry: Registry) -> None:
+    world, network = world_with(1, "@at 2026-01-01T00:00:05Z", out=FULL)
+    mine = SharedFailures("me", lambda: {"emulated.S": world.engine})
+    world.advance("6s")
+    for event in world.events:
+        mine.listen("S", event)
+    for _connection in range(2):
+        sharing = asyncio.create_task(mine.keep_sharing(registry))
+        await eventually(lambda: _entries(registry, 1), within_seconds=30, describe="the entry is there")
+        sharing.cancel()
+        with suppress(asyncio.CancelledError):
+            await sharing
+        await registry.purge(FAILING)
+    network.targets.clear()
+    sharing = asyncio.create_task(mine.keep_sharing(registry))
+    await eventually(lambda: _entries(registry, 1), within_seconds=30, describe="the entry is there")
+    world.advance("3s")
+    await eventually(lambda: _entries(registry, 0), within_seconds=30, describe="it has recovered")
+    sharing.cancel()
+    with suppress(asyncio.CancelledError):
+        await sharing
+
+
+async def _entries(registry: Registry, count: int) -> bool:
+    value = await registry.get(FAILING)
+    return value is not None and len(value) == count
