@@ -15,6 +15,7 @@ from nats_scheduler.runtime.failing import Failures
 from nats_scheduler.runtime.snapshot import FiredBy, ListedSchedule, Standing
 
 Row = tuple[ServedStream, ListedSchedule]
+Identity = tuple[str, int, FiredBy]
 
 SHOWN_AS_FAILING = frozenset({Standing.WAITING, Standing.OVERDUE})
 """What else is to be said of a schedule that fails, such as that it ends before its next fire, stays said."""
@@ -43,14 +44,19 @@ class FailingSchedules:
         """Return how many fail."""
         return len(self.rows) + self.unlisted
 
-    def by_schedule(self) -> dict[tuple[str, int], Failing]:
-        """Return why they fail, by stream and sequence."""
-        return {(stream.state.name, listed.sequence): why for stream, listed, why in self.rows}
+    def by_schedule(self) -> dict[Identity, Failing]:
+        """Return why they fail."""
+        return {identity(stream, listed): why for stream, listed, why in self.rows}
 
     def count_on(self, stream: ServedStream) -> int:
         """Return how many fail on a stream, those that are not listed too."""
         name = stream.state.name
         return sum(row[0].state.name == name for row in self.rows) + self.more.get(name, 0)
+
+
+def identity(stream: ServedStream, listed: ListedSchedule) -> Identity:
+    """Return what tells a schedule from all others: a message with both spellings is one of the server's too."""
+    return stream.state.name, listed.sequence, listed.fired_by
 
 
 def with_failing(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import click
 
-from nats_scheduler.cli.failing import FailingSchedules, with_failing
+from nats_scheduler.cli.failing import FailingSchedules, identity, with_failing
 from nats_scheduler.cli.ls_document import listing_document, rollup_of, zone_of
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json
@@ -177,7 +177,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "ttl": lambda _, listed: listed.terms.ttl,
         "rollup": lambda _, listed: rollup_of(listed) or "",
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
-        "in": lambda stream, listed: _time_left(listed, listing.at, failing.get((stream.state.name, listed.sequence))),
+        "in": lambda stream, listed: _time_left(listed, listing.at, failing.get(identity(stream, listed))),
         "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
         "sequence": lambda _, listed: str(listed.sequence),
         "stored": lambda _, listed: moment_text(listed.stored_at),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nats_scheduler.cli.failing import identity
 from nats_scheduler.cli.output import rejection_document
 from nats_scheduler.cli.session import ServedStream
 from nats_scheduler.engine.events import HeadersMisnamed
@@ -38,7 +39,7 @@ def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
     return {
         "at": format_rfc3339(listing.at),
         "streams": streams,
-        "schedules": [_schedule(one, listed, failing.get((one.state.name, listed.sequence))) for one, listed in shown],
+        "schedules": [_schedule(one, listed, failing.get(identity(one, listed))) for one, listed in shown],
         "total": len(listing.schedules),
         "failing": listing.failing.count,
         "failing_unlisted": listing.failing.unlisted,

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -106,12 +107,13 @@ class SharedFailures:
 
     async def keep_sharing(self, bucket: SharedBucket) -> None:
         """Have the bucket hold what fails, until cancelled."""
-        now, checked_at = asyncio.get_running_loop().time, 0.0
+        now, checked_at = asyncio.get_running_loop().time, -math.inf
+        self._refused.set()  # the connection before may have been lost during a write
         while True:
             await self._refused.wait()
             self._refused.clear()
             entry = self._entry(MAX_ENTRY_BYTES)
-            if entry != self._stored or now() - checked_at >= CHECK_SECONDS or not checked_at:
+            if entry != self._stored or (entry is not None and now() - checked_at >= CHECK_SECONDS):
                 await self._write(bucket, entry)
                 checked_at = now()
             if entry is not None or self._stored is not None:

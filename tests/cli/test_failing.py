@@ -20,7 +20,7 @@ from tests.cli.conftest import Cli
 from tests.cli.test_tables import on_a_terminal, words
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
-from tests.harness.permissions import Permission, accounts, permissions_of, url_of
+from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
 from tests.harness.waiting import eventually
 
@@ -211,6 +211,25 @@ async def test_nothing_is_written_unless_something_fails_and_has_changed(cli: Cl
         fired = len(await account.messages("ORDERS", "orders.out"))
         await account.wait_for("ORDERS", "orders.out", fired + 4)
         assert await account.api.message(BUCKET, last_by_subj=KEY) == written, "it was refused all the time"
+
+
+async def test_what_another_instance_fires_does_not_fail(cli: Cli, start_server: StartServer) -> None:
+    """One of two may not publish to the target: it gives the stream up to the other one."""
+    mode = V2_11.rpartition(".")[0]
+    granted = [one for one in permissions_of(mode) if one.subject != "orders.>"]
+    users = [[*granted, Permission("publish", f"orders.{target}", ())] for target in ("out", ">")]
+    server = await start_server(V2_11, config=shared_account(users))
+    url = url_of(server.url, "admin-0")
+    async with account_on(url) as account, sidecar_on(url_of(server.url, "sidecar-0")) as first:
+        await account.create("ORDERS", subjects=["orders.>"])
+        await first.ready("ORDERS")
+        for number in range(20):
+            await published(account, f"orders.s.{number}", "@every 2s", "orders.denied")
+        await listed_with(cli, url, 20)
+        async with sidecar_on(url_of(server.url, "sidecar-1")) as second:
+            await second.ready("ORDERS")
+            await account.wait_for("ORDERS", "orders.denied", 20)
+            await listed_with(cli, url, 0)
 
 
 async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_server: StartServer) -> None:

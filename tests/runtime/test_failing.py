@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -112,29 +112,55 @@ async def test_many_instances_write_at_once_and_all_entries_fit(registry: Regist
     assert {read_failures({name: value[name]}, names).elsewhere for name in names} == {0, 500}
 
 
-async def test_a_bucket_that_is_made_anew_gets_the_entry_on_the_next_connection(registry: Registry) -> None:
+@asynccontextmanager
+async def sharing(mine: SharedFailures, registry: Registry) -> AsyncIterator[None]:
+    """Share through a connection that is lost at the end."""
+    task = asyncio.create_task(mine.keep_sharing(registry))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def entries(registry: Registry, count: int) -> None:
+    """Wait until the value has so many entries."""
+
+    async def so_many() -> bool:
+        value = await registry.get(FAILING)
+        return value is not None and len(value) == count
+
+    await eventually(so_many, within_seconds=30, describe=f"{count} entries")
+
+
+async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registry: Registry) -> None:
     world, network = world_with(1, "@at 2026-01-01T00:00:05Z", out=FULL)
     mine = SharedFailures("me", lambda: {"emulated.S": world.engine})
     world.advance("6s")
     for event in world.events:
         mine.listen("S", event)
-    for _connection in range(2):
-        sharing = asyncio.create_task(mine.keep_sharing(registry))
-        await eventually(lambda: _entries(registry, 1), within_seconds=30, describe="the entry is there")
-        sharing.cancel()
-        with suppress(asyncio.CancelledError):
-            await sharing
-        await registry.purge(FAILING)
-    network.targets.clear()
-    sharing = asyncio.create_task(mine.keep_sharing(registry))
-    await eventually(lambda: _entries(registry, 1), within_seconds=30, describe="the entry is there")
-    world.advance("3s")
-    await eventually(lambda: _entries(registry, 0), within_seconds=30, describe="it has recovered")
-    sharing.cancel()
-    with suppress(asyncio.CancelledError):
-        await sharing
+    async with sharing(mine, registry):
+        await registry.get(FAILING)  # one round trip, of the three that a write takes
+    assert await registry.get(FAILING) is None, "the connection was lost during the write"
+    async with sharing(mine, registry):
+        await entries(registry, 1)
+    await registry.purge(FAILING)
+    async with sharing(mine, registry):
+        await entries(registry, 1)
+        network.targets.clear()
+        world.advance("3s")
+        await entries(registry, 0)
 
 
-async def _entries(registry: Registry, count: int) -> bool:
-    value = await registry.get(FAILING)
-    return value is not None and len(value) == count
+async def test_an_instance_that_ends_removes_its_entry_and_writes_no_other(registry: Registry) -> None:
+    engine = engine_with(1)
+    mine = SharedFailures("me", lambda: {"emulated.S": engine})
+    async with sharing(mine, registry):
+        await entries(registry, 1)
+        await mine.remove(registry)
+        await entries(registry, 0)
+        before = await registry.revised(FAILING)
+    async with sharing(mine, registry):
+        await asyncio.wait_for(mine.remove(registry), 10)
+    assert await registry.revised(FAILING) == before
