@@ -19,7 +19,8 @@ from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, account_on, block_of, in_seconds
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
+from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_14
 
 Ls = Callable[..., Awaitable[Result]]
@@ -293,7 +294,7 @@ async def test_a_hundred_thousand_schedules_are_listed_in_seconds(cli: Cli, star
     async with account_on(server.url) as account:
         await flagged(account, "MANY")
         headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "MANY.out"}
-        block = block_of(headers)
+        block = block_to_send(headers)
         for number in range(1, count + 1):
             if number % 1000:
                 account.connection.write(frame(f"MANY.{number}", "", block, b""))

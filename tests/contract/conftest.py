@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import SharedServer
-from tests.contract.sides import Side, memory_side, server_side
+from tests.contract.sides import PortSide, memory_side, server_side
 from tests.harness.servers import V2_10, V2_11, V2_15
 
-OpenSide = Callable[..., AbstractAsyncContextManager[Side]]
+OpenSide = Callable[..., AbstractAsyncContextManager[PortSide]]
 
 
 @pytest.fixture(params=["memory", V2_10, V2_11, V2_15])
@@ -20,7 +20,7 @@ async def open_side(request: pytest.FixtureRequest, shared_server: SharedServer,
         return lambda **config: memory_side(stream_name, config)
     server = await shared_server(request.param)
 
-    def open_on_server(**config: Any) -> AbstractAsyncContextManager[Side]:
+    def open_on_server(**config: Any) -> AbstractAsyncContextManager[PortSide]:
         return server_side(server.url, stream_name, config)
 
     return open_on_server

@@ -61,7 +61,7 @@ def each(given: Input) -> Iterable[Input]:
     return [PublishConcluded(fire, Stored(sequence)) for fire, sequence in pairs]
 
 
-class Side:
+class PortSide:
     """One contact, its inputs, and its stream."""
 
     def __init__(self, name: str, contact: StreamPort, backing: Backing, inputs: list[Input], *, guard: bool) -> None:
@@ -183,14 +183,16 @@ class _MemoryBacking:
 
 
 @asynccontextmanager
-async def memory_side(name: str, config: Mapping[str, Any], stream: MemoryStream | None = None) -> AsyncIterator[Side]:
+async def memory_side(
+    name: str, config: Mapping[str, Any], stream: MemoryStream | None = None
+) -> AsyncIterator[PortSide]:
     """Make contact with a stream in memory, driven by the event loop."""
     clock, inputs = ManualClock(), list[Input]()
     if stream is None:
         stream = MemoryStream(memory_config(name, config), clock.now)
     soon: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
     contact = MemoryContact(stream, inputs.append, clock, soon=soon)
-    yield Side(name, contact, _MemoryBacking(stream), inputs, guard=True)
+    yield PortSide(name, contact, _MemoryBacking(stream), inputs, guard=True)
 
 
 # -- on a real server ------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ class _ServerBacking:
 @asynccontextmanager
 async def server_side(
     url: str, name: str, config: Mapping[str, Any], *, prefix: str = "$JS.API"
-) -> AsyncIterator[Side]:
+) -> AsyncIterator[PortSide]:
     """Make contact with a stream on a server, through the API under a prefix."""
     connection = await Dialer(ConnectionSettings(servers=(url,))).dial()
     api = JetStreamApi(connection)
@@ -251,7 +253,7 @@ async def server_side(
                 window=256,
                 ack_timeout=ANSWER_SECONDS,
             )
-            yield Side(name, contact, _ServerBacking(connection, api, name), inputs, guard=version >= (2, 11))
+            yield PortSide(name, contact, _ServerBacking(connection, api, name), inputs, guard=version >= (2, 11))
             contact.end("the test is over")
         await api.call(f"STREAM.DELETE.{name}")
     finally:

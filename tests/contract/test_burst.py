@@ -12,7 +12,7 @@ from nats_scheduler.jetstream.burst import MIN_BURST_FIRES
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.publish import outcome_of
 from tests.conftest import SharedServer
-from tests.contract.sides import Side, server_side
+from tests.contract.sides import PortSide, server_side
 from tests.contract.test_client import connected
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -20,7 +20,7 @@ from tests.harness.waiting import eventually
 BURST = 12_000
 
 
-def fires(side: Side, count: int) -> list[Fire]:
+def fires(side: PortSide, count: int) -> list[Fire]:
     """Make fires that differ in their identity."""
     blocks = (b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number for number in range(count))
     return [Fire(side.subject("s"), 1, 0, None, side.subject("out"), block, b"x" * 100) for block in blocks]
@@ -29,7 +29,7 @@ def fires(side: Side, count: int) -> list[Fire]:
 class Course:
     """A burst that is stored, and messages of other clients between its fires."""
 
-    def __init__(self, side: Side, others: Connection) -> None:
+    def __init__(self, side: PortSide, others: Connection) -> None:
         self.side = side
         self._others = others
         self.theirs: list[int] = []

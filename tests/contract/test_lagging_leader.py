@@ -11,7 +11,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.conftest import SharedServer
-from tests.contract.sides import Side, memory_config, memory_side, server_side
+from tests.contract.sides import PortSide, memory_config, memory_side, server_side
 from tests.harness.lagging import PREFIX, lagging_leader
 from tests.harness.servers import V2_10, V2_11
 
@@ -19,7 +19,7 @@ from tests.harness.servers import V2_10, V2_11
 class Lagging(NamedTuple):
     """A contact, and functions that make its leader fall behind what is stored, or catch up."""
 
-    side: Side
+    side: PortSide
     fall_behind: Callable[[int], None]
     """Called with the last sequence that the leader has."""
     catch_up: Callable[[], None]

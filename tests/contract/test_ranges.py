@@ -10,14 +10,14 @@ from nats_scheduler.jetstream.ranges import MAX_RUN_GAP, MAX_RUN_SCHEDULES, MIN_
 from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
 from tests.contract.conftest import OpenSide
-from tests.contract.sides import Side, server_side
+from tests.contract.sides import PortSide, server_side
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 
 BURST = 3 * MIN_RUN_SCHEDULES
 
 
-async def store_burst(side: Side) -> list[ReadContent]:
+async def store_burst(side: PortSide) -> list[ReadContent]:
     """Store schedules with a message of another client between each two; return the requests for them."""
     requests = []
     for number in range(BURST):
@@ -28,7 +28,7 @@ async def store_burst(side: Side) -> list[ReadContent]:
     return requests
 
 
-async def read(side: Side, requests: list[ReadContent]) -> dict[int, ContentRead]:
+async def read(side: PortSide, requests: list[ReadContent]) -> dict[int, ContentRead]:
     """Read, and return the answers: one for each request."""
     side.inputs.clear()
     for request in requests:
@@ -65,7 +65,7 @@ async def test_another_subject_under_a_sequence_is_not_taken_for_the_schedule(op
         assert answers[mistaken.sequence].message is None
 
 
-async def eventually_without_consumers(side: Side) -> None:
+async def eventually_without_consumers(side: PortSide) -> None:
     """Wait until no consumer is left behind."""
     counts: list[int] = []
 

@@ -9,12 +9,12 @@ import pytest
 from nats_scheduler.engine.inputs import CaughtUp
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from tests.conftest import SharedServer, StartServer
-from tests.contract.sides import Side, server_side
+from tests.contract.sides import PortSide, server_side
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
 SCHEDULE = with_headers(EMPTY_BLOCK, [(b"X-Nats-Schedule", b"@every 5m"), (b"X-Nats-Schedule-Target", b"t")])
-OpenQueue = Callable[[], AbstractAsyncContextManager[Side]]
+OpenQueue = Callable[[], AbstractAsyncContextManager[PortSide]]
 
 
 @pytest.fixture(params=[V2_10, V2_11, V2_15])

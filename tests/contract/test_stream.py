@@ -10,7 +10,7 @@ from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.conftest import SharedServer
 from tests.contract.conftest import OpenSide
-from tests.contract.sides import Side, memory_side, server_side
+from tests.contract.sides import PortSide, memory_side, server_side
 from tests.harness.servers import V2_11
 
 
@@ -46,7 +46,7 @@ PUBLISHES: list[dict[str, str]] = [
 ]
 
 
-async def history(side: Side) -> list[Any]:
+async def history(side: PortSide) -> list[Any]:
     outcomes: list[Outcome] = []
     for headers in PUBLISHES:
         fire = side.fire()

@@ -17,7 +17,8 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.sides import fresh_name
-from tests.harness.account import CLOCK, Account, account_on, block_of, in_seconds
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
+from tests.harness.blocks import block_to_send
 from tests.harness.burst import Asked, Burst
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_10
@@ -76,7 +77,7 @@ class Race:
     def replacement(self, number: int) -> Asked:
         """Replace a schedule by one that is due in an hour."""
         headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": f"{self.name}.t.{number}"}
-        return self.schedule(number), block_of(headers), b"new"
+        return self.schedule(number), block_to_send(headers), b"new"
 
     def plain(self, number: int) -> Asked:
         """Overwrite a schedule by an ordinary message."""
@@ -97,7 +98,7 @@ class Race:
         if self.account.connection.server.version != V2_10:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(self.sequences[number])
             headers["Nats-Expected-Last-Subject-Sequence-Subject"] = self.schedule(number)
-        return f"{self.name}.c.{number}", block_of(headers), b"cancel"
+        return f"{self.name}.c.{number}", block_to_send(headers), b"cancel"
 
     def mark(self, number: int) -> Asked:
         """Mark the moment at which an answer came."""
@@ -121,7 +122,8 @@ class Race:
         burst = Burst(self.account, f"{self.name}.load")
         at = f"@at {format_rfc3339(due)}"
         blocks = [
-            block_of({"Nats-Schedule": at, "Nats-Schedule-Target": f"{self.name}.t.{number}"}) for number in range(HERD)
+            block_to_send({"Nats-Schedule": at, "Nats-Schedule-Target": f"{self.name}.t.{number}"})
+            for number in range(HERD)
         ]
         [frames] = burst.frames([(self.schedule(n), block, b"old") for n, block in enumerate(blocks)])
         burst.write(frames)

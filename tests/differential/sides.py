@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import Account, Running, account_on, block_of, sidecar_on
+from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
 
 REFERENCE = V2_15
@@ -30,7 +31,7 @@ ShareServer = Callable[[str], Awaitable[EmbeddedServer]]
 
 
 @dataclass
-class Side:
+class ComparedSide:
     """One server, with a sidecar beside it where it does not schedule by itself."""
 
     version: str
@@ -58,27 +59,29 @@ class Side:
         self, subject: str, headers: Mapping[str, str] | str | bytes = "", body: bytes = b""
     ) -> dict[str, Any]:
         """Publish and return the server's whole answer, an error too; a block is sent as it is."""
-        block = headers if isinstance(headers, bytes) else block_of(headers) if headers else b""
+        block = headers if isinstance(headers, bytes) else block_to_send(headers) if headers else b""
         reply = await self.account.connection.request(subject, body, block)
         answer: dict[str, Any] = json.loads(reply.body)
         return answer
 
 
 @asynccontextmanager
-async def sides_of(share: ShareServer, versions: tuple[str, ...] = COMPARED_VERSIONS) -> AsyncIterator[list[Side]]:
+async def sides_of(
+    share: ShareServer, versions: tuple[str, ...] = COMPARED_VERSIONS
+) -> AsyncIterator[list[ComparedSide]]:
     """Run the sides for the length of a `with` block, the reference first."""
     async with AsyncExitStack() as stack:
         yield [await _side(stack, await share(version)) for version in versions]
 
 
-async def _side(stack: AsyncExitStack, server: EmbeddedServer) -> Side:
+async def _side(stack: AsyncExitStack, server: EmbeddedServer) -> ComparedSide:
     account = await stack.enter_async_context(account_on(server.url))
     emulated = server.version in EMULATED_VERSIONS
     sidecar = await stack.enter_async_context(sidecar_on(server.url)) if emulated else None
-    return Side(server.version, server, account, sidecar)
+    return ComparedSide(server.version, server, account, sidecar)
 
 
-async def on_each(sides: list[Side], act: Callable[[Side], Awaitable[T]]) -> dict[str, T]:
+async def on_each(sides: list[ComparedSide], act: Callable[[ComparedSide], Awaitable[T]]) -> dict[str, T]:
     """Do the same on every side at once, and return what came of it by version."""
     results = await asyncio.gather(*(act(side) for side in sides))
     return {side.version: result for side, result in zip(sides, results, strict=True)}

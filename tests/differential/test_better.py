@@ -15,7 +15,7 @@ from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern
 from tests.conftest import SharedServer, StartServer
-from tests.differential.sides import Side, fresh_name, sides_of
+from tests.differential.sides import ComparedSide, fresh_name, sides_of
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11, V2_15
@@ -23,10 +23,10 @@ from tests.harness.waiting import instant_reached
 
 
 @asynccontextmanager
-async def restricted(server: EmbeddedServer, **settings: Sequence[str]) -> AsyncIterator[Side]:
+async def restricted(server: EmbeddedServer, **settings: Sequence[str]) -> AsyncIterator[ComparedSide]:
     """Run a side whose operator set something."""
     async with account_on(server.url) as account, sidecar_on(server.url, **settings) as running:
-        yield Side(server.version, server, account, running)
+        yield ComparedSide(server.version, server, account, running)
 
 
 @pytest.mark.clause("restrictions")
@@ -41,7 +41,7 @@ async def test_the_operator_decides_what_schedules_may_write_read_and_how_many_t
     }
     at = in_seconds(1)
 
-    async def publish(side: Side) -> None:
+    async def publish(side: ComparedSide) -> None:
         for rest, target, source in (
             ("writes", "private", ""),
             ("reads", "due.b", "secret"),

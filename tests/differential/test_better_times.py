@@ -15,8 +15,9 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import SharedServer
-from tests.differential.sides import Side, fresh_name, on_each, sides_of
-from tests.harness.account import CLOCK, WAIT_SECONDS, block_of, in_seconds
+from tests.differential.sides import ComparedSide, fresh_name, on_each, sides_of
+from tests.harness.account import CLOCK, WAIT_SECONDS, in_seconds
+from tests.harness.blocks import block_to_send
 from tests.harness.burst import Burst
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually, instant_reached
@@ -37,13 +38,13 @@ ROUNDS = 5
 
 
 @pytest.fixture
-async def three(shared_server: SharedServer) -> AsyncIterator[list[Side]]:
+async def three(shared_server: SharedServer) -> AsyncIterator[list[ComparedSide]]:
     """Connect to the newest native server and to the two with a sidecar."""
     async with sides_of(shared_server, (V2_15, V2_11, V2_10)) as started:
         yield started
 
 
-async def at(side: Side, name: str, rest: str, time: str, **more: str) -> int:
+async def at(side: ComparedSide, name: str, rest: str, time: str, **more: str) -> int:
     """Store an `@at` schedule and return its sequence."""
     headers = {"Nats-Schedule": f"@at {time}", "Nats-Schedule-Target": f"{name}.o.{rest}"}
     return await side.account.publish(f"{name}.s.{rest}", headers | more, rest.encode())
@@ -51,11 +52,11 @@ async def at(side: Side, name: str, rest: str, time: str, **more: str) -> int:
 
 @pytest.mark.clause("lateness")
 @pytest.mark.clause("generated-order")
-async def test_what_is_due_close_together_is_not_stored_in_a_few_late_bursts(three: list[Side]) -> None:
+async def test_what_is_due_close_together_is_not_stored_in_a_few_late_bursts(three: list[ComparedSide]) -> None:
     name, first = fresh_name(), CLOCK.now() + 100 * SPACING
     dues = [first + number * SPACING for number in range(DENSE)]
 
-    async def stored(side: Side) -> list[StoredMessage]:
+    async def stored(side: ComparedSide) -> list[StoredMessage]:
         await side.create(name)
         for number, due in reversed([*enumerate(dues)]):  # the server stores a burst in the order of publishing
             await at(side, name, f"{number:03}", format_rfc3339(due))
@@ -83,10 +84,10 @@ def is_in_order(fires: list[StoredMessage]) -> bool:
 
 
 @pytest.mark.clause("beyond-2262")
-async def test_an_instant_beyond_2262_is_not_taken_for_one_in_the_past(three: list[Side]) -> None:
+async def test_an_instant_beyond_2262_is_not_taken_for_one_in_the_past(three: list[ComparedSide]) -> None:
     name = fresh_name()
 
-    async def fired(side: Side) -> bool:
+    async def fired(side: ComparedSide) -> bool:
         await side.create(name)
         await at(side, name, "far", "2300-01-01T00:00:00Z")
         await at(side, name, "farthest", "9999-12-31T23:59:59Z")
@@ -99,10 +100,10 @@ async def test_an_instant_beyond_2262_is_not_taken_for_one_in_the_past(three: li
 
 
 @pytest.mark.clause("fire-refused")
-async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: list[Side]) -> None:
+async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: list[ComparedSide]) -> None:
     name = fresh_name()
 
-    async def lives_on(side: Side) -> bool:
+    async def lives_on(side: ComparedSide) -> bool:
         await side.create(name, max_msg_size=1_000)
         await side.account.publish(f"{name}.q", body=bytes(980))
         headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"{name}.o.stuck"}
@@ -128,7 +129,7 @@ async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: 
 
 
 @pytest.mark.clause("stale-retiming")
-async def test_a_stale_fire_does_not_retime_the_schedule_that_replaced_its_own(three: list[Side]) -> None:
+async def test_a_stale_fire_does_not_retime_the_schedule_that_replaced_its_own(three: list[ComparedSide]) -> None:
     native, *ours = three
     assert await on_each(ours, fired_early) == {V2_11: 0, V2_10: 0}
     for _round in range(ROUNDS):
@@ -137,12 +138,12 @@ async def test_a_stale_fire_does_not_retime_the_schedule_that_replaced_its_own(t
     pytest.skip(f"the native scheduler was lucky in {ROUNDS} races: it re-timed no replacement")
 
 
-async def fired_early(side: Side) -> int:
+async def fired_early(side: ComparedSide) -> int:
     """Replace a herd at the instant at which it fires; returns how many replacements fired an hour too early."""
     name, period = fresh_name(), 3 * SECOND
     await side.create(name)
-    repeating = block_of({"Nats-Schedule": "*/3 * * * * *", "Nats-Schedule-Target": f"{name}.o"})
-    later = block_of({"Nats-Schedule": f"@at {in_seconds(3_600)}", "Nats-Schedule-Target": f"{name}.early"})
+    repeating = block_to_send({"Nats-Schedule": "*/3 * * * * *", "Nats-Schedule-Target": f"{name}.o"})
+    later = block_to_send({"Nats-Schedule": f"@at {in_seconds(3_600)}", "Nats-Schedule-Target": f"{name}.early"})
     due = (CLOCK.now() + SECOND) // period * period + period
     load, replace = (Burst(side.account, f"{name}.{act}") for act in ("load", "replace"))
     for frames in load.frames([(f"{name}.r.{number}", repeating, b"") for number in range(HERD)]):

@@ -16,8 +16,9 @@ from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.headers import header_value
 from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import COMPARED_VERSIONS, Side, fresh_name, on_each
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, block_of, in_seconds, sidecar_on
+from tests.differential.sides import COMPARED_VERSIONS, ComparedSide, fresh_name, on_each
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import eventually
@@ -33,7 +34,7 @@ START_SECONDS = 45.0
 
 async def fill(stream: FlaggedStream, count: int) -> None:
     """Store ordinary messages, some with headers, as fast as the server takes them."""
-    block = block_of({"Kind": "traffic"})
+    block = block_to_send({"Kind": "traffic"})
     for start in range(0, count, AT_ONCE):
         numbers = range(start, min(start + AT_ONCE, count))
         frames = [frame(stream.subject(f"traffic.{n % 700}"), "", block if n % 3 else b"", b"%d" % n) for n in numbers]
@@ -115,7 +116,7 @@ async def kept(stream: FlaggedStream) -> list[Kept]:
     return sorted(found, key=repr)
 
 
-async def moved_stream(side: Side, name: str, **config: Any) -> FlaggedStream:
+async def moved_stream(side: ComparedSide, name: str, **config: Any) -> FlaggedStream:
     """Make a stream that stores on `kept.*` what is published to `in.*`."""
     moved = {"src": f"{name}.in.*", "dest": f"{name}.kept.{{{{wildcard(1)}}}}"}
     await side.create(name, subject_transform=moved, **config)
@@ -125,11 +126,11 @@ async def moved_stream(side: Side, name: str, **config: Any) -> FlaggedStream:
 @pytest.mark.clause("subject-transform")
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
 async def test_schedules_and_targets_that_are_transformed_end_where_the_native_ones_end(
-    sides: list[Side], retention: str
+    sides: list[ComparedSide], retention: str
 ) -> None:
     name = fresh_name()
 
-    async def on(side: Side) -> list[Kept]:
+    async def on(side: ComparedSide) -> list[Kept]:
         stream = await moved_stream(side, name, retention=retention)
         due = f"@at {in_seconds(1)}"
         await stream.publish("in.sensor", body=b"20.5")
@@ -155,11 +156,11 @@ async def test_schedules_and_targets_that_are_transformed_end_where_the_native_o
 
 
 @pytest.mark.clause("subject-transform")
-async def test_a_schedule_whose_target_is_transformed_onto_itself_is_not_lost(sides: list[Side]) -> None:
+async def test_a_schedule_whose_target_is_transformed_onto_itself_is_not_lost(sides: list[ComparedSide]) -> None:
     """The native one is purged together with what it fired: better here."""
     name = fresh_name()
 
-    async def on(side: Side) -> list[Kept]:
+    async def on(side: ComparedSide) -> list[Kept]:
         stream = await moved_stream(side, name)
         await stream.schedule("in.self", f"@at {in_seconds(0.5)}", b"body", "in.self")
         await stream.canary(1)
@@ -188,10 +189,10 @@ def lines(block: bytes) -> list[bytes]:
 
 @pytest.mark.clause("republish")
 @pytest.mark.parametrize("headers_only", [False, True])
-async def test_schedules_and_their_fires_are_republished_alike(sides: list[Side], headers_only: bool) -> None:
+async def test_schedules_and_their_fires_are_republished_alike(sides: list[ComparedSide], headers_only: bool) -> None:
     name, due = fresh_name(), in_seconds(1)
 
-    async def on(side: Side) -> list[tuple[bytes, list[bytes], bytes]]:
+    async def on(side: ComparedSide) -> list[tuple[bytes, list[bytes], bytes]]:
         seen: list[tuple[bytes, list[bytes], bytes]] = []
 
         def sink(subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
@@ -233,7 +234,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 def send(stream: FlaggedStream, rest: str, headers: dict[str, str], body: bytes) -> None:
     """Publish without waiting for an acknowledgement, of which there may be none."""
-    stream.account.connection.write(frame(stream.subject(rest), "", block_of(headers) if headers else b"", body))
+    stream.account.connection.write(frame(stream.subject(rest), "", block_to_send(headers) if headers else b"", body))
 
 
 async def canary(stream: FlaggedStream, seconds: float) -> None:
@@ -248,11 +249,11 @@ async def canary(stream: FlaggedStream, seconds: float) -> None:
 
 
 @pytest.mark.clause("no-ack")
-async def test_configurations_of_all_kinds_end_in_the_same_state(sides: list[Side]) -> None:
+async def test_configurations_of_all_kinds_end_in_the_same_state(sides: list[ComparedSide]) -> None:
     found, prefix = Differences(), fresh_name()
 
     async def compare(number: int, title: str, config: dict[str, Any]) -> None:
-        async def on(side: Side) -> list[Kept]:
+        async def on(side: ComparedSide) -> list[Kept]:
             name = f"{prefix}N{number}"
             await side.create(name, **config)
             stream = FlaggedStream(side.account, name)

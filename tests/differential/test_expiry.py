@@ -9,7 +9,7 @@ import pytest
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import Side, fresh_name, on_each
+from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK
 from tests.harness.servers import V2_10
 from tests.harness.waiting import eventually
@@ -35,13 +35,13 @@ NO_WRAP = Allowance("ttl-overflow", (V2_10,), lambda wanted, value: (wanted, val
 """Our integers do not wrap: what is to live for centuries does."""
 
 
-async def say(side: Side, subject: str, headers: dict[str, str]) -> None:
+async def say(side: ComparedSide, subject: str, headers: dict[str, str]) -> None:
     """Publish, and insist that it is stored."""
     answer = await side.say(subject, headers, b"body")
     assert "error" not in answer, (side.version, subject, headers, answer)
 
 
-async def say_all(side: Side, stream: str, due: int) -> None:
+async def say_all(side: ComparedSide, stream: str, due: int) -> None:
     """Publish every case: generated messages first, then schedules, then what is neither."""
     at = f"@at {format_rfc3339(due)}"
     for number, ttl in enumerate((*SHORT, *LONG, CANARY)):
@@ -61,7 +61,7 @@ async def say_all(side: Side, stream: str, due: int) -> None:
         await say(side, f"{stream}.m.{number}", {**mixed, "Nats-Schedule-TTL": ("1h", "1s", "never")[number]})
 
 
-async def say_what_never_fires(side: Side, stream: str, due: int) -> None:
+async def say_what_never_fires(side: ComparedSide, stream: str, due: int) -> None:
     """Publish schedules that expire before they are due, and one that fires until it does."""
     at, target = f"@at {format_rfc3339(due + 4 * SECOND)}", f"{stream}.never"
     for number, ttl in enumerate(("1s", "2s", "1")):
@@ -74,13 +74,13 @@ async def say_what_never_fires(side: Side, stream: str, due: int) -> None:
     )
 
 
-async def counts(side: Side, stream: str) -> dict[str, int]:
+async def counts(side: ComparedSide, stream: str) -> dict[str, int]:
     """Return how many messages each subject holds."""
     info = await side.account.api.call(f"STREAM.INFO.{stream}", {"subjects_filter": ">"})
     return {subject[len(stream) + 1 :]: count for subject, count in (info["state"].get("subjects") or {}).items()}
 
 
-async def left_on(side: Side, stream: str, due: int) -> dict[str, int]:
+async def left_on(side: ComparedSide, stream: str, due: int) -> dict[str, int]:
     """Run every case on one side and return what is left, by subject."""
     await say_all(side, stream, due)
     await say_what_never_fires(side, stream, due)
@@ -94,7 +94,7 @@ async def left_on(side: Side, stream: str, due: int) -> dict[str, int]:
 
 
 @pytest.mark.clause("ttl-generated", "ttl-schedule", "ttl-ordinary", "ttl-overflow")
-async def test_the_same_messages_are_left_on_every_server(sides: list[Side]) -> None:
+async def test_the_same_messages_are_left_on_every_server(sides: list[ComparedSide]) -> None:
     stream = fresh_name()
     await on_each(sides, lambda side: side.create(stream, allow_msg_ttl=True))
     due = CLOCK.now() + 3 * SECOND
@@ -117,7 +117,7 @@ OLD_AGE = Allowance("ttl-max-age", (V2_10,), lambda wanted, value: (wanted, valu
 """On a server of 2.10 no TTL saves a message from `max_age`."""
 
 
-async def outlives_old_age(side: Side, stream: str) -> dict[str, str]:
+async def outlives_old_age(side: ComparedSide, stream: str) -> dict[str, str]:
     """Generate messages on a stream on which they live two seconds, and return which of them are left after that."""
     at = f"@at {format_rfc3339(CLOCK.now())}"
     for name, ttl in (("never", "never"), ("long", "1h"), ("short", "1s"), ("none", "")):
@@ -135,7 +135,7 @@ async def outlives_old_age(side: Side, stream: str) -> dict[str, str]:
 
 
 @pytest.mark.clause("ttl-max-age")
-async def test_what_outlives_the_age_of_its_stream(sides: list[Side]) -> None:
+async def test_what_outlives_the_age_of_its_stream(sides: list[ComparedSide]) -> None:
     stream = fresh_name()
     await on_each(sides, lambda side: side.create(stream, allow_msg_ttl=True, max_age=2 * SECOND))
     left = await on_each(sides, lambda side: outlives_old_age(side, stream))

@@ -21,7 +21,7 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.differential.differences import Allowance, Differences
 from tests.differential.fire_time_cases import CADENCES, INTERVALS, STEPS, WallClock, seconds, wall_clocks
 from tests.differential.random_runs import RandomRun
-from tests.differential.sides import Side, fresh_name, on_each
+from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK
 from tests.harness.servers import EMULATED_VERSIONS
 
@@ -56,7 +56,7 @@ def fire_time_of(fire: StoredMessage) -> int | None:
     return None if identity is None else identity[2]
 
 
-async def schedule(side: Side, name: str, rest: str, pattern: str, zone: str | None = None) -> int:
+async def schedule(side: ComparedSide, name: str, rest: str, pattern: str, zone: str | None = None) -> int:
     """Store a schedule with a target of its own, and return when the server stored it."""
     headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{name}.o.{rest}"}
     if zone is not None:
@@ -68,14 +68,14 @@ async def schedule(side: Side, name: str, rest: str, pattern: str, zone: str | N
     return stored.stored_at
 
 
-async def has_missed_fires(side: Side, name: str, rest: str) -> bool:
+async def has_missed_fires(side: ComparedSide, name: str, rest: str) -> bool:
     """Wait for the first fires, and tell whether the sidecar made up for some: the machine stood still."""
     await side.account.wait_for(name, f"{name}.o.{rest}", FIRES)
     missed = [] if side.sidecar is None else side.sidecar.of(name, FiresMissed)
     return any(event.schedule == f"{name}.s.{rest}" for event in missed)
 
 
-async def fires_of(side: Side, name: str, rest: str, count: int) -> list[StoredMessage]:
+async def fires_of(side: ComparedSide, name: str, rest: str, count: int) -> list[StoredMessage]:
     """Wait for the first fires of a schedule; none was early, and each is what the one before foretold."""
     fires = (await side.account.wait_for(name, f"{name}.o.{rest}", count))[:count]
     for before, fire in pairwise(fires):
@@ -85,7 +85,7 @@ async def fires_of(side: Side, name: str, rest: str, count: int) -> list[StoredM
     return fires
 
 
-async def nexts_of(side: Side, name: str, rest: str, pattern: str, anchor: int | None = None) -> list[Fraction]:
+async def nexts_of(side: ComparedSide, name: str, rest: str, pattern: str, anchor: int | None = None) -> list[Fraction]:
     """Play a repeating schedule and return its fire times, from the second on, in seconds from where it started.
 
     It starts at the stored time: rounded to the second for an interval, and for a cron pattern that matches each
@@ -113,10 +113,10 @@ def is_what_was_written(wanted: tuple[str, list[Fraction]], value: tuple[str, li
 @pytest.mark.clause("every-grid")
 @pytest.mark.clause("every-fraction")
 @pytest.mark.clause("generated-next")
-async def test_an_interval_fires_on_the_same_grid(sides: list[Side]) -> None:
+async def test_an_interval_fires_on_the_same_grid(sides: list[ComparedSide]) -> None:
     name = fresh_name()
 
-    async def play(side: Side) -> dict[str, list[Fraction]]:
+    async def play(side: ComparedSide) -> dict[str, list[Fraction]]:
         await side.create(name)
         nexts = await asyncio.gather(
             *(nexts_of(side, name, str(number), f"@every {text}") for number, text in enumerate(INTERVALS)),
@@ -134,12 +134,12 @@ async def test_an_interval_fires_on_the_same_grid(sides: list[Side]) -> None:
 
 @pytest.mark.clause("cron-next")
 @pytest.mark.clause("cron-zone")
-async def test_a_cron_schedule_fires_and_names_the_same_next_time(sides: list[Side]) -> None:
+async def test_a_cron_schedule_fires_and_names_the_same_next_time(sides: list[ComparedSide]) -> None:
     run = RandomRun("a_cron_schedule_names_the_same_next_time")
     cases = wall_clocks(run.draw, run.many(DRAWN))
     name, due = fresh_name(), (CLOCK.now() + AHEAD) // SECOND * SECOND
 
-    async def play(side: Side) -> list[tuple[bool, str]]:
+    async def play(side: ComparedSide) -> list[tuple[bool, str]]:
         await side.create(name)
         told = await asyncio.gather(*(wall_clock(side, name, str(n), case, due) for n, case in enumerate(cases)))
         await side.account.api.call(f"STREAM.DELETE.{name}")
@@ -152,7 +152,7 @@ async def test_a_cron_schedule_fires_and_names_the_same_next_time(sides: list[Si
     differences.check(at_least=len(cases))
 
 
-async def wall_clock(side: Side, name: str, rest: str, case: WallClock, due: int) -> tuple[bool, str]:
+async def wall_clock(side: ComparedSide, name: str, rest: str, case: WallClock, due: int) -> tuple[bool, str]:
     """Have a pattern fire; returns whether that was at its time, and when it fires next."""
     local = datetime.fromtimestamp(due // SECOND, UTC if case.zone is None else ZoneInfo(case.zone))
     stored = await schedule(side, name, rest, case.at(local), case.zone)
@@ -162,11 +162,11 @@ async def wall_clock(side: Side, name: str, rest: str, case: WallClock, due: int
 
 
 @pytest.mark.clause("pattern-alias")
-async def test_every_alias_is_taken(sides: list[Side]) -> None:
+async def test_every_alias_is_taken(sides: list[ComparedSide]) -> None:
     aliases = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
     name = fresh_name()
 
-    async def play(side: Side) -> list[str]:
+    async def play(side: ComparedSide) -> list[str]:
         await side.create(name)
         for alias in aliases:
             for zone in (None, "Asia/Tokyo"):

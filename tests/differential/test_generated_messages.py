@@ -19,8 +19,9 @@ from tests.differential.differences import Allowance, Differences
 from tests.differential.generated_cases import FIXED, STREAMS, Case, random_case
 from tests.differential.generated_scenes import Scene, Told
 from tests.differential.random_runs import RandomRun
-from tests.differential.sides import REFERENCE, Side, fresh_name, on_each, sides_of
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, block_of, in_seconds, sidecar_on
+from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each, sides_of
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually
 
@@ -65,7 +66,7 @@ def due_soon() -> int:
     return (CLOCK.now() + AHEAD) // SECOND * SECOND + SECOND // 2
 
 
-async def scene_on(side: Side, base: str, cases: list[Case], due: int) -> Scene:
+async def scene_on(side: ComparedSide, base: str, cases: list[Case], due: int) -> Scene:
     """Play the cases on one side, to the end."""
     scene = Scene(side.account, base, ours=not side.is_native, guarded=side.version != V2_10)
     for kind, config in STREAMS.items():
@@ -97,7 +98,7 @@ NOT_RAISED = Allowance("delete-marker-ttl", (V2_10, f"portable on {V2_10}"), is_
 
 @pytest.mark.clause("generated-order")
 @pytest.mark.clause("delete-marker-ttl")
-async def test_a_fire_stores_the_same_bytes(sides: list[Side]) -> None:
+async def test_a_fire_stores_the_same_bytes(sides: list[ComparedSide]) -> None:
     cases, base, due = drawn_cases("a_fire_stores_the_same_bytes"), fresh_name(), due_soon()
     scenes = await on_each(sides, lambda side: scene_on(side, base, cases, due))
     stored = {version: await scene.targets() for version, scene in scenes.items()}
@@ -147,12 +148,12 @@ async def test_a_portable_fire_stores_the_same_bytes_but_for_the_prefix(shared_s
 
 @pytest.mark.clause("payload-limit")
 @pytest.mark.clause("fire-refused")
-async def test_a_fire_of_ours_needs_room_for_its_identity_and_guard(sides: list[Side]) -> None:
+async def test_a_fire_of_ours_needs_room_for_its_identity_and_guard(sides: list[ComparedSide]) -> None:
     name = fresh_name()
 
-    async def fired(side: Side) -> str:
+    async def fired(side: ComparedSide) -> str:
         await side.create(name)
-        block = block_of({"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": f"{name}.o"})
+        block = block_to_send({"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": f"{name}.o"})
         largest = side.account.connection.server.max_payload - len(block)
         await side.account.publish_block(f"{name}.full", block, bytes(largest))
         await side.account.publish_block(f"{name}.roomy", block, bytes(largest - ROOM))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.jetstream.errors import ApiError
-from tests.differential.sides import Side, fresh_name
+from tests.differential.sides import ComparedSide, fresh_name
 from tests.harness.account import in_seconds
 from tests.harness.flagged import FlaggedStream
 from tests.harness.waiting import eventually
@@ -84,10 +84,10 @@ async def seen_of(stream: FlaggedStream, consumers: tuple[dict[str, Any], ...]) 
 
 
 @pytest.mark.clause("invisible")
-async def test_users_of_a_served_stream_see_what_users_of_another_stream_see(sides: list[Side]) -> None:
+async def test_users_of_a_served_stream_see_what_users_of_another_stream_see(sides: list[ComparedSide]) -> None:
     told: list[str] = []
 
-    async def compare(side: Side, shape: str, consumers: tuple[dict[str, Any], ...]) -> None:
+    async def compare(side: ComparedSide, shape: str, consumers: tuple[dict[str, Any], ...]) -> None:
         served, alone = fresh_name(), fresh_name()
         await side.create(served, **SHAPES[shape])
         await side.account.create(alone, allow_msg_schedules=False, **SHAPES[shape])
@@ -107,8 +107,8 @@ async def test_users_of_a_served_stream_see_what_users_of_another_stream_see(sid
 
 
 @pytest.mark.clause("invisible")
-async def test_a_stream_for_one_consumer_fires_while_that_one_is_somebody_elses(sides: list[Side]) -> None:
-    async def fires(side: Side) -> None:
+async def test_a_stream_for_one_consumer_fires_while_that_one_is_somebody_elses(sides: list[ComparedSide]) -> None:
+    async def fires(side: ComparedSide) -> None:
         stream = FlaggedStream(side.account, fresh_name())
         await side.create(stream.name, max_consumers=1)
         await stream.add_consumer("theirs", "out")

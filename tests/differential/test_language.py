@@ -25,9 +25,10 @@ from tests.differential.differences import Allowance, Differences
 from tests.differential.header_cases import Case
 from tests.differential.language_cases import ZONES, firing_at, is_costly, random_pattern, random_zone
 from tests.differential.random_runs import RandomRun
-from tests.differential.sides import Side, fresh_name, on_each
+from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.differential.test_validation import compare
-from tests.harness.account import CLOCK, WAIT_SECONDS, block_of
+from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import eventually
 from tests.schedule.oracle import Meaning, wall_at
@@ -75,7 +76,7 @@ class Soon:
 @pytest.mark.clause("pattern-at")
 @pytest.mark.clause("pattern-every")
 @pytest.mark.clause("pattern-alias")
-async def test_random_patterns_and_zones_are_accepted_or_refused_alike(sides: list[Side]) -> None:
+async def test_random_patterns_and_zones_are_accepted_or_refused_alike(sides: list[ComparedSide]) -> None:
     run = RandomRun("language")
     differences = Differences()
     for _ in range(run.many(1)):
@@ -94,7 +95,7 @@ def _random_cases(run: RandomRun, count: int) -> list[Case]:
     return cases
 
 
-async def test_the_next_fire_of_random_patterns_is_the_same_instant(sides: list[Side]) -> None:
+async def test_the_next_fire_of_random_patterns_is_the_same_instant(sides: list[ComparedSide]) -> None:
     run = RandomRun("next fire")
     name = fresh_name()
     zones_known_alike()
@@ -102,8 +103,8 @@ async def test_the_next_fire_of_random_patterns_is_the_same_instant(sides: list[
     first = (CLOCK.now() // SECOND + SOON_SECONDS) * SECOND
     cases = [soon for soon in (_soon(run, first) for _ in range(run.many(200))) if soon is not None]
 
-    async def stamped(side: Side) -> list[str]:
-        blocks = (block_of(case.headers(f"{name}.t{number}")) for number, case in enumerate(cases))
+    async def stamped(side: ComparedSide) -> list[str]:
+        blocks = (block_to_send(case.headers(f"{name}.t{number}")) for number, case in enumerate(cases))
         answers = await asyncio.gather(*(side.say(f"{name}.s{i}", block) for i, block in enumerate(blocks)))
         assert not [answer for answer in answers if "error" in answer]
         assert CLOCK.now() < first, "too slow to publish before the first fire"
@@ -162,7 +163,7 @@ def _judge(differences: Differences, case: Soon, values: dict[str, str], ours: s
     differences.compare(text, values)
 
 
-async def _next_of(side: Side, stream: str, target: str, case: object) -> str:
+async def _next_of(side: ComparedSide, stream: str, target: str, case: object) -> str:
     """Wait for the first generated message on a target and return the next fire that it names."""
 
     async def stored() -> StoredMessage | None:
@@ -179,12 +180,14 @@ def _instant(text: str) -> int:
 
 
 @pytest.mark.clause("pattern-every")
-async def test_an_interval_is_counted_from_the_second_in_which_the_schedule_was_stored(sides: list[Side]) -> None:
+async def test_an_interval_is_counted_from_the_second_in_which_the_schedule_was_stored(
+    sides: list[ComparedSide],
+) -> None:
     name = fresh_name()
     await asyncio.gather(*(side.create(name) for side in sides))
     intervals = ("2s", "3s", "2000ms", "1.5s", "2.5s")
 
-    async def steps(side: Side) -> list[int]:
+    async def steps(side: ComparedSide) -> list[int]:
         return list(await asyncio.gather(*(_second_fire(side, name, interval) for interval in intervals)))
 
     by_version = await on_each(sides, steps)
@@ -199,7 +202,7 @@ async def test_an_interval_is_counted_from_the_second_in_which_the_schedule_was_
     differences.check(at_least=len(intervals))
 
 
-async def _second_fire(side: Side, name: str, interval: str) -> int:
+async def _second_fire(side: ComparedSide, name: str, interval: str) -> int:
     """Return how long after the second in which it was stored a schedule fires for the second time (ms)."""
     target = f"{name}.every.{interval.replace('.', '-')}"
     headers = {"Nats-Schedule": f"@every {interval}", "Nats-Schedule-Target": target}

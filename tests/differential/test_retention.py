@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import Side, fresh_name, on_each
+from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.harness.account import in_seconds
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import EMULATED_VERSIONS
@@ -176,11 +176,11 @@ STORIES: tuple[Story, ...] = (
 
 
 @pytest.mark.clause("retention-limits", "retention-workqueue", "retention-interest", "no-interest")
-async def test_consumers_are_given_the_same_and_the_same_remains(sides: list[Side]) -> None:
+async def test_consumers_are_given_the_same_and_the_same_remains(sides: list[ComparedSide]) -> None:
     found, prefix = Differences(), fresh_name()
 
     async def tell(number: int, retention: str, story: Story) -> None:
-        async def on(side: Side) -> Any:
+        async def on(side: ComparedSide) -> Any:
             name = f"{prefix}N{number}"
             await side.create(name, retention=retention, allow_rollup_hdrs=True)
             return await story(FlaggedStream(side.account, name))
@@ -193,11 +193,11 @@ async def test_consumers_are_given_the_same_and_the_same_remains(sides: list[Sid
 
 
 @pytest.mark.clause("no-interest")
-async def test_an_interval_whose_target_nobody_wants_lives_until_somebody_does(sides: list[Side]) -> None:
+async def test_an_interval_whose_target_nobody_wants_lives_until_somebody_does(sides: list[ComparedSide]) -> None:
     """The native one hangs for good: better here."""
     name = fresh_name()
 
-    async def on(side: Side) -> int:
+    async def on(side: ComparedSide) -> int:
         await side.create(name, retention="interest")
         stream = FlaggedStream(side.account, name)
         for durable, rest in (("s", "s.>"), ("canary", "canary"), ("canaries", "canary.>")):

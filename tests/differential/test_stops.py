@@ -12,7 +12,7 @@ import pytest
 
 from nats_scheduler.schedule.instants import SECOND
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import Side, fresh_name, on_each
+from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.differential.ways_to_stop import CASES, REPEATING, Case
 from tests.harness.account import CLOCK, in_seconds
 from tests.harness.flagged import FlaggedStream
@@ -39,7 +39,7 @@ async def stored(stream: FlaggedStream) -> Stored:
     return found
 
 
-async def new_stream(side: Side, name: str, case: Case) -> FlaggedStream:
+async def new_stream(side: ComparedSide, name: str, case: Case) -> FlaggedStream:
     await side.create(name, **{"allow_rollup_hdrs": True, **case.config})
     stream = FlaggedStream(side.account, name)
     if case.before is not None:
@@ -47,7 +47,7 @@ async def new_stream(side: Side, name: str, case: Case) -> FlaggedStream:
     return stream
 
 
-async def stop_a_delay(side: Side, name: str, case: Case) -> Stored:
+async def stop_a_delay(side: ComparedSide, name: str, case: Case) -> Stored:
     """Stop an `@at`, and return what is stored once a later one has fired."""
     stream = await new_stream(side, name, case)
     begun = CLOCK.now()
@@ -58,7 +58,7 @@ async def stop_a_delay(side: Side, name: str, case: Case) -> Stored:
     return await stored(stream)
 
 
-async def stop_an_interval(side: Side, name: str, case: Case) -> tuple[Stored, int]:
+async def stop_an_interval(side: ComparedSide, name: str, case: Case) -> tuple[Stored, int]:
     """Stop an `@every` after its first fire; returns what is stored beside its fires, and how often it fired after."""
     stream = await new_stream(side, name, case)
     await stream.schedule("s", "@every 1s", b"fires")
@@ -73,7 +73,10 @@ async def stop_an_interval(side: Side, name: str, case: Case) -> tuple[Stored, i
 
 
 async def compare_all(
-    sides: list[Side], cases: dict[str, Case], act: Callable[[Side, str, Case], Awaitable[Any]], found: Differences
+    sides: list[ComparedSide],
+    cases: dict[str, Case],
+    act: Callable[[ComparedSide, str, Case], Awaitable[Any]],
+    found: Differences,
 ) -> None:
     """Run all cases at once on every side that knows them, and compare each."""
     prefix = fresh_name()
@@ -121,7 +124,7 @@ NAMED = (
 @pytest.mark.clause("stop-delete", "stop-purge", "stop-ttl", "stop-max-age", "stop-eviction", "stop-replaced")
 @pytest.mark.clause("stop-plain-message", "stop-generated-message", "stop-ack", "rejected-schedules")
 @pytest.mark.clause("cancel", "cancel-guarded", "old-versions")
-async def test_a_stopped_delay_ends_in_the_same_state(sides: list[Side]) -> None:
+async def test_a_stopped_delay_ends_in_the_same_state(sides: list[ComparedSide]) -> None:
     found = Differences(NAMED)
     await compare_all(sides, CASES, stop_a_delay, found)
     found.check(at_least=len(CASES))
@@ -129,7 +132,7 @@ async def test_a_stopped_delay_ends_in_the_same_state(sides: list[Side]) -> None
 
 @pytest.mark.clause("stop-delete", "stop-purge", "stop-eviction", "stop-replaced", "stop-plain-message", "stop-ack")
 @pytest.mark.clause("cancel")
-async def test_a_stopped_interval_ends_in_the_same_state(sides: list[Side]) -> None:
+async def test_a_stopped_interval_ends_in_the_same_state(sides: list[ComparedSide]) -> None:
     found = Differences()
     await compare_all(sides, REPEATING, stop_an_interval, found)
     found.check(at_least=len(REPEATING))

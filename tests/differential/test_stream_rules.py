@@ -22,9 +22,10 @@ from nats_scheduler.jetstream.streams import FlaggedStreams, StreamRefusedError,
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import Side, fresh_name
+from tests.differential.sides import ComparedSide, fresh_name
 from tests.differential.stream_cases import CREATES, OFF, UPDATES, Config
-from tests.harness.account import WAIT_SECONDS, block_of
+from tests.harness.account import WAIT_SECONDS
+from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
 from tests.harness.waiting import eventually
 
@@ -56,7 +57,7 @@ pytestmark = [
 class Streams:
     """The streams of one side, and what its sidecar logs."""
 
-    side: Side
+    side: ComparedSide
     base: str
     said: list[dict[str, Any]]
     flagged: FlaggedStreams
@@ -102,7 +103,7 @@ def _refusal_in(line: dict[str, Any]) -> Outcome:
 
 
 @pytest.fixture
-async def streams(sides: list[Side]) -> Any:
+async def streams(sides: list[ComparedSide]) -> Any:
     """Give each side streams of its own and a stream to take from, and delete all of it in the end."""
     with capture_logs() as said:
         found = [await _streams(side, said) for side in sides]  # type: ignore[arg-type]
@@ -114,7 +115,7 @@ async def streams(sides: list[Side]) -> Any:
                     await one.side.account.api.call(f"STREAM.DELETE.{name}")
 
 
-async def _streams(side: Side, said: list[dict[str, Any]]) -> Streams:
+async def _streams(side: ComparedSide, said: list[dict[str, Any]]) -> Streams:
     api, connection = side.account.api, side.account.connection
     server = capabilities(await api.info(), connection.server.version, connection.server.max_payload)
     registry = Registry(connection, api, SidecarSettings().registry_bucket)
@@ -291,7 +292,7 @@ async def test_only_a_native_server_asks_for_an_api_level(streams: list[Streams]
         await by_request(one, name, {}, "CREATE")
         metadata = (await one.side.account.api.stream(name))["config"].get("metadata") or {}
         body = json.dumps(one.config(other, OFF)).encode()
-        block = block_of({"Nats-Required-Api-Level": "99"})
+        block = block_to_send({"Nats-Required-Api-Level": "99"})
         reply = await one.side.account.connection.request(f"$JS.API.STREAM.CREATE.{other}", body, block)
         error = json.loads(reply.body).get("error", {})
         return int(metadata.get("_nats.req.level", "0")), error.get("code", 0), error.get("err_code", 0)

@@ -39,7 +39,7 @@ from tests.differential.header_cases import (
     triples,
 )
 from tests.differential.random_runs import RandomRun
-from tests.differential.sides import REFERENCE, Side, fresh_name, on_each
+from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
 from tests.harness.waiting import eventually
@@ -93,7 +93,7 @@ class Streams:
     """One stream of each kind, of the same names on every side, and the cases that are said to them."""
 
     def __init__(
-        self, sides: list[Side], kinds: tuple[Kind, ...], spelled: Callable[[str], str] = lambda line: line
+        self, sides: list[ComparedSide], kinds: tuple[Kind, ...], spelled: Callable[[str], str] = lambda line: line
     ) -> None:
         self.sides = sides
         self.spelled = spelled
@@ -103,7 +103,7 @@ class Streams:
         """Create them all; those that carry schedules are served when this returns."""
         await asyncio.gather(*(self._create(side, kind) for side in self.sides for kind in self.names))
 
-    async def _create(self, side: Side, kind: Kind) -> None:
+    async def _create(self, side: ComparedSide, kind: Kind) -> None:
         config = config_of(kind, self.names[kind])
         if kind == "off":
             await side.account.create(self.names[kind], **config)
@@ -129,7 +129,7 @@ class Streams:
         spelled = Case(case.kind, tuple(map(self.spelled, case.lines)))
         return spelled.block(self.names[case.kind], self.stored_subject(case, number))
 
-    async def outcomes(self, side: Side, cases: list[Case]) -> list[Outcome]:
+    async def outcomes(self, side: ComparedSide, cases: list[Case]) -> list[Outcome]:
         """Say all cases to one side and return what became of each."""
         answers = await asyncio.gather(
             *(
@@ -147,12 +147,12 @@ class Streams:
             )
         )
 
-    async def _say(self, side: Side, subject: str, block: bytes) -> dict[str, Any]:
+    async def _say(self, side: ComparedSide, subject: str, block: bytes) -> dict[str, Any]:
         if side.version == V2_10 and (header_value(block, b"Nats-Rollup") or b"sub").lower() not in (b"sub", b"all"):
             return UNANSWERED
         return await side.say(subject, block)
 
-    async def told(self, side: Side) -> dict[tuple[str, int], Outcome]:
+    async def told(self, side: ComparedSide) -> dict[tuple[str, int], Outcome]:
         """Return what the sidecar has told of each message, once it has read all of them."""
         assert side.sidecar is not None
         found: dict[tuple[str, int], Outcome] = {}
@@ -168,7 +168,7 @@ class Streams:
         return found
 
     async def _outcome(
-        self, side: Side, case: Case, block: bytes, answer: dict[str, Any], told: dict[tuple[str, int], Outcome]
+        self, side: ComparedSide, case: Case, block: bytes, answer: dict[str, Any], told: dict[tuple[str, int], Outcome]
     ) -> Outcome:
         if "error" in answer:
             error = answer["error"]
@@ -196,7 +196,7 @@ class Streams:
         return STORED if reading.definition is None or header_value(block, b"Nats-Rollup") else SCHEDULE
 
 
-async def read_up_to(side: Side, stream: str, sequence: int) -> None:
+async def read_up_to(side: ComparedSide, stream: str, sequence: int) -> None:
     """Wait until the sidecar has accepted the schedule with a sequence, and so has read everything before it."""
     running = side.sidecar
     assert running is not None
@@ -228,7 +228,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-async def compare(sides: list[Side], cases: list[Case], differences: Differences) -> None:
+async def compare(sides: list[ComparedSide], cases: list[Case], differences: Differences) -> None:
     """Say the cases to all sides and to the plain function, and note what differs."""
     streams = Streams(sides, KINDS)
     await streams.create()
@@ -253,13 +253,13 @@ def is_for_the_server(wanted: Outcome, read: Outcome) -> bool:
     return wanted[1] in (10060, 10071, 10111) or (read == ORDINARY and wanted[1] in (10165, 10166))
 
 
-async def test_every_fault_every_oddity_and_every_pair_of_faults_is_answered_alike(sides: list[Side]) -> None:
+async def test_every_fault_every_oddity_and_every_pair_of_faults_is_answered_alike(sides: list[ComparedSide]) -> None:
     differences = Differences((OLDER_SERVER, INERT_TTL))
     await compare(sides, fixed_cases(KINDS), differences)
     differences.check(at_least=3000)
 
 
-async def test_random_combinations_are_answered_alike(sides: list[Side]) -> None:
+async def test_random_combinations_are_answered_alike(sides: list[ComparedSide]) -> None:
     run = RandomRun("validation")
     cases = [Case(run.draw.choice(KINDS), random_lines(run.draw)) for _ in range(run.many(300))]
     cases += [Case(run.draw.choice(FLAGGED), lines) for lines in triples(run.draw, run.many(200))]
@@ -269,7 +269,7 @@ async def test_random_combinations_are_answered_alike(sides: list[Side]) -> None
     differences.check(at_least=500)
 
 
-async def test_a_roll_up_of_everything_is_answered_alike(sides: list[Side]) -> None:
+async def test_a_roll_up_of_everything_is_answered_alike(sides: list[ComparedSide]) -> None:
     differences = Differences()
     for lines in ERASING:
         streams, cases = Streams(sides, ("full",)), [Case("full", lines)]
@@ -280,7 +280,7 @@ async def test_a_roll_up_of_everything_is_answered_alike(sides: list[Side]) -> N
     differences.check(at_least=len(ERASING))
 
 
-async def test_nobody_looks_at_the_headers_of_a_stream_without_schedules(sides: list[Side]) -> None:
+async def test_nobody_looks_at_the_headers_of_a_stream_without_schedules(sides: list[ComparedSide]) -> None:
     """A native server refuses them there (10188, 10212); an older one stores them, and the sidecar has no business."""
     streams = Streams([side for side in sides if not side.is_native], ("off", "full"))
     await streams.create()
@@ -294,12 +294,12 @@ async def test_nobody_looks_at_the_headers_of_a_stream_without_schedules(sides: 
 
 
 @pytest.mark.clause("next-header")
-async def test_a_cancel_of_what_is_no_schedule_changes_nothing(sides: list[Side]) -> None:
+async def test_a_cancel_of_what_is_no_schedule_changes_nothing(sides: list[ComparedSide]) -> None:
     """A native server refuses it; an older one stores it, and the sidecar finds nothing to end."""
     name = fresh_name()
     cancel = Case("full", ("Nats-Schedule-Next: purge", "Nats-Scheduler: {n}.plain")).block(name, "")
 
-    async def said(side: Side) -> tuple[int, int]:
+    async def said(side: ComparedSide) -> tuple[int, int]:
         await side.create(name)
         kept = await side.say(f"{name}.plain", b"", b"kept")
         answer = await side.say(f"{name}.cancel", cancel)
@@ -322,8 +322,8 @@ async def test_the_portable_headers_are_judged_by_the_same_rules(shared_server: 
     cases = [Case("full", lines) for lines in (*SINGLES, *pairs())]
     config = {**config_of("full", (plain := fresh_name())), "allow_rollup_hdrs": True, "allow_msg_schedules": False}
     async with account_on(server.url) as account, sidecar_on(server.url, portable_streams=(plain,)) as running:
-        native = Streams([Side(V2_15, server, account, None)], ("full",))
-        portable = Streams([Side(V2_15, server, account, running)], ("full",), _portable)
+        native = Streams([ComparedSide(V2_15, server, account, None)], ("full",))
+        portable = Streams([ComparedSide(V2_15, server, account, running)], ("full",), _portable)
         await native.create()
         portable.names["full"] = plain
         await account.create(plain, **config)
@@ -349,7 +349,7 @@ async def test_check_answers_what_a_native_server_answers(shared_server: SharedS
     server = await shared_server(V2_15)
     cases = [Case("full", lines) for lines in (*SINGLES, *pairs()) if _can_be_typed(lines)]
     async with account_on(server.url) as account:
-        native = Streams([Side(V2_15, server, account, None)], ("full",))
+        native = Streams([ComparedSide(V2_15, server, account, None)], ("full",))
         await native.create()
         answers = await native.outcomes(native.sides[0], cases)
         await native.delete()

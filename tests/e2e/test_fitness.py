@@ -14,7 +14,7 @@ from tests.conftest import StartServer
 from tests.e2e.test_denials import limited_to
 from tests.harness.account import CLOCK, account_on, sidecar_on
 from tests.harness.advisories import HeardAdvisories
-from tests.harness.fleet import SCHEDULES, STREAM, Fleet
+from tests.harness.fleet import SCHEDULES, STREAM, ProcessFleet
 from tests.harness.ghost import GHOST, ghost_of
 from tests.harness.permissions import Permission, shared_account, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
@@ -31,11 +31,11 @@ def without(version: str, subject: str) -> list[Permission]:
 
 
 @asynccontextmanager
-async def two_of(server: EmbeddedServer, folder: Path) -> AsyncIterator[Fleet]:
+async def two_of(server: EmbeddedServer, folder: Path) -> AsyncIterator[ProcessFleet]:
     """Have two sidecars, of different users, divide a stream on which nothing is scheduled yet."""
     async with account_on(url_of(server.url, "admin-0")) as account:
         await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        fleet = Fleet(account, server.url, folder)
+        fleet = ProcessFleet(account, server.url, folder)
         try:
             for number in range(2):
                 await fleet.add(url_of(server.url, f"sidecar-{number}"))
@@ -45,7 +45,7 @@ async def two_of(server: EmbeddedServer, folder: Path) -> AsyncIterator[Fleet]:
                 process.kill()
 
 
-async def schedule_all(fleet: Fleet) -> int:
+async def schedule_all(fleet: ProcessFleet) -> int:
     """Store schedules that fire each second; return the instant of the last one."""
     for number in range(SCHEDULES):
         await fleet.stream.schedule(f"s.{number}", f"@every {PERIOD_SECONDS}s")
@@ -83,7 +83,7 @@ async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_l
         advisories = HeardAdvisories(account.connection)
         await account.create(STREAM)
         await running.ready(STREAM)
-        fleet = Fleet(account, server.url, tmp_path)
+        fleet = ProcessFleet(account, server.url, tmp_path)
         await fleet.divided(1)
         async with ghost_of(account):
             await fleet.divided(2)
@@ -101,7 +101,7 @@ async def test_a_record_that_keeps_naming_a_ghost_stops_no_fires(start_server: S
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
         await account.create(STREAM)
         await running.ready(STREAM)
-        fleet = Fleet(account, server.url, tmp_path)
+        fleet = ProcessFleet(account, server.url, tmp_path)
         await fleet.divided(1)
         async with ghost_of(account):
             await schedule_all(fleet)

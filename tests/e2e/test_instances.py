@@ -20,19 +20,21 @@ from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FlaggedStream
-from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
+from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, ProcessFleet
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
 
 
 @pytest.fixture(params=EMULATED_VERSIONS)
-async def fleet(request: pytest.FixtureRequest, start_server: StartServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(
+    request: pytest.FixtureRequest, start_server: StartServer, tmp_path: Path
+) -> AsyncIterator[ProcessFleet]:
     """Serve one stream by three sidecars, with schedules that fire each second."""
     server = await start_server(request.param)
     async with account_on(server.url) as account:
         await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        one = Fleet(account, server.url, tmp_path)
+        one = ProcessFleet(account, server.url, tmp_path)
         try:
             for _ in range(3):
                 await one.add()
@@ -63,7 +65,7 @@ def freeze(process: ChildProcess) -> None:
     process.pause()
 
 
-async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fleet: Fleet) -> None:
+async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fleet: ProcessFleet) -> None:
     await fleet.all_fire(CLOCK.now())
     assert min((await fleet.parts()).values()) >= 5
 
@@ -82,7 +84,7 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fl
     await fleet.expect_no_fire_twice()
 
 
-async def lose(fleet: Fleet, how: Callable[[ChildProcess], None], process: ChildProcess, *, left: int) -> None:
+async def lose(fleet: ProcessFleet, how: Callable[[ChildProcess], None], process: ChildProcess, *, left: int) -> None:
     """Lose an instance, and see its schedules fire elsewhere."""
     how(process)
     since = CLOCK.now()
@@ -96,7 +98,7 @@ async def test_a_herd_shared_by_three_fires_once_each_while_one_is_killed(
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        fleet = Fleet(account, server.url, tmp_path)
+        fleet = ProcessFleet(account, server.url, tmp_path)
         try:
             for _ in range(3):
                 await fleet.add()
@@ -123,7 +125,7 @@ async def test_the_bucket_is_made_anew_and_nothing_is_lost(start_server: StartSe
         await account.create(STREAM)
         await one.ready(STREAM)
         await other.ready(STREAM)
-        fleet = Fleet(account, server.url, Path())
+        fleet = ProcessFleet(account, server.url, Path())
         await fleet.divided(2)
         await account.api.call("STREAM.DELETE.KV_nats_scheduler")
         for number in range(SCHEDULES):
@@ -137,7 +139,9 @@ async def test_the_bucket_is_made_anew_and_nothing_is_lost(start_server: StartSe
 
 
 @pytest.mark.parametrize("fleet", [V2_11], indirect=True)
-async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(fleet: Fleet) -> None:
+async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(
+    fleet: ProcessFleet,
+) -> None:
     """Once, and again before the next one has outgrown the last: also of a stream where nothing happens any more."""
     account = fleet.account
     await account.create("QUIET", metadata={METADATA_FLAG: "true"})
@@ -221,7 +225,7 @@ async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(
     limited = "accounts { A { users [{user: a, password: a}], jetstream { max_consumers: 1 } } }\nno_auth_user: a\n"
     server = await start_server(V2_11, config=limited)
     async with account_on(server.url) as account:
-        stream, fleet = FlaggedStream(account, STREAM), Fleet(account, server.url, Path())
+        stream, fleet = FlaggedStream(account, STREAM), ProcessFleet(account, server.url, Path())
         await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
         await account.api.create_consumer(STREAM, "the-only-one", {"ack_policy": "explicit"})
         async with sidecar_on(server.url) as one:

@@ -14,7 +14,8 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.e2e.conftest import Served
-from tests.harness.account import WAIT_SECONDS, Account, block_of, in_seconds
+from tests.harness.account import WAIT_SECONDS, Account, in_seconds
+from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.waiting import eventually
 
@@ -56,11 +57,11 @@ class Stage:
     async def prepare(self, line: str, *, sampled: bool) -> None:
         """Store a schedule, or its source, with a further line among its headers."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in self.stream.headers("@every 1h").items())
-        own = block_of(lines if sampled else f"{line}\r\n{lines}")
+        own = block_to_send(lines if sampled else f"{line}\r\n{lines}")
         sequence = await self.stream.account.publish_block(self.stream.subject("s"), own, b"")
         schedule = await self.stream.account.api.message(self.stream.name, seq=sequence)
         assert schedule is not None
-        source = StoredMessage("any", 1, 1, block_of(f"{line}\r\n"), b"") if sampled else None
+        source = StoredMessage("any", 1, 1, block_to_send(f"{line}\r\n"), b"") if sampled else None
         self.fire = fire_block_of(schedule, source, guard=self.guard)
 
     async def send(self) -> Any:
@@ -95,7 +96,7 @@ async def test_a_fire_whose_schedule_was_replaced_is_refused_where_the_server_ca
 async def test_a_schedule_with_a_look_alike_is_served_to_its_end(served: Served) -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in served.headers(f"@at {in_seconds(0.4)}").items())
     odd = f"Orig-{IDENTITY}: x\r\nA: {GUARD}{GUARD}\r\n"
-    await served.account.publish_block(served.subject("s"), block_of(odd + lines), b"body")
+    await served.account.publish_block(served.subject("s"), block_to_send(odd + lines), b"body")
     [fired] = await served.wait_for("out")
     await eventually(lambda: served.sidecar.of(served.name, FireStored), within_seconds=WAIT_SECONDS, describe="stored")
     assert b"Orig-Nats-Msg-Id: x\r\n" in fired.block

@@ -15,7 +15,8 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer
-from tests.harness.account import Account, Running, account_on, block_of, in_seconds, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
 from tests.harness.processes import sidecar
 from tests.harness.servers import ALL_VERSIONS, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
@@ -81,7 +82,7 @@ class Beside:
         """Publish what the server refuses, and return its code."""
         reply = await self.account.connection.request_json(self.subject("refused"), None)
         assert "error" not in reply
-        answer = await self.account.connection.request(self.subject("refused"), b"", block_of(headers))
+        answer = await self.account.connection.request(self.subject("refused"), b"", block_to_send(headers))
         return int(answer.body.split(b'"err_code":')[1].split(b",")[0])
 
 
@@ -221,7 +222,7 @@ async def test_a_stream_named_in_the_settings_has_every_portable_pattern_on_ever
 
 async def test_a_stream_named_in_the_settings_does_not_fire_the_headers_of_the_adr(plain: Beside) -> None:
     headers = {"Nats-Schedule": f"@at {in_seconds(0)}", "Nats-Schedule-Target": plain.subject("out")}
-    reply = await plain.account.connection.request(plain.subject("s"), b"", block_of(headers))
+    reply = await plain.account.connection.request(plain.subject("s"), b"", block_to_send(headers))
     refused = f'"err_code":{REFUSED_ON_PLAIN_STREAMS}'.encode() in reply.body
     assert refused is (plain.version in (V2_12, V2_14, V2_15))
     await plain.portable("canary", f"@at {in_seconds(0.3)}", "canary.out")

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on
-from tests.harness.fleet import RESUME_SECONDS, SCHEDULES, STREAM, Fleet
+from tests.harness.fleet import RESUME_SECONDS, SCHEDULES, STREAM, ProcessFleet
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.servers import V2_10, V2_11
 from tests.harness.waiting import instant_reached
@@ -26,7 +26,7 @@ LATE_SECONDS = 8
 """After so long everything that was sent before the connection was given up has arrived."""
 
 
-class Parted(Fleet):
+class Parted(ProcessFleet):
     """Three sidecars, of which the last one reaches its server through a proxy."""
 
     proxy: Proxy

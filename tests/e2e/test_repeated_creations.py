@@ -15,7 +15,8 @@ from nats_scheduler.engine.events import FireStored
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, block_of, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
 from tests.harness.nats_cli import NatsCli
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11
 from tests.harness.upgrades import machine_in
@@ -123,7 +124,7 @@ async def test_who_rolls_up_by_hand_names_roll_ups_in_the_configuration(watched:
     """Here the flag does not bring them along, as it does natively."""
     await watched.create()
     await watched.sidecar.ready(watched.name)
-    subject, block = f"{watched.name}.x", block_of({"Nats-Rollup": "sub"})
+    subject, block = f"{watched.name}.x", block_to_send({"Nats-Rollup": "sub"})
     refused = json.loads((await watched.account.connection.request(subject, b"", block)).body)
     assert refused["error"]["err_code"] == 10111
     await watched.update(allow_rollup_hdrs=True)

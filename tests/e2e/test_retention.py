@@ -13,7 +13,8 @@ from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.e2e.conftest import Served
-from tests.harness.account import Account, block_of, in_seconds, sidecar_on
+from tests.harness.account import Account, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
 from tests.harness.flagged import Delivered
 from tests.harness.waiting import eventually
 
@@ -193,7 +194,7 @@ async def test_where_nothing_is_acknowledged_a_fire_that_was_consumed_at_once_en
         await one.add_consumer("worker", "out", ack_policy="none")  # what is delivered to it is gone
         taking = asyncio.create_task(one.take("worker"))
         headers = one.headers(f"@at {in_seconds(0.5)}")
-        account.connection.write(frame(one.subject("s"), "", block_of(headers), b"work"))
+        account.connection.write(frame(one.subject("s"), "", block_to_send(headers), b"work"))
         [taken] = await taking
         assert taken.body == b"work"
         assert await one.ended("s") is Ending.FIRED

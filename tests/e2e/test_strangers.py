@@ -8,7 +8,8 @@ import pytest
 from nats_scheduler.engine.events import FireRefused, FireSeen, FireStored, FireUnsettled
 from nats_scheduler.jetstream.connection import frame
 from tests.e2e.conftest import Served
-from tests.harness.account import WAIT_SECONDS, Account, block_of, in_seconds
+from tests.harness.account import WAIT_SECONDS, Account, in_seconds
+from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.waiting import eventually
 from tests.harness.watched import Watched
@@ -54,7 +55,7 @@ async def test_where_the_stream_acknowledges_nothing_a_strangers_refusal_repeats
     )
     await watched.account.create(name, no_ack=True)
     await watched.sidecar.ready(name)
-    lines = block_of(stream.headers(f"@at {in_seconds(0.5)}"))
+    lines = block_to_send(stream.headers(f"@at {in_seconds(0.5)}"))
     watched.account.connection.write(frame(stream.subject("s"), "", lines, b"body"))
     await stream.wait_for("out")
     await eventually(
@@ -78,7 +79,7 @@ async def test_every_answer_of_a_server_names_the_stream(account: Account, swept
     ]
 
     async def named(headers: dict[str, str], body: bytes) -> tuple[str, bool]:
-        answer = await account.connection.request(f"{swept}.a", body, block_of(headers) if headers else b"")
+        answer = await account.connection.request(f"{swept}.a", body, block_to_send(headers) if headers else b"")
         told = json.loads(answer.body)
         return told.get("stream"), "error" in told
 

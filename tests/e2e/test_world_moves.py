@@ -43,7 +43,7 @@ class SteppedClock(SystemClock):
 
 
 @dataclass
-class Served(FlaggedStream):
+class ServedFromMachine(FlaggedStream):
     """A flagged stream, and the sidecar that serves it."""
 
     sidecar: Running
@@ -51,13 +51,13 @@ class Served(FlaggedStream):
 
 
 @asynccontextmanager
-async def served_on(url: str, clock: SteppedClock, **config: Any) -> AsyncIterator[Served]:
+async def served_on(url: str, clock: SteppedClock, **config: Any) -> AsyncIterator[ServedFromMachine]:
     """Serve a flagged stream from a machine with this clock."""
     settings = SidecarSettings(connection=ConnectionSettings(servers=(url,)))
     async with account_on(url) as account, sidecar_with(settings, clock) as running:
         await account.create("S", storage="file", **config)
         await running.ready("S")
-        yield Served(account, "S", running, url)
+        yield ServedFromMachine(account, "S", running, url)
 
 
 @pytest.fixture

@@ -21,33 +21,28 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
+from tests.harness.blocks import block_with
 
 SCHEDULE = "s.one"
 TARGET = "t.out"
 Kind = TypeVar("Kind")
 
 
-def block_of(**headers: str) -> bytes:
-    """Build a header block: `block_of(Nats_Schedule="@every 1s")`."""
-    return with_headers(b"", [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()])
-
-
 def schedule(
     pattern: str, sequence: int = 1, subject: str = SCHEDULE, *, stored_at: int = START, body: bytes = b"", **more: str
 ) -> StoredMessage:
     """Make a schedule message as the stream holds it."""
-    block = block_of(Nats_Schedule=pattern, **{"Nats_Schedule_Target": TARGET, **more})
+    block = block_with(Nats_Schedule=pattern, **{"Nats_Schedule_Target": TARGET, **more})
     return StoredMessage(subject, sequence, stored_at, block, body)
 
 
 def message_on(subject: str, sequence: int, **headers: str) -> StoredMessage:
     """Make a message with headers of any kind."""
-    return StoredMessage(subject, sequence, START, block_of(**headers), b"")
+    return StoredMessage(subject, sequence, START, block_with(**headers), b"")
 
 
 def plain(subject: str, sequence: int, *, stored_at: int = START, body: bytes = b"") -> StoredMessage:

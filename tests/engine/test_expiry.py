@@ -25,7 +25,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import TARGET, Desk, block_of, schedule
+from tests.engine.direct import TARGET, Desk, schedule
+from tests.harness.blocks import block_with
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 FULL = Refused(503, 10077, "maximum messages exceeded")
@@ -34,7 +35,7 @@ FULL = Refused(503, 10077, "maximum messages exceeded")
 def generated(sequence: int, ttl: str, *, stored_at: int = START) -> StoredMessage:
     """Make a message that a schedule generated, which is gone."""
     identity = f"nats-scheduler:1:{START}:s.gone"
-    block = block_of(Nats_Scheduler="s.gone", Nats_Schedule_Next="purge", Nats_TTL=ttl, Nats_Msg_Id=identity)
+    block = block_with(Nats_Scheduler="s.gone", Nats_Schedule_Next="purge", Nats_TTL=ttl, Nats_Msg_Id=identity)
     return StoredMessage(TARGET, sequence, stored_at, block, None)
 
 

@@ -14,7 +14,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, block_of, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+from tests.harness.blocks import block_with
 
 YEAR_9000 = 221_845_392_000 * SECOND
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": TARGET}
@@ -102,7 +103,7 @@ class TestAnIdentityThatIsTakenBeforehand:
     def test_a_delayed_message_is_stored_and_then_purged(self, *, guard: bool) -> None:
         world = ScheduleWorld(guard=guard)
         world.publish(SCHEDULE, AT_10S, GENUINE)
-        world.stream.publish("elsewhere", block_of(Nats_Msg_Id=fire_identity(SCHEDULE, 1, second(10))))
+        world.stream.publish("elsewhere", block_with(Nats_Msg_Id=fire_identity(SCHEDULE, 1, second(10))))
         world.advance("11s")
         world.restart(with_checkpoint=False)
         assert genuine(world) == [10]
@@ -152,7 +153,7 @@ class TestAnIdentityThatIsTakenBeforehand:
                 for _ in range(random.randint(0, 4)):
                     time = second(random.choice([10 * turn + 10, 10 * turn + 20, 10 * turn + 17, 9e6]))
                     following = random.choice(["", "2026-01-01T01:00:00Z", "x"])
-                    block = block_of(
+                    block = block_with(
                         **{
                             name.replace("-", "_"): value
                             for name, value in forged(
@@ -182,7 +183,7 @@ class TestADuplicate:
         return not desk.fires
 
     def other(self, **changes: object) -> StoredMessage:
-        following = block_of(
+        following = block_with(
             Nats_Scheduler=SCHEDULE,
             Nats_Schedule_Next="2026-01-01T00:00:10Z",
             Nats_Msg_Id=fire_identity(SCHEDULE, 1, second(5)),
@@ -206,7 +207,7 @@ class TestADuplicate:
         [
             {"subject": "elsewhere"},
             {"body": b"forged"},
-            {"block": block_of(Nats_Msg_Id=fire_identity(SCHEDULE, 1, START + 5 * SECOND))},
+            {"block": block_with(Nats_Msg_Id=fire_identity(SCHEDULE, 1, START + 5 * SECOND))},
             {"block": b""},
         ],
     )
@@ -260,7 +261,7 @@ class TestAGeneratedMessage:
 
     def message(self, fire_time: int, following: str, *, at: int | None = None, subject: str = TARGET) -> StoredMessage:
         headers = {name.replace("-", "_"): value for name, value in forged(fire_time, following=following).items()}
-        return StoredMessage(subject, 2, fire_time if at is None else at, block_of(**headers), None)
+        return StoredMessage(subject, 2, fire_time if at is None else at, block_with(**headers), None)
 
     @pytest.mark.parametrize("pattern", ["@every 5s", "*/5 * * * * *"])
     def test_on_the_grid_on_the_target_and_in_time(self, pattern: str) -> None:
@@ -296,7 +297,7 @@ class TestAGeneratedMessage:
                 "elsewhere",
                 2,
                 START,
-                block_of(Nats_Scheduler="s.unknown", Nats_Msg_Id=(fire_identity("s.unknown", 7, YEAR_9000))),
+                block_with(Nats_Scheduler="s.unknown", Nats_Msg_Id=(fire_identity("s.unknown", 7, YEAR_9000))),
                 None,
             )
         )
@@ -310,7 +311,7 @@ def test_one_that_says_purge_is_the_cancel_that_it_is_for_a_native_server_and_is
             "elsewhere",
             2,
             START,
-            block_of(
+            block_with(
                 Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge", Nats_Msg_Id=fire_identity(SCHEDULE, 1, YEAR_9000)
             ),
             None,

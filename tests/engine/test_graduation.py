@@ -11,7 +11,8 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, TARGET, block_of, message_on, plain, schedule
+from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
+from tests.harness.blocks import block_with
 
 LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
 RULES = StreamRules("S", ("s.>", "t.>"))
@@ -36,7 +37,7 @@ def read(
 
 def fire_of(message: StoredMessage, fire_time: int, sequence: int) -> StoredMessage:
     """Make the message that a fire of a schedule stored."""
-    block = block_of(Nats_Scheduler=message.subject, Nats_Schedule_Next="purge")
+    block = block_with(Nats_Scheduler=message.subject, Nats_Schedule_Next="purge")
     block = with_identity(block, fire_identity(message.subject, message.sequence, fire_time))
     return StoredMessage(TARGET, sequence, fire_time, block, b"")
 

@@ -8,11 +8,12 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, block_of, plain, schedule, stored_fire
+from tests.engine.direct import Desk, plain, schedule, stored_fire
+from tests.harness.blocks import block_with
 
 WRONG_LAST_SEQUENCE = Refused(400, 10071, "wrong last sequence: 2")
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
-CANCEL = StoredMessage("x.y", 9, START, block_of(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"), None)
+CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"), None)
 
 
 def endings(desk: Desk) -> list[Ending]:

@@ -383,7 +383,7 @@ class Bucket:
 
 
 @dataclass
-class Fleet:
+class ModelFleet:
     """Instances that come, go, die and fall asleep."""
 
     bucket: Bucket = field(default_factory=Bucket)
@@ -435,7 +435,7 @@ class Fleet:
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_from_any_history_every_shard_comes_to_have_one_wanted_holder(seed: int) -> None:
-    rng, fleet = random.Random(seed), Fleet()
+    rng, fleet = random.Random(seed), ModelFleet()
     for _ in range(rng.randrange(1, 40)):
         names = list(fleet.alive)
         what = rng.choice(["join", "beat", "beat", "beat", "kill", "sleep", "wake"])

@@ -24,6 +24,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.harness.blocks import block_to_send
 from tests.harness.waiting import eventually
 
 WAIT_SECONDS = 45.0
@@ -35,12 +36,6 @@ CLOCK = SystemClock()
 def in_seconds(seconds: float) -> str:
     """Return the time in so many seconds, as `@at` takes it."""
     return format_rfc3339(CLOCK.now() + int(seconds * SECOND))
-
-
-def block_of(headers: Mapping[str, str] | str) -> bytes:
-    """Return a header block, from names and values or from lines as they are to be sent."""
-    lines = headers if isinstance(headers, str) else "".join(f"{k}: {v}\r\n" for k, v in headers.items())
-    return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
 @dataclass
@@ -57,7 +52,7 @@ class Account:
 
     async def publish(self, subject: str, headers: Mapping[str, str] | str = "", body: bytes = b"body") -> int:
         """Store a message and return its sequence; raises AssertionError where the server refuses it."""
-        return await self.publish_block(subject, block_of(headers) if headers else b"", body)
+        return await self.publish_block(subject, block_to_send(headers) if headers else b"", body)
 
     async def publish_block(self, subject: str, block: bytes, body: bytes) -> int:
         """Store a message whose header block is sent as it is, and return its sequence."""

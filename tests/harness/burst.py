@@ -10,7 +10,8 @@ from typing import Any
 
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.harness.account import Account, block_of
+from tests.harness.account import Account
+from tests.harness.blocks import block_to_send
 from tests.harness.waiting import eventually
 
 ANSWER_SECONDS = 30.0
@@ -75,7 +76,7 @@ async def store_herd(account: Account, stream: str, due: int, count: int) -> Non
     They are sent in one breath, so that on a slow machine too all are stored before the first one fires.
     """
     headers = {"Nats-Schedule": f"@at {format_rfc3339(due)}", "Nats-Schedule-Target": f"{stream}.out"}
-    block, herd = block_of(headers), Burst(account, "herd")
+    block, herd = block_to_send(headers), Burst(account, "herd")
     [frames] = herd.frames([(f"{stream}.s.{number}", block, b"%d" % number) for number in range(count)])
     herd.write(frames)
     await herd.answered(count)

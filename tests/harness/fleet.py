@@ -32,7 +32,7 @@ RECORD = f"$KV.nats_scheduler.lease.emulated.{STREAM}"
 
 
 @dataclass
-class Fleet:
+class ProcessFleet:
     """Sidecars of one account, and the record by which they divide its stream."""
 
     account: Account

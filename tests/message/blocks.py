@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
+from tests.harness.blocks import block_of
+
 NAMES = [
     b"Nats-Schedule",
     b"Nats-Schedule-Target",
@@ -69,20 +71,6 @@ proper_blocks = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUE
 """Blocks as a client library writes them."""
 
 
-def block_of(*items: tuple[bytes | str, bytes | str]) -> bytes:
-    """Write a header block as a client library does."""
-    return b"NATS/1.0\r\n" + b"".join(_line(name, value) for name, value in items) + b"\r\n"
-
-
 def portable(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return `items` with the portable names of schedule headers, and of headers that look like one."""
     return [(f"X-{name}" if "Nats-Schedule" in name else name, value) for name, value in items]
-
-
-def _line(name: bytes | str, value: bytes | str) -> bytes:
-    # A leading tab belongs to the value; a leading space would belong to the separator.
-    return b"%s: %s\r\n" % (_bytes(name), _bytes(value))
-
-
-def _bytes(text: bytes | str) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")

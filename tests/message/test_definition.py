@@ -10,7 +10,8 @@ from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.patterns import parse_pattern
-from tests.message.blocks import block_of, odd_blocks, portable
+from tests.harness.blocks import block_of
+from tests.message.blocks import odd_blocks, portable
 from tests.message.recorded import AT, REJECTIONS, Headers, Stream, schedule
 
 SUBJECTS = ("orders.>", "sample.*")

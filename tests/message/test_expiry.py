@@ -6,14 +6,14 @@ from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.expiry import expiry_of, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND
-from tests.engine.direct import block_of
+from tests.harness.blocks import block_with
 
 AT = 1_767_225_600_000_000_007
 GENERATED = {"Nats_Scheduler": "s.one", "Nats_Schedule_Next": "purge", "Nats_Msg_Id": "nats-scheduler:1:5:s.one"}
 
 
 def expiry(*dialects: Dialect, **headers: str) -> int | None:
-    return expiry_of(StoredMessage("t", 1, AT, block_of(**headers), None), dialects or DIALECTS)
+    return expiry_of(StoredMessage("t", 1, AT, block_with(**headers), None), dialects or DIALECTS)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_lifetime_is_what_the_server_takes_from_the_header(ttl: str, lifetim
 
 
 def test_a_lifetime_of_many_years_does_not_wrap() -> None:
-    assert lifetime_of(block_of(Nats_TTL="9223372036854775807")) == (2**63 - 1) * SECOND
+    assert lifetime_of(block_with(Nats_TTL="9223372036854775807")) == (2**63 - 1) * SECOND
 
 
 def test_schedules_and_generated_messages_expire_and_nothing_else_does() -> None:

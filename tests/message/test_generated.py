@@ -10,8 +10,9 @@ from nats_scheduler.message.generated import as_stored_natively, generated_block
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_items
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
+from tests.harness.blocks import block_of
 from tests.message import reference
-from tests.message.blocks import block_of, odd_blocks
+from tests.message.blocks import odd_blocks
 from tests.message.recorded import GENERATED, PURGED
 
 RULES = StreamRules("T", ("t.>",), allow_msg_ttl=True)

@@ -15,8 +15,9 @@ from nats_scheduler.message.headers import (
     without_headers,
     without_status,
 )
+from tests.harness.blocks import block_of
 from tests.message import reference
-from tests.message.blocks import NAMES, block_of, odd_blocks, proper_blocks
+from tests.message.blocks import NAMES, odd_blocks, proper_blocks
 
 names = st.sampled_from(NAMES)
 found_names = st.sampled_from([name for name in NAMES if name != b"A"])

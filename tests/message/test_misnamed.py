@@ -7,7 +7,7 @@ from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from tests.message.blocks import block_of
+from tests.harness.blocks import block_of
 
 RULES = StreamRules("ORDERS", ("orders.>",))
 PATTERN, TARGET = ("Nats-Schedule", "@daily"), ("Nats-Schedule-Target", "orders.due")

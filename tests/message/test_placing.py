@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.placing import Header, with_effective_headers
+from tests.harness.blocks import block_of
 from tests.message import reference
-from tests.message.blocks import block_of
 
 IDENTITY = b"Nats-Msg-Id"
 SEQUENCE = b"Nats-Expected-Last-Subject-Sequence"

@@ -10,7 +10,8 @@ from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_ENT
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from tests.message.blocks import block_of, odd_blocks, proper_blocks
+from tests.harness.blocks import block_of
+from tests.message.blocks import odd_blocks, proper_blocks
 
 STORED_AT = 1_790_000_000_000_000_000
 PATTERNS = [

@@ -12,7 +12,8 @@ from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern
-from tests.message.blocks import block_of, odd_blocks
+from tests.harness.blocks import block_of
+from tests.message.blocks import odd_blocks
 from tests.message.recorded import AT, schedule
 
 RULES = StreamRules("ORDERS", ("orders.>", "sample.*"), allow_msg_ttl=True)

@@ -7,7 +7,7 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stream_rules import StreamRules
-from tests.message.blocks import block_of
+from tests.harness.blocks import block_of
 
 STORED_AT = 1_790_000_000_000_000_000
 

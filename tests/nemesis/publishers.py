@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 from random import Random
 
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from tests.harness.account import Account, block_of
+from tests.harness.account import Account
+from tests.harness.blocks import block_to_send
 from tests.harness.waiting import time_reached
 from tests.judge.history import SECOND, Operation, Verb
 from tests.judge.patterns import Pattern
@@ -143,7 +144,7 @@ async def _call(account: Account, request: str, body: object) -> None:
 
 
 async def _published(account: Account, subject: str, headers: dict[str, str], body: bytes) -> int:
-    block = block_of(headers) if headers else b""
+    block = block_to_send(headers) if headers else b""
     reply = await account.connection.request(subject, body, block, ANSWER_SECONDS)
     answer = json.loads(reply.body)
     if "error" in answer:

@@ -42,7 +42,7 @@ class LeaderlessBucket(BucketServer):
         super().forget(key)
 
 
-class Fleet:
+class SimulatedFleet:
     """Instances on one server, where nothing breaks by itself."""
 
     def __init__(self, **changes: Any) -> None:
@@ -53,7 +53,7 @@ class Fleet:
         self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
         self._instances: list[Instance] = []
 
-    def __enter__(self) -> "Fleet":
+    def __enter__(self) -> "SimulatedFleet":
         return self
 
     def __exit__(self, *_error: object) -> None:
