@@ -17,10 +17,28 @@ import structlog
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
+from tests.harness.tiers import is_fast, mark_servers, no_process_starts
 from tests.observe.log_reference import fault_of
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a server before `-m` selects."""
+    mark_servers(items)
+
+
+@pytest.fixture(autouse=True)
+def refused_starts(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Hold a test of the fast tier to starting no process; what it tried to start is listed here."""
+    if not is_fast(request.node):
+        yield []
+        return
+    with no_process_starts() as refused:
+        yield refused
+    assert refused == [], "a test that starts a process has the mark server (or slow): tests/harness/tiers.py"
 
 
 @pytest.fixture

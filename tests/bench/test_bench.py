@@ -32,6 +32,8 @@ from bench.scenarios.takeover import Takeover
 from bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind
 from tests.harness.servers import V2_11, V2_15, server_binary
 
+pytestmark = pytest.mark.server
+
 LEAD_SECONDS = 4.0
 """All scenarios run at once here; a machine that is slow at it must still store 20 schedules before they are due."""
 

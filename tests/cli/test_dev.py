@@ -24,6 +24,8 @@ from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, server_binary
 from tests.harness.waiting import eventually
 from tests.house.sources import ROOT
 
+pytestmark = pytest.mark.server
+
 FIRE = r"^\d{{4}}-\d\d-\d\dT[\d:.]+Z +-?\d+\.\d ms  {kind} +demo\.schedules\.{kind} -> demo\.\w+$"
 KINDS = ("delayed", "interval", "cron", "sampling")
 FIRES_SECONDS = 15.0

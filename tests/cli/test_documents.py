@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -110,6 +111,7 @@ async def test_stream_add_has_the_keys_that_are_promised(cli: Cli, start_server:
     check("stream add", await on(cli, server, "stream", "add", str(good), str(bad), str(tmp_path / "none.json")))
 
 
+@pytest.mark.server
 async def test_graduate_has_the_keys_that_are_promised(cli: Cli, tmp_path: Path) -> None:
     async with machine_in(tmp_path) as machine:
         async with account_on(await machine.install(V2_11)) as account:

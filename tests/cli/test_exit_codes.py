@@ -144,6 +144,7 @@ async def ends_with(folder: Path, *arguments: str) -> int:
         return await process.wait_for_exit()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("case", WITHOUT_A_SERVER, ids=name_of)
 async def test_a_command_ends_with_the_code_that_is_promised(tmp_path: Path, case: tuple[str, int]) -> None:
     assert await ends_with(tmp_path, *WITHOUT_A_SERVER[case]) == case[1]

@@ -58,6 +58,7 @@ def test_a_command_that_does_not_exist_is_wrong_use(cli: Cli) -> None:
     assert cli("fly").exit_code == 2
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("arguments", [["--help"], ["next", "@daily", "--json"], ["check", "@daily"]])
 def test_what_needs_no_server_does_not_import_the_client(arguments: list[str]) -> None:
     program = (

@@ -24,6 +24,8 @@ from tests.harness.processes import ChildProcess, clean_environment, sidecar, si
 from tests.harness.servers import V2_11, server_binary
 from tests.observe.pages import page
 
+pytestmark = pytest.mark.server
+
 NOWHERE = "nats://127.0.0.1:1"
 BURST = 2_000
 

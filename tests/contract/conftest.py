@@ -13,12 +13,16 @@ from tests.harness.servers import V2_10, V2_11, V2_15
 OpenSide = Callable[..., AbstractAsyncContextManager[PortSide]]
 
 
-@pytest.fixture(params=["memory", V2_10, V2_11, V2_15])
-async def open_side(request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str) -> OpenSide:
+SERVERS = [pytest.param(version, marks=pytest.mark.server) for version in (V2_10, V2_11, V2_15)]
+
+
+@pytest.fixture(params=["memory", *SERVERS])
+async def open_side(request: pytest.FixtureRequest, stream_name: str) -> OpenSide:
     """Open one side with `async with open_side(allow_msg_ttl=True) as side`; the keywords are the stream's settings."""
     if request.param == "memory":
         return lambda **config: memory_side(stream_name, config)
-    server = await shared_server(request.param)
+    share: SharedServer = request.getfixturevalue("shared_server")
+    server = await share(request.param)
 
     def open_on_server(**config: Any) -> AbstractAsyncContextManager[PortSide]:
         return server_side(server.url, stream_name, config)

@@ -58,6 +58,7 @@ def test_the_image_is_built_from_our_dockerfile_and_checked_as_it_says() -> None
     assert all(word in rests("HEALTHCHECK")[-1] for word in check)
 
 
+@pytest.mark.server
 async def test_the_server_starts_as_written_and_passes_its_health_check(tmp_path: Path) -> None:
     server = compose()["services"]["nats"]
     url = urlsplit(server["healthcheck"]["test"][-1])
@@ -86,6 +87,7 @@ def status_of(port: int, path: str) -> int | None:
         connection.close()
 
 
+@pytest.mark.server
 def test_docker_compose_reads_the_file() -> None:
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode != 0:

@@ -21,6 +21,8 @@ from tests.deploy.files import DEPLOY, EVERY_ADDRESS
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11
 
+pytestmark = pytest.mark.server
+
 CHECK_SECONDS = 20.0
 """Longest run of one check; its own limit is three seconds."""
 CHECK = [sys.executable, str(DEPLOY / "healthcheck.py")]

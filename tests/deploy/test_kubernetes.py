@@ -38,6 +38,7 @@ def test_every_file_is_listed() -> None:
     assert {*listed, "kustomization.yaml"} == {path.name for path in KUBERNETES.iterdir()}
 
 
+@pytest.mark.server
 def test_kubectl_puts_the_objects_together() -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
@@ -120,6 +121,7 @@ def test_the_sidecar_gets_the_stream_of_the_example() -> None:
     assert folder["value"] == mount["mountPath"]
 
 
+@pytest.mark.server
 def test_the_server_understands_its_configuration(tmp_path: Path) -> None:
     text = server_config()
     settings = tmp_path / "nats.conf"

@@ -9,6 +9,8 @@ import pytest
 from tests.deploy.files import UNIT, unit_settings
 from tests.harness.processes import sidecar_command
 
+pytestmark = pytest.mark.server
+
 MOST_EXPOSED = 20
 """Highest exposure that `systemd-analyze security` may find, in tenths: 20 is 2.0, "OK"."""
 

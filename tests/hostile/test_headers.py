@@ -17,9 +17,10 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk
+from tests.harness.blocks import block_of
 from tests.hostile.effort import SECONDS_A_TEXT, at_most, examples
 from tests.hostile.texts import LONG
-from tests.message.blocks import block_of, odd_blocks
+from tests.message.blocks import odd_blocks
 
 pytestmark = pytest.mark.clause("hostile-headers")
 
@@ -90,6 +91,7 @@ def test_a_block_at_the_limit_is_cheap(name: str) -> None:
     live_through(BLOCKS[name])
 
 
+@pytest.mark.slow
 @examples(300)
 @given(odd_blocks)
 def test_no_block_breaks_an_engine(block: bytes) -> None:
@@ -101,6 +103,7 @@ _endings = st.sampled_from([b"", b"-Target", b"-Source", b"-TTL", b"-Time-Zone",
 _items = st.lists(st.tuples(_endings.map(lambda ending: b"Nats-Schedule" + ending), st.binary(max_size=20)), max_size=8)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(_items)
 def test_no_value_breaks_an_engine(items: list[tuple[bytes, bytes]]) -> None:

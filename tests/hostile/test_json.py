@@ -78,6 +78,7 @@ def test_what_is_no_integer_is_the_default(value: Any) -> None:
     assert integer(value, 7) == 7
 
 
+@pytest.mark.slow
 @examples(300)
 @given(odd_objects)
 def test_answers_of_any_shape_are_outcomes_or_errors_of_our_own(answer: dict[str, Any]) -> None:
@@ -116,6 +117,7 @@ def test_an_answer_that_is_not_the_streams_is_none(body: bytes, outcome: Outcome
     assert outcome_of("S", b"", body) == outcome
 
 
+@pytest.mark.slow
 @examples(300)
 @given(odd_objects)
 def test_a_configuration_of_the_right_types_can_be_compared(asked: dict[str, Any]) -> None:

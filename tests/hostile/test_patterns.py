@@ -28,6 +28,7 @@ _items = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_of_any_length_is_cheap(name: str) -> None:
     with at_most(SECONDS_A_TEXT):
@@ -48,6 +49,7 @@ def test_a_long_list_with_one_wrong_item_is_refused(text: str) -> None:
     assert isinstance(parse_cron(f"{text} * * * * *"), Invalid)
 
 
+@pytest.mark.slow
 @examples(200)
 @given(
     st.lists(st.one_of(_items, odd_texts.filter(lambda text: not set(text) & set(", \xa0"))), min_size=1, max_size=9)
@@ -79,6 +81,7 @@ def test_no_name_reaches_beyond_the_zones(name: str) -> None:
         assert isinstance(load_zone(ZONES[name]), InvalidTimeZone)
 
 
+@pytest.mark.slow
 @examples(1_000)
 @given(odd_texts)
 def test_no_text_raises(text: str) -> None:
@@ -91,6 +94,7 @@ def test_no_text_raises(text: str) -> None:
             pattern.format(first)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"TZif2" + bytes(15), b"TZif" + bytes(16)]))
 def test_no_zone_file_raises(data: bytes, start: bytes) -> None:

@@ -13,6 +13,7 @@ TOOL_SECONDS = 300.0
 """Longest run of one tool; mypy without a cache takes about half a minute."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["ruff check .", "ruff format --check .", "mypy", "lint-imports"],

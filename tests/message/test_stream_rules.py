@@ -104,6 +104,7 @@ _json = st.recursive(
 _configs = st.dictionaries(st.sampled_from(_KEYS), _json)
 
 
+@pytest.mark.slow
 @given(_configs, _configs)
 def test_no_json_object_is_wrong_enough_to_raise(old: dict[str, Any], new: dict[str, Any]) -> None:
     check_create(new | {"allow_msg_schedules": True})

@@ -95,6 +95,7 @@ async def test_loopback_is_not_reached_from_outside() -> None:
         await page(f"http://127.0.0.2:{url.rpartition(':')[2]}/metrics")
 
 
+@pytest.mark.slow
 async def test_an_event_loop_that_stands_still_is_unhealthy() -> None:
     go_on = threading.Event()
     loop = asyncio.new_event_loop()

@@ -22,6 +22,8 @@ from tests.harness.processes import ChildProcess, clean_environment
 from tests.harness.servers import V2_10, V2_11, V2_15, running_server, server_binary
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.server
+
 VERSIONS = (V2_10, V2_11, V2_15)
 
 

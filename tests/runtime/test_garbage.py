@@ -70,6 +70,7 @@ assert gc.get_freeze_count() == 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [WHAT_IS_HELD, CYCLES, FEW_SURVIVORS, A_LOAD, ANOTHERS_PROCESS])
 def test_what_is_held_is_looked_at_no_more_and_cycles_are_found(what: str) -> None:
     subprocess.run([sys.executable, "-c", SET_UP + what], check=True)

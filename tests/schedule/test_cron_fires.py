@@ -110,6 +110,7 @@ def changes() -> list[Change]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_around_a_change_of_offset_it_fires_when_the_wall_clock_matches(data: st.DataObject) -> None:
@@ -134,6 +135,7 @@ def test_the_seconds_beside_a_change_of_offset_are_found_from_both_sides() -> No
             assert pattern.latest_fire((second - 1) * SECOND, second * SECOND, 0) == second * SECOND, change
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_the_latest_fire_before_any_second_around_a_change_is_the_last_that_matches(data: st.DataObject) -> None:
@@ -194,6 +196,7 @@ DAYS_LOOKED_AT = 3
 """Check each minute before and after a change of offset."""
 
 
+@pytest.mark.slow
 @pytest.mark.clause("pattern-cron")
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -45,6 +45,7 @@ def test_each_kind_keeps_its_text_and_says_whether_it_repeats() -> None:
     assert [pattern.repeats for pattern in patterns] == [False, True, True, True]
 
 
+@pytest.mark.slow
 @given(
     st.one_of(
         st.from_regex(

@@ -54,6 +54,7 @@ def second_of(year: int, month: int = 1, day: int = 1) -> int:
 SECONDS = st.integers(second_of(FIRST_YEAR), second_of(LAST_YEAR))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_every_zone_of_the_package_has_the_offsets_of_the_standard_library(part: int) -> None:
     draw = random.Random(part)

@@ -3,6 +3,8 @@
 The rule: each test fails with the bug planted that it stands for.
 """
 
+import pytest
+
 from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
@@ -10,7 +12,7 @@ from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
 from nats_scheduler.runtime.instances import HEARTBEAT
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND
-from tests.simulation.fleet import Fleet
+from tests.simulation.fleet import SimulatedFleet
 from tests.simulation.planted import old_knowledge_trusted, planted
 from tests.simulation.planted_division import (
     Changes,
@@ -25,12 +27,14 @@ from tests.simulation.planted_division import (
 )
 from tests.simulation.scenario import LIVE
 
+pytestmark = pytest.mark.slow
+
 READING = 6 * SECOND
 
 
 def held_while_reading() -> frozenset[int]:
     """Have one join who needs a while to read the stream; return what it holds meanwhile."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first = fleet.boot("i0")
         fleet.timeline.run(3 * SECOND)
         assert first.held == ALL_SHARDS
@@ -45,7 +49,7 @@ def held_while_reading() -> frozenset[int]:
 
 def longest_silence_of_one_who_waits() -> int:
     """Have one claim what a dead one held, which nobody answers; return how long (ns) it was not heard at most."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         assert first.held == ALL_SHARDS - second.held != frozenset()
@@ -56,7 +60,7 @@ def longest_silence_of_one_who_waits() -> int:
 
 def held_after_a_death(duration: int) -> frozenset[int]:
     """Kill one of two, and return what the other one holds after a time (ns)."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         assert first.held == ALL_SHARDS - second.held != frozenset()
@@ -67,7 +71,7 @@ def held_after_a_death(duration: int) -> frozenset[int]:
 
 def held_after_a_reconnect() -> frozenset[int]:
     """Have one connect again while the word of one long dead is still stored; return what it holds then."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         fleet.bucket.forgets = False
@@ -81,7 +85,7 @@ def held_after_a_reconnect() -> frozenset[int]:
 
 def hand_overs_after_an_outage(*, second_dies: bool = False) -> int:
     """Cut off two, the second a moment longer than the first; return how often shards changed hands then."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         assert first.held == ALL_SHARDS - second.held != frozenset()
@@ -112,7 +116,7 @@ def test_who_died_in_an_outage_of_all_is_replaced_within_the_time_that_is_promis
 
 def missing_while_one_leaves() -> int:
     """Have one of two leave, whose hand-over is not answered; return how many fires are missing afterwards."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         subjects = [f"s.{number}" for number in range(12)]
@@ -130,7 +134,7 @@ def missing_while_one_leaves() -> int:
 
 def end_of_one_who_leaves() -> int:
     """Have the only one leave while nobody answers; return how long (ns) it takes to end."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         one = fleet.boot("i0")
         fleet.timeline.run(3 * SECOND)
         fleet.store("s.1", "@every 1s")
@@ -145,7 +149,7 @@ def end_of_one_who_leaves() -> int:
 
 def fires_of_what_a_dead_one_held() -> int:
     """Have one die before all its schedules come due, while the other one has something to fire; count the former."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         subjects = [f"s.{number}" for number in range(12)]
@@ -164,7 +168,7 @@ def fires_of_what_a_dead_one_held() -> int:
 
 def fires_when_one_wakes_up_late() -> int:
     """Have one of two stand still with a fire at hand, until the server has forgotten that the other one stored it."""
-    with Fleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
+    with SimulatedFleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
         one, _other = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         fleet.store("s.1", "@every 12s")
@@ -179,7 +183,7 @@ def fires_when_one_wakes_up_late() -> int:
 
 def relieved_by_a_removal() -> bool:
     """Remove the only schedule that one of two has, in silence; tell whether the other one takes what it holds."""
-    with Fleet() as fleet:
+    with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         held = second.held

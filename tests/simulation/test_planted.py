@@ -9,6 +9,8 @@ from tests.simulation.planted import BUGS, MENDED, planted
 from tests.simulation.planted_division import Changes
 from tests.simulation.world import judged
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found(bug: Callable[[], Changes]) -> None:

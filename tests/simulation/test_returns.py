@@ -13,10 +13,12 @@ from nats_scheduler.runtime import stream_service
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND
-from tests.simulation.fleet import Fleet
+from tests.simulation.fleet import SimulatedFleet
 from tests.simulation.planted import planted
 from tests.simulation.planted_division import Changes
 from tests.simulation.scenario import ANSWER_DEADLINE, LIVE
+
+pytestmark = pytest.mark.slow
 
 worlds = pytest.mark.parametrize("divides", [True, False], ids=["divided", "undivided"])
 servers = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
@@ -38,7 +40,7 @@ def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = Fa
     At 0 s `s.old` and `s.late` are stored, a copy is made, and `s.lost` is stored; all have fired when the stream goes
     back at 4.5 s. At 5 s `s.new` is stored, and 11 s are the end.
     """
-    with Fleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
+    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
         for name in ("i0", "i1"):
             fleet.boot(name)
         fleet.timeline.run(3 * SECOND)
@@ -87,7 +89,7 @@ def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
     """Have a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
     random = Random(f"return {seed}")
     divides, guard, is_new = (random.random() < 0.5 for _ in range(3))
-    with Fleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
+    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
         instances = [fleet.boot(name) for name in ("i0", "i1")]
         fleet.timeline.run(3 * SECOND)
         if not is_new:

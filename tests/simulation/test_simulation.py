@@ -15,9 +15,11 @@ from tests.simulation.world import World, judged
 
 SEEDS = int(os.environ.get("NATS_SCHEDULER_SIMULATION", "200"))
 PARTS = 10
+EACH_PART = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+"""The fast tier runs the first part: each part is a sample of all kinds of worlds."""
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", EACH_PART)
 def test_no_promise_is_broken_whatever_breaks(part: int) -> None:
     for seed in range(part, SEEDS, PARTS):
         broken = "\n".join(map(str, judged(seed)))
@@ -33,6 +35,7 @@ def test_a_seed_repeats_exactly(seed: int) -> None:
     assert len(traces[0]) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [29, 60])
 def test_a_seed_is_the_same_in_every_process(seed: int) -> None:
     """Neither the hashes of texts nor addresses decide about the order of anything."""
@@ -44,6 +47,7 @@ def test_a_seed_is_the_same_in_every_process(seed: int) -> None:
     assert len(traces) == 1
 
 
+@pytest.mark.slow
 def test_processes_die_at_every_point_where_they_may() -> None:
     missing = set(Point)
     for seed in range(300):
