@@ -2,7 +2,7 @@
 
 Two views of the same messages are compared.
 One is ours: an engine that is told everything, with the checkpoint of whoever emulated, and never opened.
-The other is the server's (behaviour 6.4): of each subject it adopts the last message with a pattern that it can read,
+The other is the server's: of each subject it adopts the last message with a pattern that it can read,
 whatever lies on top of it, and validates nothing else.
 Where both hold the same message, the schedule is handed over; each other case is a *finding*.
 

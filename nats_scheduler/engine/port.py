@@ -1,7 +1,7 @@
 """The contract between the engine's shell and whatever holds a stream: a real server, or the one in memory.
 
-Two implementations exist, `jetstream.contact.StreamContact` and `testing.memory.MemoryContact`; one suite of tests runs
-over both (`tests/contract/`).
+Two implementations exist, `jetstream.contact.StreamContact` and `testing.memory_contact.MemoryContact`; one suite
+of tests runs over both (`tests/contract/`).
 
 What every implementation promises:
 

@@ -1,0 +1,116 @@
+"""What the comments, docstrings and pages of the repository name, and whether it is there.
+
+The rule: a text in backticks is resolved where its form says that it names something of ours: a path with a suffix of
+ours, a path with the name of a function behind it (`engine/stream.py: StreamEngine.step`, `….py::test_…`), a
+module with a dot (`runtime.account`), a test.
+Limit: any other word in backticks (a header, a command, a bare class) names nothing here.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.house.sources import PACKAGE, ROOT, TESTS, modules, syntax_tree
+
+BASES = (ROOT, PACKAGE, TESTS, ROOT / "docs", ROOT / "docs" / "internals", ROOT / "deploy")
+"""Where a path may begin, beside the folder of the file that names it."""
+OUR_FOLDERS = {path.name for base in (ROOT, PACKAGE, TESTS) for path in base.iterdir() if path.is_dir()}
+
+TICKED = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.-]+)*\.(?:py|md|jsonl|toml))(?:(?:::|: )(?P<name>[A-Za-z_][\w.]*))?")
+FOLDER = re.compile(r"(?:[a-z_]+/)+")
+MODULE = re.compile(r"[a-z_]+(?:\.[A-Za-z_]\w*)+")
+TEST = re.compile(r"test_\w+")
+NUMBERED = re.compile(r"\bbehaviou?r \d+(?:\.\d+)*\b")
+"""A number in a list that the repository does not hold."""
+CHECKS = re.compile(r"\bchecks? (\d{1,2})(?:(?: to |, | and )(\d{1,2})\b)?(?: and (\d{1,2})\b)?")
+"""A row of the table "Order of checks" in `docs/reference/headers.md`."""
+SUBJECTS = ("nats_scheduler.advisory.",)
+"""What begins so is a subject, and no module."""
+MADE_BY_THE_READER = {"publish.py"}
+"""Files that a page tells its reader to make."""
+
+
+def comments(module: Path) -> Iterator[tuple[int, str]]:
+    """Give the comments and docstrings of a module with their lines."""
+    source = module.read_text("utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(syntax_tree(module)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for offset, line in enumerate(node.value.value.splitlines()):
+                yield node.lineno + offset, line
+
+
+def faults(text: str, file: Path) -> list[str]:
+    """List what a line of a file names that is not there."""
+    named = [name for name in TICKED.findall(text) if not leads_somewhere(name, file)]
+    checks = [number for match in CHECKS.finditer(text) for number in match.groups() if number]
+    return named + NUMBERED.findall(text) + [f"check {number}" for number in checks if number not in numbered_checks()]
+
+
+def leads_somewhere(name: str, file: Path) -> bool:
+    """Return whether what stands in backticks is there, or names nothing of ours."""
+    if name in MADE_BY_THE_READER or name.startswith(SUBJECTS):
+        return True
+    if match := PATH.fullmatch(name):
+        found = [path for base in (file.parent, *BASES) if (path := base / match["path"]).is_file()]
+        if match["name"] is None:
+            return bool(found)
+        return any(last_part(match["name"]) in defined_in(path) for path in found if path.suffix == ".py")
+    if FOLDER.fullmatch(name) and name.partition("/")[0] in OUR_FOLDERS:
+        return any((base / name).is_dir() for base in (file.parent, *BASES))
+    if TEST.fullmatch(name):
+        return name in names_of_tests()
+    if MODULE.fullmatch(name) and name.partition(".")[0] in {*OUR_FOLDERS, "nats_scheduler"}:
+        return resolves(name.removeprefix("nats_scheduler.").split("."))
+    return True
+
+
+def resolves(parts: list[str]) -> bool:
+    """Return whether a dotted name is a room, a module, or something that is defined in one."""
+    for base in (PACKAGE, TESTS, ROOT):
+        for length in range(len(parts), 0, -1):
+            path = base.joinpath(*parts[:length])
+            rest = parts[length:]
+            if path.is_dir() and not rest:
+                return True
+            if path.with_suffix(".py").is_file() and (not rest or rest[-1] in defined_in(path.with_suffix(".py"))):
+                return True
+    return False
+
+
+def last_part(name: str) -> str:
+    """Return the name without its class."""
+    return name.rpartition(".")[2]
+
+
+@cache
+def defined_in(module: Path) -> frozenset[str]:
+    """Return the functions, classes and values that a module defines, at any depth."""
+    found: set[str] = set()
+    for node in ast.walk(syntax_tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return frozenset(found)
+
+
+@cache
+def numbered_checks() -> frozenset[str]:
+    """Return the numbers of the checks that the reference lists."""
+    page = (ROOT / "docs" / "reference" / "headers.md").read_text("utf-8").partition("## Order of checks")[2]
+    return frozenset(re.findall(r"^\| (\d+) \|", page, re.M))
+
+
+@cache
+def names_of_tests() -> frozenset[str]:
+    """Return the names of all tests, and of the modules that hold them."""
+    found = modules(TESTS)
+    return frozenset(name for module in found for name in (module.stem, *defined_in(module)))
