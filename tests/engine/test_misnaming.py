@@ -1,5 +1,7 @@
 """Headers that look like those of a schedule: told once, noted for as long as they are the last on their subject."""
 
+import pytest
+
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, ShardsHeld
 from nats_scheduler.engine.misnaming import MAX_NOTED, TOLD_AT_ONCE
@@ -42,6 +44,7 @@ def test_what_another_message_covers_is_no_news() -> None:
     assert (told(desk), desk.engine.misnaming.noted) == ([], {})
 
 
+@pytest.mark.slow
 def test_a_flood_of_them_costs_bounded_memory_and_bounded_time() -> None:
     flood = [message_on(f"s.{number}", number, Nats_Schedul="@daily") for number in range(1, MAX_NOTED + 10)]
     desk = Desk(*flood, live=False)

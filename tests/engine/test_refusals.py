@@ -44,7 +44,7 @@ def world_with(count: int, pattern: str = "@every 10s", **targets: Refused) -> t
     return world, network
 
 
-@pytest.mark.parametrize("refused_for", ["10s", "1m6s", "1h"])
+@pytest.mark.parametrize("refused_for", ["10s", "1m6s", pytest.param("1h", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("refusal", [FULL, DENIED])
 def test_fires_resume_within_three_seconds_after_the_reason_is_gone(refused_for: str, refusal: Refused) -> None:
     world, network = world_with(200, "@at 2026-01-01T00:00:05Z", out=refusal)

@@ -44,6 +44,11 @@ def mark_servers(items: list[pytest.Item]) -> None:
             item.add_marker("server")
 
 
+def sample(seeds: range, fast: int) -> list[Any]:
+    """Return the seeds as parameters; all but the first few have the mark `slow`."""
+    return [seed if seed < fast else pytest.param(seed, marks=pytest.mark.slow) for seed in seeds]
+
+
 def is_fast(item: pytest.Item) -> bool:
     """Return whether a test belongs to the fast tier."""
     return item.get_closest_marker("server") is None and item.get_closest_marker("slow") is None

@@ -60,6 +60,7 @@ async def test_split_at_any_byte_the_messages_are_the_same(sizes: list[int]) -> 
         assert wire.messages == messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 1_000])
 async def test_a_large_message_in_small_pieces_costs_no_more_than_its_bytes(size: int) -> None:
     body = b"x" * 1_000_000

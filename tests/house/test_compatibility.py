@@ -1,5 +1,7 @@
 """`docs/reference/compatibility.md` and the suite say the same."""
 
+import pytest
+
 from tests.house.clauses import VERDICTS, allowances, clauses, marks, notes
 
 
@@ -14,6 +16,7 @@ def test_what_is_not_the_same_is_explained_and_nothing_else_is() -> None:
     assert sorted(notes()) == sorted(different)
 
 
+@pytest.mark.slow
 def test_each_clause_is_shown_by_a_test() -> None:
     assert sorted(set(clauses()) - set(marks())) == []
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import pytest
 from structlog.testing import capture_logs
 
 from nats_scheduler.observe.metrics import Metrics
@@ -103,6 +104,7 @@ async def test_everybody_is_stepped_when_the_clock_was_set_back() -> None:
     await eventually(lambda: all(sleeper.steps for sleeper in sleepers), within_seconds=SHORT_SECONDS)
 
 
+@pytest.mark.slow
 async def test_a_loop_that_does_not_keep_up_is_told_as_overloaded() -> None:
     """Something keeps it busy for a tenth of a second, again and again."""
     loop = asyncio.get_running_loop()

@@ -196,6 +196,7 @@ def spans(field: Field) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
     return st.builds(mean, number, number, st.integers(1, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(6))
 @given(data=st.data())
 def test_a_field_matches_the_union_of_its_ranges(number: int, data: st.DataObject) -> None:

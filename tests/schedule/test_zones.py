@@ -90,6 +90,7 @@ def test_segments_follow_each_other_without_a_hole_at_any_distance(name: str, in
         assert zone.segment_at(segment.start - 1).end == segment.start
 
 
+@pytest.mark.slow
 def test_only_a_segment_of_constant_offset_has_no_end() -> None:
     """In St. John's the last change of the table changes only the name; the rule begins there all the same."""
     endless = {}
