@@ -1,0 +1,63 @@
+"""The code keeps to the words of `docs/internals/glossary.md`: what stands in its column "not" is not written.
+
+The rule: comments and docstrings of the package are read. A word with a remark in brackets is judged by people, and so
+are those that have an ordinary meaning beside the one that is meant.
+"""
+
+import re
+
+from tests.house.references import comments
+from tests.house.sources import PACKAGE, ROOT, modules, place
+
+GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
+ORDINARY = frozenset(
+    {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "owner", "dead", "leave", "fit", "who", "words"}
+) | {"job", "doubt", "move on", "forget", "marked", "stuck", "sight", "he", "on its way"}
+"""Words with an ordinary meaning too ("in this order"): no test can tell them apart."""
+MORE = frozenset({"lets go", "letting go", "in the way"})
+"""Forms of what the glossary avoids, and a phrase that belongs to them."""
+NOT_YET: dict[str, int] = {
+    "nats_scheduler/engine/events.py": 1,
+    "nats_scheduler/engine/expiry.py": 2,
+    "nats_scheduler/engine/holdings.py": 2,
+    "nats_scheduler/engine/leases.py": 2,
+    "nats_scheduler/engine/lifetimes.py": 2,
+    "nats_scheduler/engine/near.py": 1,
+    "nats_scheduler/engine/roster.py": 1,
+    "nats_scheduler/runtime/driver.py": 1,
+    "nats_scheduler/runtime/stream_service.py": 1,
+}
+"""How often a module still uses a word: this list only gets shorter."""
+
+
+def avoided() -> set[str]:
+    """Return the words of the column "not" that can be searched for."""
+    rows = [
+        line.strip("|\n ").split(" | ") for line in GLOSSARY.read_text("utf-8").splitlines() if line.startswith("| ")
+    ]
+    cells = [row[2].strip(" |") for row in rows if len(row) == 3]
+    words = {word.strip() for cell in cells for word in cell.split(",") if "(" not in word}
+    return (words | MORE) - ORDINARY - {"", "not"}
+
+
+def uses(text: str, words: set[str]) -> list[str]:
+    """List the words that a text uses, in any case, where a word begins and ends."""
+    return re.findall(rf"\b(?:{'|'.join(sorted(map(re.escape, words)))})s?\b", text, re.I)
+
+
+def test_the_glossary_has_words_to_avoid() -> None:
+    assert {"herd", "deaf", "let go", "flying"} <= avoided()
+    assert uses("A herd that is deaf lets the others be.", avoided()) == ["herd", "deaf"]
+
+
+def test_comments_and_docstrings_keep_to_the_glossary() -> None:
+    words = avoided()
+    found: dict[str, list[str]] = {}
+    for module in modules(PACKAGE):
+        for line, text in comments(module):
+            for word in uses(text, words):
+                found.setdefault(place(module), []).append(f"line {line}: {word}")
+    more = {name: said for name, said in found.items() if len(said) > NOT_YET.get(name, 0)}
+    assert more == {}, "say it with the word of docs/internals/glossary.md"
+    fewer = [name for name, count in NOT_YET.items() if len(found.get(name, [])) < count]
+    assert fewer == [], "the list NOT_YET can be shorter"
