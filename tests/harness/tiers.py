@@ -22,7 +22,7 @@ SERVER_FIXTURES = frozenset(
     {"start_server", "shared_server", "emulated_server", "native_server", "nats_cli", "sides", "account", "served"}
 )
 """Fixtures that start a process: each test that asks for one has the mark `server`, without writing it."""
-SERVER_FOLDERS = frozenset({"e2e", "nemesis"})
+SERVER_FOLDERS = frozenset({"e2e", "nemesis", "differential"})
 """Folders of `tests/` where every test has the mark `server`."""
 
 STARTS_OF_PROCESSES = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})

@@ -13,6 +13,7 @@ HISTORY = {ROOT / "CHANGELOG.md"}
 SOURCES = [module for folder in (PACKAGE, TESTS, ROOT / "bench") for module in modules(folder)]
 
 
+@pytest.mark.slow
 def test_what_a_comment_or_a_docstring_names_is_there() -> None:
     lost = [
         f"{place(module)}:{line}: {fault}"

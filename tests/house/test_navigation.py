@@ -1,0 +1,75 @@
+"""Whoever looks for the test of a module finds it, and the pages for contributors name commands and tiers that work.
+
+The fast tier starts no server: the guard that refuses it (`tests/harness/tiers.py`) is shown to be on in a test of it.
+"""
+
+import asyncio
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.harness.tiers import ProcessStartedError
+from tests.house.sources import PACKAGE, ROOT, TESTS, modules
+from tests.house.test_documents import shell_blocks
+
+PAGE = TESTS / "README.md"
+FAST_TIER = '.venv/bin/pytest -n 2 -m "not server and not slow"'
+ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.+) \|$", re.M)
+
+
+def listed() -> dict[str, list[str]]:
+    """Return the table of the modules whose test has another name."""
+    return {module: re.findall(r"`([\w/]+\.py)`", tests) for module, tests in ROW.findall(PAGE.read_text("utf-8"))}
+
+
+def test_the_test_of_each_module_is_found_by_name_or_in_the_table() -> None:
+    named = {path.stem for path in modules(TESTS)}
+    unnamed = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules(PACKAGE)
+        if path.name != "__init__.py" and f"test_{path.stem}" not in named
+    }
+    assert sorted(unnamed - set(listed())) == [], "a module needs a test of its name, or a row in tests/README.md"
+    assert sorted(set(listed()) - unnamed) == [], "these rows are not needed any more"
+
+
+def test_the_table_names_test_files() -> None:
+    lost = [test for tests in listed().values() for test in tests if not (TESTS / test).is_file()]
+    assert lost == []
+    assert all(listed().values())
+
+
+def test_the_page_has_a_row_for_each_folder() -> None:
+    text = PAGE.read_text("utf-8").partition("## Folders")[2]
+    folders = {path.name for path in TESTS.iterdir() if (path / "__init__.py").is_file()}
+    assert folders - set(re.findall(r"`tests/(\w+)/`", text)) == set()
+
+
+def test_the_fast_tier_is_one_command_that_all_pages_name_alike() -> None:
+    assert FAST_TIER in PAGE.read_text("utf-8")
+    assert FAST_TIER in "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
+
+
+def test_each_command_of_the_contributors_page_exists() -> None:
+    lines = "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
+    programs = [part.split()[0] for line in lines for part in line.split(" && ")]
+    known = {"git", "python3", "cd"}
+    tools = {program.removeprefix(".venv/bin/") for program in programs if program not in known}
+    assert tools == {"pip", "pytest", "ruff", "mypy", "lint-imports"}
+    assert all((ROOT / ".venv" / "bin" / tool).exists() for tool in tools) or not (ROOT / ".venv").exists()
+
+
+def test_the_set_up_is_that_of_the_readme() -> None:
+    set_up = shell_blocks(ROOT / "README.md")[1].rpartition(" && ")[0]
+    assert set_up in "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
+
+
+def test_a_test_of_the_fast_tier_starts_no_process(refused_starts: list[str]) -> None:
+    with pytest.raises(ProcessStartedError):
+        subprocess.Popen([sys.executable, "--version"])
+    with pytest.raises(ProcessStartedError):
+        asyncio.run(asyncio.create_subprocess_exec(sys.executable, "--version"))
+    assert len(refused_starts) == 2
+    refused_starts.clear()
