@@ -64,6 +64,8 @@ class StreamDriver:
         self._port: StreamPort | None = None
         self._inputs: list[Input] = []
         self._step_is_due = self._was_stepped = False
+        self.notify_of_step: Callable[[], object] = lambda: None
+        """Called before each step of the engine; nothing that is known of the stream changes in between."""
         self._now = 0
         """The time of the last step (ns)."""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -162,6 +164,7 @@ class StreamDriver:
         if self._stopped:
             return
         self._step_is_due, self._was_stepped = False, True
+        self.notify_of_step()
         self._now = self._clock.now()
         inputs, self._inputs = self._inputs, []
         try:
@@ -170,14 +173,20 @@ class StreamDriver:
             self._fail(error)
             return
         self._load.grew_to(len(self.engine.held))
-        if self.engine.is_idle and not self._inputs:
+        if not self.engine.is_idle:
+            self._wakes.is_restless(self)
+        elif not self._inputs:
             self._idle.set()
 
-    def step_if_restless(self) -> None:
-        """Step where something is under way and there was no step since this was asked last."""
+    def step_if_restless(self) -> bool:
+        """Step where something is under way and there was no step since this was asked last.
+
+        Returns whether something is under way still.
+        """
         if not self._was_stepped and not self.engine.is_idle:
             self.step()
         self._was_stepped = False
+        return not self.engine.is_idle
 
     def outdate(self, reason: str) -> None:
         """End the contact: others may have fired since what came through it was true."""

@@ -30,6 +30,7 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.in_turn import Work, in_turn
 from nats_scheduler.runtime.judgement import Judgement
 from nats_scheduler.runtime.port import Bucket, StreamInformation
+from nats_scheduler.runtime.served import ServedStreams
 from nats_scheduler.runtime.setbacks import LONGEST_WAIT_SECONDS
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
@@ -86,7 +87,6 @@ class Instances:
         self._registry = registry
         self._api = api
         self._clock = clock
-        self._services = services
         self._reporter = reporter
         self._restore = restore
         self._stirred = asyncio.Event()
@@ -96,8 +96,7 @@ class Instances:
         self._outlook: Hashable = None
         """What was known of all instances when the streams were looked at last."""
         self._next_looked_at = 0
-        self._known: tuple[StreamService, ...] = ()
-        self._by_key: dict[str, StreamService] = {}
+        self._served = ServedStreams(services)
         self._named = _named(leases.serves)
         """What we tell that we serve."""
         self._judgement = Judgement(leases.fitness, leases.relieve_idle, api, clock, reporter)
@@ -128,11 +127,11 @@ class Instances:
         """Hand over everything that we hold, and say that we are gone."""
         self._leases.is_leaving = True
         try:
-            await in_turn([partial(self._hand_over, key) for key in self._keys()])
+            await in_turn([partial(self._hand_over, key) for key in self._served.by_key()])
         except JetStreamError as error:
             self._reporter.problem("shards_not_handed_over", reason=str(error))
         self._registry.mark_deleted(f"{INSTANCE}{self._leases.me}")
-        for key, service in self._keys().items():
+        for key, service in self._served.by_key().items():
             holders = self._leases.record(key).holders
             service.given_up = frozenset(n for n, holder in enumerate(holders) if holder not in ("", self._leases.me))
 
@@ -218,7 +217,7 @@ class Instances:
     async def _keep_dividing(self) -> None:
         while True:
             self._stirred.clear()
-            judging = self._judgement.look(self._keys())
+            judging = self._judgement.look(self._served.by_key(), self._served.take_stepped())
             if self._concerns_all:
                 self._tell_that_we_live()
             dead = self._leases.bury(self._clock.monotonic())
@@ -235,7 +234,7 @@ class Instances:
 
     async def _to_divide(self) -> list[tuple[str, StreamService]]:
         """Return the streams of which the record should say something else, or we should hold something else."""
-        found, keys = [], self._keys()
+        found, keys = [], self._served.by_key()
         for number, key in enumerate(self._to_look_at(keys), 1):
             if number % LEAST_LOOKED_AT == 0:
                 await asyncio.sleep(0)  # fires go first
@@ -264,9 +263,8 @@ class Instances:
     def _tell_that_we_live(self) -> None:
         if self._leases.is_leaving:
             return
-        now, keys = self._clock.monotonic(), self._keys()
-        caught_up = [key for key, service in keys.items() if service.driver.engine.is_live]
-        serves = self._leases.able(caught_up, now).intersection(keys)
+        now, keys = self._clock.monotonic(), self._served.by_key()
+        serves = self._leases.able(self._served.live(), now).intersection(keys)
         cannot = dict(islice(self._leases.fitness.cannot.items(), MOST_UNABLE))
         is_news = serves != self._leases.serves
         is_told = not is_news and cannot == self._told_cannot
@@ -334,13 +332,6 @@ class Instances:
             if not isinstance(error, ConnectionLostError):
                 self._reporter.problem("shards_not_divided", reason=str(error))
             return False
-
-    def _keys(self) -> dict[str, StreamService]:
-        """Return the services by their keys: made anew where one came or went, since that is asked for often."""
-        services = tuple(self._services.values())
-        if services != self._known:
-            self._known, self._by_key = services, {service.key: service for service in services}
-        return self._by_key
 
 
 @asynccontextmanager

@@ -4,13 +4,14 @@ The policy is `engine.fitness`; here its facts are gathered, and what it decides
 
 The rule: who seems idle is judged only when we have read all that was stored when it began to seem so; a follower
 that is late sees no fires either.
-Cost: some comparisons for each stream at each look; a request to the server where somebody seems idle.
+Cost: some comparisons at each look for each stream that was stepped since the one before, or of which something is
+noted; a request to the server where somebody seems idle.
 Limit: on streams whose messages are not all read (work queue, interest) the fires of others are not seen, and nobody is
 judged by them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from nats_scheduler.engine.fitness import Fitness
@@ -49,15 +50,25 @@ class Judgement:
         """How many fires of a stream that refuses some were stored, and when (ns) that number changed."""
         self._to_read: dict[str, int] = {}
         """How far a stream has to be read before somebody is judged."""
+        self._concerning: dict[str, None] = {}
+        """The streams of which something is noted, by us or by their engines; in the order in which that was found."""
 
-    def look(self, services: Mapping[str, StreamService]) -> list[Callable[[], Awaitable[None]]]:
-        """Note what was denied to us, and return what is to be done to judge others."""
+    def look(
+        self, services: Mapping[str, StreamService], stepped: Iterable[str]
+    ) -> list[Callable[[], Awaitable[None]]]:
+        """Note what was denied to us, and return what is to be done to judge others.
+
+        `stepped` are the keys of all streams whose engines have stepped since the last look.
+        """
         now = self._clock.monotonic()
         works: list[Callable[[], Awaitable[None]]] = []
-        for key, service in services.items():
-            engine = service.driver.engine
-            if not self._concerns_us(key, engine):
+        for key in list(dict.fromkeys((*self._concerning, *stepped))):
+            service = services.get(key)
+            if service is None or not self._concerns_us(key, service.driver.engine):
+                self._concerning.pop(key, None)
                 continue
+            self._concerning[key] = None
+            engine = service.driver.engine
             ownership, name = engine.ownership, service.state.name
             denied = ownership.denied
             if denied is not None and denied is not self._denied.get(key):
@@ -73,7 +84,7 @@ class Judgement:
         return works
 
     def _concerns_us(self, key: str, engine: StreamEngine) -> bool:
-        """Return whether there is anything to judge of a stream: of most there is nothing, and they are asked often."""
+        """Return whether there is anything to judge of a stream: of most there is nothing."""
         is_noted = key in self._stored or key in self._to_read
         return is_noted or engine.ownership.denied is not None or engine.is_failing or bool(engine.ownership.neglected)
 

@@ -11,7 +11,7 @@ meanwhile: every contact of before is ended before the next driver is stepped, a
 it stood still does not leave.
 
 The rule: between two turns what was sent leaves, and what was answered is read.
-Cost: one entry in a heap for each wake, and a look at each driver twice a second.
+Cost: one entry in a heap for each wake, and a look twice a second at each driver with whom something is under way.
 Limit: the precision of a wake is that of the event loop (`runtime.punctual`).
 """
 
@@ -59,8 +59,11 @@ class Sleeper(Protocol):
     def step_if_due(self) -> None:
         """Step, unless it was done since that was asked for."""
 
-    def step_if_restless(self) -> None:
-        """Step where something is under way and there was no step since this was asked last."""
+    def step_if_restless(self) -> bool:
+        """Step where something is under way and there was no step since this was asked last.
+
+        Returns whether something is under way still; where it is not, it is asked no more until `Wakes.is_restless`.
+        """
 
     def outdate(self, reason: str) -> None:
         """End the contact: what came through it may be old."""
@@ -76,6 +79,8 @@ class Wakes:
         self._loop = asyncio.get_running_loop()
         self._standstill = Standstill(clock.now, clock.monotonic)
         self._attached: dict[int, Sleeper] = {}
+        self._restless: dict[int, Sleeper] = {}
+        """With whom something may be under way."""
         self._waiting: list[tuple[int, int, Sleeper]] = []
         """Instants, with whom to wake; one that its sleeper does not name any more was replaced."""
         self._most_waiting = LEAST_WAITING
@@ -98,11 +103,12 @@ class Wakes:
             self._standstill.gap()
             self._looked_at = self._clock.now()
             self._tick_later()
-        self._attached[id(sleeper)] = sleeper
+        self._attached[id(sleeper)] = self._restless[id(sleeper)] = sleeper
 
     def detach(self, sleeper: Sleeper) -> None:
         """Look after it no more; what it waits for still wakes it."""
         self._attached.pop(id(sleeper), None)
+        self._restless.pop(id(sleeper), None)
         if not self._attached and self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -118,6 +124,11 @@ class Wakes:
             self._drop_what_was_replaced()
         if self._timer is None or instant < self._timer_for:
             self._set_timer()
+
+    def is_restless(self, sleeper: Sleeper) -> None:
+        """Ask `sleeper` at each tick from now on whether it is to be stepped: something is under way."""
+        if id(sleeper) in self._attached:
+            self._restless[id(sleeper)] = sleeper
 
     def soon(self, sleeper: Sleeper) -> None:
         """Step `sleeper` in this turn of the event loop or one of the next, since something happened to it."""
@@ -192,12 +203,13 @@ class Wakes:
         self.beware()
         before, self._looked_at = self._looked_at, self._clock.now()
         was_set_back = self._looked_at < before - STEPPED_BACK
-        for sleeper in list(self._attached.values()):
-            if was_set_back:
-                sleeper.step()
-            else:
-                sleeper.step_if_restless()
         if was_set_back:
+            for sleeper in list(self._attached.values()):
+                sleeper.step()
             self._set_timer()
+        else:
+            for key, sleeper in list(self._restless.items()):
+                if not sleeper.step_if_restless():
+                    self._restless.pop(key, None)
         if self._attached:
             self._tick_later()

@@ -18,10 +18,11 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.runtime.wakes import STOOD_STILL
+from nats_scheduler.runtime.wakes import STOOD_STILL, Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually
+from tests.runtime.test_wakes import Sleeper
 
 LONG_SECONDS = 30.0
 """Far above what any of these tests may take."""
@@ -112,6 +113,25 @@ async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_st
     for _ in range(3):
         one.step_if_restless()
     assert len(steps) == 4
+    one.stop()
+
+
+async def test_what_becomes_under_way_after_a_tick_without_anything_is_looked_at_by_the_next_ticks() -> None:
+    wakes, stream, beside = Wakes(SystemClock()), SilentStream(), Sleeper()
+    engine = StreamEngine(StreamRules("ORDERS", ("orders.>",)), (ADR51,), ServerLimits(guard=True))
+    one = StreamDriver(engine, SystemClock(), lambda _event: None, wakes)
+    one.attach(stream)
+    one.tell(MessagesRead([version(1)]))
+    one.tell(CaughtUp())
+    beside.is_restless = True
+    wakes.attach(beside)
+    await eventually(lambda: beside.asked >= 2, within_seconds=SHORT_SECONDS)
+    steps: list[None] = []
+    one.tell(MessagesRead([version(2)]))
+    await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
+    one.notify_of_step = lambda: steps.append(None)
+    await eventually(lambda: len(steps) >= 2, within_seconds=SHORT_SECONDS)
+    wakes.detach(beside)
     one.stop()
 
 

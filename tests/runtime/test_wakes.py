@@ -26,6 +26,7 @@ class Sleeper:
         self.steps: list[str] = [] if steps is None else steps
         self.wake_at: int | None = None
         self.is_restless = False
+        self.asked = 0
         self.reasons: list[str] = []
 
     def step(self) -> None:
@@ -34,9 +35,11 @@ class Sleeper:
     def step_if_due(self) -> None:
         self.step()
 
-    def step_if_restless(self) -> None:
+    def step_if_restless(self) -> bool:
+        self.asked += 1
         if self.is_restless:
             self.step()
+        return self.is_restless
 
     def outdate(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -50,6 +53,30 @@ async def test_who_waits_for_tomorrow_is_not_stepped_while_another_is_every_half
         wakes.wake(sleeper, SystemClock().now() + DAY)
     await eventually(lambda: len(restless.steps) >= 2, within_seconds=SHORT_SECONDS)
     assert not idle.steps
+
+
+async def test_with_whom_nothing_is_under_way_is_asked_no_more_until_it_says_so() -> None:
+    wakes, calm, restless = Wakes(SystemClock()), Sleeper(), Sleeper()
+    restless.is_restless = True
+    for sleeper in (calm, restless):
+        wakes.attach(sleeper)
+    await eventually(lambda: restless.asked >= 3, within_seconds=SHORT_SECONDS)
+    assert calm.asked == 1
+    calm.is_restless = True
+    wakes.is_restless(calm)
+    await eventually(lambda: len(calm.steps) >= 2, within_seconds=SHORT_SECONDS)
+
+
+async def test_who_was_away_is_asked_again_when_it_returns() -> None:
+    wakes, one = Wakes(SystemClock()), Sleeper()
+    one.is_restless = True
+    wakes.is_restless(one)
+    wakes.attach(one)
+    await eventually(lambda: one.steps, within_seconds=SHORT_SECONDS)
+    wakes.detach(one)
+    wakes.attach(one)
+    before = len(one.steps)
+    await eventually(lambda: len(one.steps) > before, within_seconds=SHORT_SECONDS)
 
 
 async def test_each_is_stepped_at_the_instant_that_it_named_last() -> None:

@@ -72,7 +72,7 @@ def drained_before_handing_over() -> Changes:
     original = Instances.leave
 
     async def leave(self: Instances) -> None:
-        for service in self._services.values():
+        for service in self._served.by_key().values():
             service.driver.tell(DrainRequested())
         await original(self)
 
