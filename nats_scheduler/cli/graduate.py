@@ -18,7 +18,7 @@ from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import print_table, time_text, wide_option
-from nats_scheduler.engine.graduation import BLOCKING, Finding, HandedOver, Kind, blocked_by
+from nats_scheduler.engine.graduation import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
 from nats_scheduler.runtime.modes import Mode
@@ -29,7 +29,7 @@ from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 MAX_ROWS_SHOWN = 10
 """The most schedules, and findings of one kind, that the tables show; JSON has all findings."""
 
-FORCEABLE_FINDINGS = sorted(kind.value for kind in BLOCKING - {Kind.REFUSED})
+FORCEABLE_FINDINGS = sorted(kind.value for kind in BLOCKING_KINDS - {Kind.REFUSED})
 DOUBTFUL_TEXT = "the server was slow to make the update: it may have skipped a fire that was due in that second"
 
 
@@ -202,7 +202,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
 
 
 def _finding(finding: Finding) -> dict[str, object]:
-    return {**finding._asdict(), "blocks": finding.kind in BLOCKING}
+    return {**finding._asdict(), "blocks": finding.kind in BLOCKING_KINDS}
 
 
 def _next_fire(one: HandedOver) -> dict[str, object]:

@@ -18,7 +18,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json, printable
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
-from nats_scheduler.engine.leases import LEASE_DURATION, NOBODY
+from nats_scheduler.engine.leases import LEASE_DURATION_NS, NO_HOLDER
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.server_time import server_time
@@ -54,7 +54,7 @@ class Instance:
         """Return its state; one that is silent has lost its shards to other instances, if there are any."""
         if self.heartbeat_at is None:
             return "gone"
-        return "alive" if at - self.heartbeat_at < LEASE_DURATION else "silent"
+        return "alive" if at - self.heartbeat_at < LEASE_DURATION_NS else "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ async def _parts(session: Session) -> dict[str, list[Part]]:
     for key in sorted(await _keys(session, LEASE)):
         holders = holders_of(await session.registry.get(f"{LEASE}{key}"))
         mode, _, stream = key.partition(".")
-        for name in set(holders) - {NOBODY}:
+        for name in set(holders) - {NO_HOLDER}:
             held = [shard for shard, holder in enumerate(holders) if holder == name]
             parts.setdefault(name, []).append(Part(stream, mode, held))
     return parts

@@ -21,13 +21,13 @@ from nats_scheduler.engine.shards import shard_of
 MAX_SUPERSEDED = 10_000
 """Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
 
-MAX_UNTOLD = 10_000
+MAX_UNREPORTED = 10_000
 """Schedules in the shards of others that are remembered at most, in case nobody held them when they were stored."""
 
-LOOKED_AT_ONCE = 256
+MAX_CHECKS_PER_STEP = 256
 """So many subjects are looked at in one step: each may be a line in the log, or a request."""
 
-MOST_UNDER_WAY = 2_048
+MAX_OUTSTANDING = 2_048
 """While more conclusions than this are awaited, the rest waits."""
 
 
@@ -67,7 +67,7 @@ class Backlog:
                 ends = self._lifetimes.ends(held)
                 self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.due, ends, ending)))
             return
-        if len(self._taken) >= MAX_UNTOLD:
+        if len(self._taken) >= MAX_UNREPORTED:
             del self._taken[next(iter(self._taken))]
         self._taken[held.subject] = held.sequence
 
@@ -92,9 +92,9 @@ class Backlog:
 
         Nothing is done while too many fires and purges are `outstanding`.
         """
-        if self._left is None or outstanding > MOST_UNDER_WAY:
+        if self._left is None or outstanding > MAX_OUTSTANDING:
             return False  # or a conclusion is the next thing to come
-        is_more = sum(1 for _ in islice(self._left, LOOKED_AT_ONCE)) == LOOKED_AT_ONCE
+        is_more = sum(1 for _ in islice(self._left, MAX_CHECKS_PER_STEP)) == MAX_CHECKS_PER_STEP
         if not is_more:
             self._left = None
         return is_more

@@ -34,10 +34,10 @@ from nats_scheduler.message.expiry import expiry_of, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
-MAX_REMOVALS_UNDER_WAY = 512
+MAX_REMOVALS_IN_FLIGHT = 512
 """Removals whose conclusion is awaited at once; the rest wait here, where a message costs 8 bytes."""
 
-OTHERS_KEEP = 60 * SECOND
+OTHER_HOLDER_REMOVAL_LIMIT_NS = 60 * SECOND
 """What is due in a shard of another holder is forgotten after so long (ns)."""
 
 
@@ -120,10 +120,10 @@ class Expiry:
             if shard in self.shards:
                 self._remove_due(shard, agenda, now, is_needed)
             else:
-                agenda.forget(now - OTHERS_KEEP)
+                agenda.forget(now - OTHER_HOLDER_REMOVAL_LIMIT_NS)
 
     def _remove_due(self, shard: int, agenda: Agenda, now: int, is_needed: Callable[[int], bool]) -> None:
-        while now >= self._paused_until and self.under_way < MAX_REMOVALS_UNDER_WAY:
+        while now >= self._paused_until and self.under_way < MAX_REMOVALS_IN_FLIGHT:
             sequence = agenda.pop_due(now)
             if sequence is None:
                 return
@@ -137,7 +137,7 @@ class Expiry:
     def next_wake(self) -> int | None:
         """Return the earliest instant (ns) at which there is something to remove; None where an answer comes first."""
         dues = [due for shard in self.shards if (due := self._agendas[shard].next_due()) is not None]
-        if not dues or self.under_way >= MAX_REMOVALS_UNDER_WAY:
+        if not dues or self.under_way >= MAX_REMOVALS_IN_FLIGHT:
             return None
         return max(min(dues), self._paused_until)
 

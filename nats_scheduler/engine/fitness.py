@@ -1,17 +1,20 @@
-"""Which of the living instances can do what a holder has to: being alive is not being able. Pure.
+"""Which of the living instances can serve a stream: an instance can be alive and still unable. Pure.
 
 The rules:
 
-- An instance whose fires, looks or removals on a stream are denied to its own user says that it cannot serve it. It is
-  given nothing of that stream while somebody else can; where nobody can, all share the work as if all could.
-- Permissions may come without a word. So after a while it is on trial: it fires for one shard beside its holder, which
-  stores nothing twice. Where nothing is denied for `TRIAL`, it can; where something is, it waits twice as long.
-- A holder whose schedules come due, and none of whose fires is seen, is idle, whatever it says of itself: it is given
-  nothing for a while, and longer each time. Where our own fires are refused as well, it is forgiven: the stream is ill.
-- That a holder is idle is the opinion of one, and two may have it of each other. So a shard is claimed from an idle
-  holder once; where that takes it back, both fire for it until the opinion ends, and the record comes to rest.
+- An instance that is denied publishing, reading or purging on a stream reports that it cannot serve it. It gets no
+  shards of that stream while another instance can serve it; if none can, all share the work as if all could.
+- A permission may be granted without a notice. So after a wait the instance is on trial: it fires for one shard in
+  addition to its holder, which stores nothing twice. If nothing is denied for `TRIAL_DURATION_NS`, it is able again;
+  otherwise it waits twice as long.
+- A holder whose schedules come due without any fire being read back is idle, whatever it reports about itself. It gets
+  no shards for a while, longer each time. If our own fires are refused as well, the reliefs end: the fault lies with
+  the stream.
+- That a holder is idle is the opinion of one instance, and two instances may have it of each other. So a shard is
+  claimed from an idle holder once. If the holder takes it back, both fire for it until the relief ends, and the record
+  stops changing.
 
-Cost: nothing for a stream where all are well.
+Cost: nothing for a stream on which all instances are able.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,21 +22,21 @@ from dataclasses import dataclass, field
 
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
-FIRST_WAIT = 5 * SECOND
+FIRST_TRIAL_WAIT_NS = 5 * SECOND
 """An instance that cannot serve a stream is on trial after this wait (ns); each one that fails doubles it."""
 
-LONGEST_WAIT = 600 * SECOND
+TRIAL_WAIT_LIMIT_NS = 600 * SECOND
 
-TRIAL = 10 * SECOND
+TRIAL_DURATION_NS = 10 * SECOND
 """How long (ns) nothing has to be denied for an instance to be able again."""
 
-IDLE_CONFIRMED_AFTER = 1_500 * MILLISECOND
+IDLE_CONFIRMED_AFTER_NS = 1_500 * MILLISECOND
 """So long (ns) a holder has to seem idle, so that it is known that we have read what was stored."""
 
-FIRST_RELIEF = 30 * SECOND
+FIRST_RELIEF_NS = 30 * SECOND
 """How long (ns) an idle holder is given nothing, at first; each time twice as long as the time before."""
 
-LONGEST_RELIEF = 3_600 * SECOND
+RELIEF_LIMIT_NS = 3_600 * SECOND
 
 
 @dataclass(slots=True)
@@ -84,11 +87,11 @@ class Fitness:
         known = self._unable.get(key)
         if known is None:
             before, _since = self._waits.pop(key, (0, 0))
-            wait = min(2 * before, LONGEST_WAIT) or FIRST_WAIT
+            wait = min(2 * before, TRIAL_WAIT_LIMIT_NS) or FIRST_TRIAL_WAIT_NS
             self._unable[key] = _Unable(reason, shard, wait, now + wait)
             return True
         if now >= known.until:
-            known.wait = min(2 * known.wait, LONGEST_WAIT)
+            known.wait = min(2 * known.wait, TRIAL_WAIT_LIMIT_NS)
         known.reason, known.shard, known.until = reason, shard, now + known.wait
         return False
 
@@ -104,10 +107,10 @@ class Fitness:
 
     def passed(self, now: int) -> list[str]:
         """Return the streams that we can serve again."""
-        able = [key for key, unable in self._unable.items() if now >= unable.until + TRIAL]
+        able = [key for key, unable in self._unable.items() if now >= unable.until + TRIAL_DURATION_NS]
         for key in able:
             self._waits[key] = self._unable.pop(key).wait, now
-        for key in [key for key, (_wait, since) in self._waits.items() if now - since >= LONGEST_WAIT]:
+        for key in [key for key, (_wait, since) in self._waits.items() if now - since >= TRIAL_WAIT_LIMIT_NS]:
             del self._waits[key]
         return able
 
@@ -135,9 +138,9 @@ class Fitness:
         relieved = []
         for name in sorted(suspected):
             known = self._idle.setdefault((key, name), _Idle(now))
-            is_sure = now - known.suspected_at >= IDLE_CONFIRMED_AFTER
+            is_sure = now - known.suspected_at >= IDLE_CONFIRMED_AFTER_NS
             if is_sure and now >= max(known.until, known.not_before):
-                known.relief = min(2 * known.relief, LONGEST_RELIEF) or FIRST_RELIEF
+                known.relief = min(2 * known.relief, RELIEF_LIMIT_NS) or FIRST_RELIEF_NS
                 known.until = now + known.relief
                 known.claimed.clear()
                 relieved.append(name)
@@ -172,7 +175,7 @@ class Fitness:
     def _recovered(self, key: str, name: str, now: int) -> None:
         """Suspect a holder no more; how long its last relief was is remembered for a while after it."""
         idle = self._idle[key, name]
-        if now >= idle.until + LONGEST_RELIEF:
+        if now >= idle.until + RELIEF_LIMIT_NS:
             del self._idle[key, name]
         else:
             idle.suspected_at = now

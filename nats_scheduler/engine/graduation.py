@@ -34,7 +34,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 
 class Kind(StrEnum):
-    """What is found; `BLOCKING` says which of them stop a graduation."""
+    """What is found; `BLOCKING_KINDS` says which of them stop a graduation."""
 
     REFUSED = "refused"
     COPIED = "copied"
@@ -55,7 +55,7 @@ class Kind(StrEnum):
     PORTABLE = "portable"
 
 
-BLOCKING = frozenset(
+BLOCKING_KINDS = frozenset(
     {
         Kind.REFUSED,
         Kind.COPIED,
@@ -71,7 +71,7 @@ BLOCKING = frozenset(
 )
 """A stream with one of these is not graduated, unless its kind was accepted; `REFUSED` cannot be."""
 
-REMOVED = frozenset({Kind.INVALID, Kind.COVERED, Kind.SPENT, Kind.OLDER})
+PURGED_KINDS = frozenset({Kind.INVALID, Kind.COVERED, Kind.SPENT, Kind.OLDER})
 """The schedule messages found as one of these are removed before the flag is switched on."""
 
 _OF_QUIRKS = {
@@ -254,5 +254,5 @@ def _make_up_of(held: Held, now: int) -> MakeUp | None:
 
 def blocked_by(findings: Sequence[Finding], accepted: Callable[[Kind], bool]) -> list[Kind]:
     """Return the kinds that stop a graduation."""
-    kinds = {finding.kind for finding in findings if finding.kind in BLOCKING}
+    kinds = {finding.kind for finding in findings if finding.kind in BLOCKING_KINDS}
     return sorted(kind for kind in kinds if kind is Kind.REFUSED or not accepted(kind))

@@ -39,7 +39,7 @@ First the fires that the server refuses, by their times; what was rejected when 
 ends.
 """
 
-CHANGED_AT_ONCE = 1_024
+MAX_HANDOVERS_PER_STEP = 1_024
 """So many schedules in hand change hands in one step."""
 
 NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
@@ -103,7 +103,7 @@ class Holdings:
         """Take over, or let go, some of those whose shards have changed hands; returns whether more are left."""
         if not self._changing:
             return False
-        for _ in range(min(len(self._changing), CHANGED_AT_ONCE)):
+        for _ in range(min(len(self._changing), MAX_HANDOVERS_PER_STEP)):
             held = self._changing.popleft()
             if self._roster.on(held.subject) is not held:
                 continue

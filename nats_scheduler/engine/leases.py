@@ -1,26 +1,27 @@
-"""Who holds which shards: the policy by which instances divide their work. Pure.
+"""Which instance holds which shards: the policy by which instances divide their work. Pure.
 
-Every instance tells now and then that it lives and which streams it serves; one record for each stream names the
-holder of each shard, and is only changed by whoever saw its last version.
+Every instance sends heartbeats that say which streams it serves. One record for each stream names the holder of each
+shard; an instance changes it only if it has seen the last version.
 
 The rules:
 
-- The wanted holder of a shard is drawn by rendezvous hashing among the living instances that serve the stream, so that
-  all who see the same instances want the same, and one that comes or goes moves only its own shards.
-- An instance serves a stream while it could fire for it: it has read all that is stored, and hears what is said. So
-  nobody is given shards while he is still reading, and who lost contact, or only seems to live, is relieved of his.
-- A holder hands a shard over by naming the wanted one in the record; what the dead and the absent held is claimed by
-  the wanted one. So nobody who lives loses a shard against his will.
-- Others are judged by our own monotonic clock: whoever was not heard for `LEASE_DURATION` is dead. Who does not hear
-  himself judges nobody and hands nothing over, since whom he remembers may be dead; and what is stored of the dead does
-  not bring them back to life.
-- Who was away himself, since nothing of his own was stored for `HEARING`, cannot tell whether the others died or were
-  away as well. For `GRACE` he counts on those who lived when he left, himself among them, to serve what they served:
-  so after an outage that hit all, each goes on with his own, whoever is back first.
-- Who cannot do what a holder has to, or does not, is given nothing while somebody else can: `engine.fitness`.
-- What somebody told counts as of when he told it: he says what he had heard by then, and where the server stored it
-  `LATE` after that, his words are on their way for long, or he is deaf, and he serves nothing whatever they say.
-- What we hold is what the last record we saw says, however old it is: only a record that names another ends it.
+- The wanted holder of a shard is drawn by rendezvous hashing among the living instances that serve the stream. So all
+  that see the same instances want the same, and an instance that comes or goes moves only its own shards.
+- An instance serves a stream while it could fire for it: it has read all that is stored, and receives what others send.
+  So an instance gets no shards while it is still reading, and loses them if it lost contact or only seems alive.
+- A holder hands a shard over by naming the wanted holder in the record. A shard whose holder is gone or does not serve
+  is claimed by the wanted holder. So no living instance loses a shard that it serves.
+- Other instances are judged by our own monotonic clock: one without a heartbeat for `LEASE_DURATION_NS` is gone. An
+  instance that does not receive its own heartbeats judges no other and hands nothing over, since those that it knows
+  may be gone. Stored heartbeats of an instance that is gone do not make it alive again.
+- An instance was disconnected if none of its heartbeats was stored for `OWN_HEARTBEAT_LIMIT_NS`. It cannot know whether
+  the others died or were disconnected too. For `RETURN_GRACE_NS` it expects those that were alive when it lost contact,
+  itself among them, to serve what they served. So after an outage of all, each continues with its own shards, whichever
+  is back first.
+- An instance that cannot or does not do the work of a holder gets no shards while another one can: `engine.fitness`.
+- A heartbeat that was stored `STALE_HEARTBEAT_NS` or more after the last message that its sender had received is stale;
+  its sender serves nothing, whatever it says.
+- We hold what the last record that we saw says, however old it is: only a record that names another holder ends it.
   Correctness does not rest on it, and availability wins.
 
 Cost: one hash for each instance and stream when membership changes.
@@ -35,29 +36,29 @@ from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND
 
-LEASE_DURATION = 1750 * MILLISECOND
+LEASE_DURATION_NS = 1750 * MILLISECOND
 """So long (ns) after an instance was last heard its shards are claimed by others: *Live* promises 3 s in all."""
 
-HEARING = 1_000 * MILLISECOND
+OWN_HEARTBEAT_LIMIT_NS = 1_000 * MILLISECOND
 """Whoever has not heard himself for so long (ns) may be cut off, although he still can be heard."""
 
-PATIENCE = 1_000 * MILLISECOND
+SERVING_KEPT_NS = 1_000 * MILLISECOND
 """How long (ns) a stream still counts as served that cannot be for the moment: a reconnect moves no shards."""
 
-GRACE = 1_250 * MILLISECOND
+RETURN_GRACE_NS = 1_250 * MILLISECOND
 """So long (ns) after our return we count on those who lived when we left: others connect half a second after us, and
 *Live* leaves 3 s from the end of the outage."""
 
-NOBODY = ""
+NO_HOLDER = ""
 
-LATE = HEARING + PATIENCE
+STALE_HEARTBEAT_NS = OWN_HEARTBEAT_LIMIT_NS + SERVING_KEPT_NS
 """What was stored so long (ns) after the last that its teller had heard is too old to give shards for, by one clock:
 both instants are the server's. It is the age at which its teller would not say it any more."""
 
 Holders = tuple[str, ...]
 """The holder of each shard of a stream."""
 
-UNHELD: Holders = (NOBODY,) * SHARDS
+UNHELD: Holders = (NO_HOLDER,) * SHARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Leases:
         Returns whether that changes who is wanted where.
         """
         self._newest = max(self._newest, stored_at)
-        is_late = knew_of is not None and stored_at - knew_of >= LATE
+        is_late = knew_of is not None and stored_at - knew_of >= STALE_HEARTBEAT_NS
         told = frozenset() if is_late else None if serves is None else frozenset(serves)
         is_news = instance == self.me and self._heard_of_me(now, stored_at, is_late=is_late)
         if self._heard_myself_at is not None and not self._was_away(stored_at) and now >= self._expected_until:
@@ -167,21 +168,21 @@ class Leases:
 
     def able(self, caught_up: Iterable[str], now: int) -> frozenset[str]:
         """Return the streams to say that we serve, given those of which all that is stored has been read."""
-        if self._in_time_at is not None and now - self._in_time_at < HEARING:
+        if self._in_time_at is not None and now - self._in_time_at < OWN_HEARTBEAT_LIMIT_NS:
             self._well_at.update(dict.fromkeys(caught_up, now))
-        self._well_at = {key: at for key, at in self._well_at.items() if now - at < PATIENCE}
+        self._well_at = {key: at for key, at in self._well_at.items() if now - at < SERVING_KEPT_NS}
         return frozenset(self._well_at)
 
     def is_heard(self, now: int) -> bool:
         """Tell whether we hear ourselves, and so would hear others."""
-        return self._heard_myself_at is not None and now - self._heard_myself_at < LEASE_DURATION
+        return self._heard_myself_at is not None and now - self._heard_myself_at < LEASE_DURATION_NS
 
     def bury(self, now: int) -> list[str]:
         """Forget the dead, and return their names."""
         self._now = now
         if not self.is_heard(now):
             return []
-        dead = [name for name, other in self._others.items() if now - other.heard_at >= LEASE_DURATION]
+        dead = [name for name, other in self._others.items() if now - other.heard_at >= LEASE_DURATION_NS]
         for name in dead:
             self._forget(name)
         return dead
@@ -200,7 +201,7 @@ class Leases:
     @property
     def alive(self) -> int:
         """How many instances live, we among them: those who told of themselves lately, by what is stored."""
-        return 1 + sum(self._newest - other.stored_at < LEASE_DURATION for other in self._others.values())
+        return 1 + sum(self._newest - other.stored_at < LEASE_DURATION_NS for other in self._others.values())
 
     @property
     def others(self) -> Iterable[str]:
@@ -336,18 +337,18 @@ class Leases:
 
     def _was_away(self, stored_at: int) -> bool:
         """Tell whether nothing of ours was stored for long before this."""
-        return self._told_at is not None and stored_at - self._told_at >= HEARING
+        return self._told_at is not None and stored_at - self._told_at >= OWN_HEARTBEAT_LIMIT_NS
 
     def _count_on_the_others(self, now: int, stored_at: int) -> None:
         """Expect those who lived when we left to be back soon."""
         assert self._told_at is not None, "we were never there"
-        self._expected, self._expected_until = dict(self._served), now + GRACE
-        if stored_at - self._told_at < LEASE_DURATION:
+        self._expected, self._expected_until = dict(self._served), now + RETURN_GRACE_NS
+        if stored_at - self._told_at < LEASE_DURATION_NS:
             return  # who died is missed as early as ever
         for name in self._served:
             other = self._others.get(name)
             if other is not None and other.times and not self._was_away(other.stored_at):
-                other.heard_at, other.times = now + GRACE - LEASE_DURATION, other.times + 1
+                other.heard_at, other.times = now + RETURN_GRACE_NS - LEASE_DURATION_NS, other.times + 1
 
     def _heard_myself(self, now: int, stored_at: int) -> bool:
         """Judge from now on.
@@ -359,7 +360,7 @@ class Leases:
         for name, other in list(self._others.items()):
             if is_news and other.times == 0:
                 other.heard_at = now
-            elif other.times == 1 and stored_at - other.stored_at >= LEASE_DURATION:
+            elif other.times == 1 and stored_at - other.stored_at >= LEASE_DURATION_NS:
                 self._forget(name)
                 is_news = True
         return is_news

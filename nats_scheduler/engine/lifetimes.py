@@ -26,13 +26,13 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 
-AGED_SLACK = 2 * SECOND
+MAX_AGE_SLACK_NS = 2 * SECOND
 """So long (ns) after `max_age` is over a schedule is looked at: servers look for what has aged about once a second."""
 
-MAX_REQUESTS = 10_000
+MAX_REQUESTS_NOTED = 10_000
 """Requests to remove one message that are remembered; then the oldest is forgotten."""
 
-MAX_WIDE_REQUESTS = 64
+MAX_WIDE_REQUESTS_NOTED = 64
 """Requests with a wildcard, or for a whole stream, that are remembered."""
 
 _MARKER = b"Nats-Marker-Reason"
@@ -99,7 +99,7 @@ class Lifetimes:
         if held.expires == NEVER_EXPIRES:
             return NEVER_EXPIRES
         aged = held.stored_at + self.max_age
-        return max(aged, now) + max(AGED_SLACK, now - aged)
+        return max(aged, now) + max(MAX_AGE_SLACK_NS, now - aged)
 
     def why_gone(self, held: Held, now: int) -> Ending:
         """Say why a schedule is found gone at `now` (ns)."""
@@ -130,7 +130,7 @@ class Lifetimes:
             self._remember(request.sequence)
         elif request.filter is None or not is_literal_subject(request.filter):
             self._wide.append((request.filter, below - 1))
-            if len(self._wide) > MAX_WIDE_REQUESTS:
+            if len(self._wide) > MAX_WIDE_REQUESTS_NOTED:
                 self._forgotten_through = max(self._forgotten_through, self._wide.pop(0)[1])
         elif (held := roster.on(request.filter)) is not None and held.sequence < below:
             self._remember(held.sequence)
@@ -141,7 +141,7 @@ class Lifetimes:
 
     def _remember(self, sequence: int) -> None:
         self._asked[sequence] = None
-        if len(self._asked) > MAX_REQUESTS:
+        if len(self._asked) > MAX_REQUESTS_NOTED:
             oldest = next(iter(self._asked))
             del self._asked[oldest]
             self._forgotten_through = max(self._forgotten_through, oldest)

@@ -1,8 +1,9 @@
-"""The messages of a stream whose headers look like those of a schedule: told once, and listed.
+"""The messages of a stream whose headers look like those of a schedule: reported once, and listed.
 
-The rule: a message is told when it is read, or, what was stored before, when we hold its shard; one that another
-message covers is no news. Cost: a truth test for each message while there is none; memory for `MAX_NOTED` of them.
-Limit: what is removed by other means than a message on its subject stays noted until the stream is read anew.
+The rule: a message is reported when it is read, or, if it was stored before, when this instance gains its shard; one
+that another message covers is not. Cost: a truth test for each message while there is none, and memory for up to
+`MAX_MISNAMED_NOTED` of them.
+Limit: a message that is removed without another one on its subject stays noted until the stream is read again.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +15,10 @@ from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.stored import StoredMessage
 
-MAX_NOTED = 10_000
+MAX_MISNAMED_NOTED = 10_000
 """Messages that are remembered at most; then the oldest is forgotten."""
 
-TOLD_AT_ONCE = 100
+MAX_MISNAMED_REPORTS = 100
 """Of those that were stored before, so many are told when we gain shards: more lines would not be written anyway."""
 
 
@@ -42,7 +43,7 @@ class Misnaming:
             return
         event = HeadersMisnamed(message.subject, message.sequence, message.stored_at, tuple(headers))
         self.noted[message.subject] = event
-        if len(self.noted) > MAX_NOTED:
+        if len(self.noted) > MAX_MISNAMED_NOTED:
             del self.noted[next(iter(self.noted))]
         if is_told:
             self._emit(Report(event))
@@ -50,5 +51,5 @@ class Misnaming:
     def tell(self, shards: frozenset[int]) -> None:
         """Tell of what was noted in these shards."""
         ours = (event for event in self.noted.values() if shard_of(event.subject) in shards)
-        for event in islice(ours, TOLD_AT_ONCE):
+        for event in islice(ours, MAX_MISNAMED_REPORTS):
             self._emit(Report(event))

@@ -7,7 +7,7 @@ The rules:
 - A refused fire that is stored in the end lets two others try, so that all are back after some round trips; a reason
   that still holds for others costs no more attempts than that.
 - A probe that is refused again passes its turn on: one schedule with a mistake of its own keeps no other waiting.
-- Who rests is tried now and then all the same, at most `RESTING_PER_SECOND` of a reason.
+- Who rests is tried now and then all the same, at most `MAX_RESTING_RETRIES_PER_SECOND` of a reason.
 
 Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that lasts.
 """
@@ -20,16 +20,16 @@ from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.schedule.instants import SECOND
 
-PROBE_RETRY_LIMIT = 1 * SECOND
+PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
 """Longest back-off (ns) of the one that tries for all: *Live* promises that fires resume within 3 s."""
 
-RESTING_PER_SECOND = 100
+MAX_RESTING_RETRIES_PER_SECOND = 100
 """So many of those that rest are tried each second at most, for each reason."""
 
-LET_TRY = 2
+RETRIES_PER_STORED = 2
 """So many are let try for each that is stored: enough to double, so that 100,000 are back after 17 round trips."""
 
-REMIND_AFTER = 300 * SECOND
+REMINDER_INTERVAL_NS = 300 * SECOND
 """A reason that lasts is told again this often (ns)."""
 
 
@@ -68,10 +68,10 @@ class Refusals:
         self.held[sequence], self._codes[sequence] = held, code
         reason.members.pop(sequence, None)
         reason.members[sequence] = held
-        rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // RESTING_PER_SECOND)
+        rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // MAX_RESTING_RETRIES_PER_SECOND)
         self._roster.wake(held, now + rest)
         if reason.probe in (0, sequence):
-            wait = min(FIRST_BACK_OFF_NS << min(reason.attempts, 20), PROBE_RETRY_LIMIT)
+            wait = min(FIRST_BACK_OFF_NS << min(reason.attempts, 20), PROBE_BACK_OFF_LIMIT_NS)
             reason.attempts += 1
             self._probe(reason, now + wait)
         return reason.tries_at - now if reason.probe == sequence else rest
@@ -81,7 +81,7 @@ class Refusals:
         reason = self._reasons[self._codes[sequence]]
         self.forget(sequence)
         reason.attempts = 0
-        for other in list(islice(reason.members, LET_TRY)):
+        for other in list(islice(reason.members, RETRIES_PER_STORED)):
             reason.members[other] = held = reason.members.pop(other)
             self._roster.wake(held, now)
 
@@ -113,7 +113,7 @@ class Refusals:
 
     def reminders(self, now: int) -> list[tuple[Held, int]]:
         """Return, of each reason that lasts since it was told last, the schedule that tries, and how many there are."""
-        lasting = [reason for reason in self._reasons.values() if now - reason.told_at >= REMIND_AFTER]
+        lasting = [reason for reason in self._reasons.values() if now - reason.told_at >= REMINDER_INTERVAL_NS]
         for reason in lasting:
             reason.told_at = now
         return [(reason.members[reason.probe], len(reason.members)) for reason in lasting]

@@ -24,7 +24,7 @@ MIN_AGENDA_ENTRIES = 1024
 SPAN_BITS = 34
 """A span is 2 to this power of nanoseconds, 17 s."""
 
-MOVED_AT_ONCE = 2_048
+MAX_MOVED_PER_CALL = 2_048
 """So many entries of the span to come are moved in one go, which takes a millisecond or so."""
 
 
@@ -159,7 +159,7 @@ class Roster:
         """Move some of the first far span; returns whether more of it is left."""
         self._near = max(self._near, number)
         entries = self._spans[number].held
-        rest = max(len(entries) - MOVED_AT_ONCE, 0)
+        rest = max(len(entries) - MAX_MOVED_PER_CALL, 0)
         for held in entries[rest:]:
             if held.wake >> SPAN_BITS == number:
                 self._agenda.add(held, held.wake)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.graduation import REMOVED, Finding, HandedOver, Handover, Kind, MakeUp
+from nats_scheduler.engine.graduation import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
 from nats_scheduler.engine.held import Held
 from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -165,7 +165,7 @@ class Graduation:
     async def carry_out(self) -> Graduated:
         """Hand the schedules over; raises `JetStreamError` where the server does not let us."""
         assert self._handover is not None, "nothing is handed over before it was read"
-        removed = [finding for finding in self.findings if finding.kind in REMOVED]
+        removed = [finding for finding in self.findings if finding.kind in PURGED_KINDS]
         await _each(removed, self._remove)
         made_up = self._handover.make_ups(self._now())
         await _each(made_up, self._make_up)

@@ -31,7 +31,7 @@ TICK_SECONDS = 0.5
 STOOD_STILL = 1_500 * MILLISECOND
 """A look so long (ns) after the one before comes from a process that did not run: others may have taken over.
 
-Less than `engine.leases.LEASE_DURATION`, after which they do; somebody looks every `TICK_SECONDS`.
+Less than `engine.leases.LEASE_DURATION_NS`, after which they do; somebody looks every `TICK_SECONDS`.
 
 Well inside the shortest useful duplicate window: until that is over, a repeated fire is dropped by the server.
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 from click.testing import Result
 
-from nats_scheduler.engine.leases import LEASE_DURATION
+from nats_scheduler.engine.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MINUTE
@@ -62,7 +62,7 @@ async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartSe
         assert sorted((each["holds"] for each in found.values()), key=str) == sorted(held, key=str)
         for each in found.values():
             assert (each["state"], each["serves"]) == ("alive", ["emulated.ORDERS"])
-            assert 0 <= each["age_nanoseconds"] < LEASE_DURATION
+            assert 0 <= each["age_nanoseconds"] < LEASE_DURATION_NS
             since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["heard"])
             assert isinstance(since, int)
             assert isinstance(heartbeat_at, int)

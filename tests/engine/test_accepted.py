@@ -1,6 +1,6 @@
 """A schedule is told as accepted once: by whoever holds its shard, or comes to hold it when nobody did."""
 
-from nats_scheduler.engine.backlog import LOOKED_AT_ONCE, MAX_UNTOLD
+from nats_scheduler.engine.backlog import MAX_CHECKS_PER_STEP, MAX_UNREPORTED
 from nats_scheduler.engine.events import ScheduleAccepted
 from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead, ShardsHeld
 from nats_scheduler.engine.shards import ALL_SHARDS
@@ -61,11 +61,11 @@ def test_what_was_stored_before_the_stream_was_read_is_not_told_one_by_one() -> 
 
 def test_many_are_told_a_slice_at_a_time_and_only_the_last_are_remembered() -> None:
     desk = holding_nothing()
-    count = MAX_UNTOLD + 5
+    count = MAX_UNREPORTED + 5
     desk.step(MessagesRead([schedule(EVERY, number, f"s.{number}") for number in range(1, count + 1)]))
     told = told_when_gained(desk)
-    assert len(told) == LOOKED_AT_ONCE
-    for _ in range(count // LOOKED_AT_ONCE + 1):
+    assert len(told) == MAX_CHECKS_PER_STEP
+    for _ in range(count // MAX_CHECKS_PER_STEP + 1):
         desk.step()
         told += [event.schedule for event in desk.told(ScheduleAccepted)]
     assert told == [f"s.{number}" for number in range(6, count + 1)]

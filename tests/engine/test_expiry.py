@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import RemoveExpired
 from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired, ScheduleEnded
-from nats_scheduler.engine.expiry import MAX_REMOVALS_UNDER_WAY, Agenda
+from nats_scheduler.engine.expiry import MAX_REMOVALS_IN_FLIGHT, Agenda
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -252,14 +252,14 @@ class TestRestarts:
 @pytest.mark.clause("ttl-restart")
 class TestRemovals:
     def test_only_so_many_are_under_way_and_the_rest_follow(self) -> None:
-        count = MAX_REMOVALS_UNDER_WAY + 10
+        count = MAX_REMOVALS_IN_FLIGHT + 10
         one = desk(*(generated(number, "5s") for number in range(1, count + 1)))
         first = one.at(5).removals
-        assert len(first) == MAX_REMOVALS_UNDER_WAY
+        assert len(first) == MAX_REMOVALS_IN_FLIGHT
         assert not one.engine.is_idle
         one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in first))
         assert sorted(first + one.removals) == list(range(1, count + 1))
-        assert one.told(MessagesExpired) == [MessagesExpired(MAX_REMOVALS_UNDER_WAY)]
+        assert one.told(MessagesExpired) == [MessagesExpired(MAX_REMOVALS_IN_FLIGHT)]
         one.step(*(ExpiryConcluded(sequence) for sequence in one.removals))
         assert one.told(MessagesExpired) == [], "others had removed them"
         assert one.engine.is_idle

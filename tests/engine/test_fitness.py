@@ -3,11 +3,11 @@
 import pytest
 
 from nats_scheduler.engine.fitness import (
-    FIRST_RELIEF,
-    FIRST_WAIT,
-    IDLE_CONFIRMED_AFTER,
-    LONGEST_WAIT,
-    TRIAL,
+    FIRST_RELIEF_NS,
+    FIRST_TRIAL_WAIT_NS,
+    IDLE_CONFIRMED_AFTER_NS,
+    TRIAL_DURATION_NS,
+    TRIAL_WAIT_LIMIT_NS,
     Fitness,
 )
 from nats_scheduler.engine.inputs import (
@@ -86,11 +86,11 @@ def test_after_a_while_one_shard_is_tried_beside_its_holder_and_then_the_part_is
     a = instance("a", "b")
     a.recorded(KEY, Record(THEIRS, 1))
     a.fitness.denied(KEY, SHARD, WHY, 0)
-    assert a.to_fire(KEY, FIRST_WAIT - 1) == frozenset()
-    assert a.to_fire(KEY, FIRST_WAIT) == {SHARD}
-    assert a.fitness.passed(FIRST_WAIT + TRIAL - 1) == []
-    assert a.fitness.passed(FIRST_WAIT + TRIAL) == [KEY]
-    assert (a.to_fire(KEY, FIRST_WAIT + TRIAL), dict(a.fitness.cannot)) == (frozenset(), {})
+    assert a.to_fire(KEY, FIRST_TRIAL_WAIT_NS - 1) == frozenset()
+    assert a.to_fire(KEY, FIRST_TRIAL_WAIT_NS) == {SHARD}
+    assert a.fitness.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS - 1) == []
+    assert a.fitness.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS) == [KEY]
+    assert (a.to_fire(KEY, FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS), dict(a.fitness.cannot)) == (frozenset(), {})
 
 
 def test_each_trial_that_fails_makes_the_next_wait_twice_as_long() -> None:
@@ -101,17 +101,17 @@ def test_each_trial_that_fails_makes_the_next_wait_twice_as_long() -> None:
         while not fitness.on_trial(KEY, now):
             now += SECOND
         waits.append(now - begun)
-    assert waits == [min(FIRST_WAIT << number, LONGEST_WAIT) for number in range(10)]
+    assert waits == [min(FIRST_TRIAL_WAIT_NS << number, TRIAL_WAIT_LIMIT_NS) for number in range(10)]
 
 
 def test_one_that_could_for_a_moment_only_waits_longer_than_before() -> None:
     fitness = Fitness()
     fitness.denied(KEY, SHARD, WHY, 0)
-    able_at = FIRST_WAIT + TRIAL
+    able_at = FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS
     assert fitness.passed(able_at) == [KEY]
     fitness.denied(KEY, SHARD, WHY, able_at)
-    assert not fitness.on_trial(KEY, able_at + 2 * FIRST_WAIT - 1)
-    assert fitness.on_trial(KEY, able_at + 2 * FIRST_WAIT)
+    assert not fitness.on_trial(KEY, able_at + 2 * FIRST_TRIAL_WAIT_NS - 1)
+    assert fitness.on_trial(KEY, able_at + 2 * FIRST_TRIAL_WAIT_NS)
 
 
 def test_with_a_new_connection_the_trial_begins_at_once() -> None:
@@ -150,31 +150,31 @@ def judged(leases: Leases, overdue: int, fired: int, now: int) -> list[str]:
 def test_a_holder_none_of_whose_fires_is_seen_is_relieved_once_that_is_sure() -> None:
     a = idle_holder()
     assert judged(a, 10, 9, 0) == []
-    assert judged(a, 10, 9, IDLE_CONFIRMED_AFTER) == ["b"]
-    assert write(a, 2, IDLE_CONFIRMED_AFTER) == OURS
+    assert judged(a, 10, 9, IDLE_CONFIRMED_AFTER_NS) == ["b"]
+    assert write(a, 2, IDLE_CONFIRMED_AFTER_NS) == OURS
 
 
 def test_a_holder_that_fires_anything_of_that_time_or_later_is_not_idle() -> None:
     a = idle_holder()
     assert judged(a, 10, 9, 0) == []
-    assert judged(a, 10, 10, IDLE_CONFIRMED_AFTER) == []
-    assert judged(a, 10, 11, 2 * IDLE_CONFIRMED_AFTER) == []
+    assert judged(a, 10, 10, IDLE_CONFIRMED_AFTER_NS) == []
+    assert judged(a, 10, 11, 2 * IDLE_CONFIRMED_AFTER_NS) == []
 
 
 def test_what_an_idle_holder_holds_by_a_record_that_others_write_is_fired_all_the_same() -> None:
     a = idle_holder()
     judged(a, 10, 9, 0)
-    judged(a, 10, 9, IDLE_CONFIRMED_AFTER)
+    judged(a, 10, 9, IDLE_CONFIRMED_AFTER_NS)
     a.serves = frozenset({KEY})
     assert a.held(KEY) == frozenset()
-    assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER) == frozenset(range(SHARDS))
+    assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER_NS) == frozenset(range(SHARDS))
 
 
 def test_each_time_it_is_idle_again_it_is_given_nothing_for_twice_as_long() -> None:
     a, now = idle_holder(), 0
-    for relief in (FIRST_RELIEF, 2 * FIRST_RELIEF, 4 * FIRST_RELIEF):
+    for relief in (FIRST_RELIEF_NS, 2 * FIRST_RELIEF_NS, 4 * FIRST_RELIEF_NS):
         judged(a, 10, 9, now)
-        now += IDLE_CONFIRMED_AFTER
+        now += IDLE_CONFIRMED_AFTER_NS
         assert judged(a, 10, 9, now) == ["b"]
         assert judged(a, 10, 11, now + 1) == []
         assert a.fitness.is_relieved(KEY, "b", now + relief - 1)
@@ -186,10 +186,10 @@ def test_each_time_it_is_idle_again_it_is_given_nothing_for_twice_as_long() -> N
 def test_it_is_forgiven_where_our_own_fires_are_refused_too_and_not_blamed_again_at_once() -> None:
     a = idle_holder()
     judged(a, 10, 9, 0)
-    judged(a, 10, 9, IDLE_CONFIRMED_AFTER)
-    a.fitness.forgive(KEY, IDLE_CONFIRMED_AFTER)
-    assert not a.fitness.is_relieved(KEY, "b", IDLE_CONFIRMED_AFTER)
-    assert judged(a, 10, 9, 2 * IDLE_CONFIRMED_AFTER) == []
+    judged(a, 10, 9, IDLE_CONFIRMED_AFTER_NS)
+    a.fitness.forgive(KEY, IDLE_CONFIRMED_AFTER_NS)
+    assert not a.fitness.is_relieved(KEY, "b", IDLE_CONFIRMED_AFTER_NS)
+    assert judged(a, 10, 9, 2 * IDLE_CONFIRMED_AFTER_NS) == []
 
 
 def fight(*instances: Leases, now: int) -> int:
@@ -209,14 +209,14 @@ def test_two_that_relieve_each_other_come_to_rest_and_both_fire_until_that_ends(
     a, b = instance("a", "b"), instance("b", "a")
     for one, other in ((a, "b"), (b, "a")):
         one.recorded(KEY, Record(wanted_holders(KEY, ["a", "b"]), 1))
-        for now in (0, IDLE_CONFIRMED_AFTER):
+        for now in (0, IDLE_CONFIRMED_AFTER_NS):
             hears(one, other, now)
             relieved = one.relieve_idle(KEY, dict.fromkeys(range(SHARDS), 10), [9] * SHARDS, now)
         assert relieved == [other]
         one.serves = frozenset({KEY})
-    assert fight(a, b, now=IDLE_CONFIRMED_AFTER) <= 3
-    assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER) | b.to_fire(KEY, IDLE_CONFIRMED_AFTER) == frozenset(range(SHARDS))
-    over = IDLE_CONFIRMED_AFTER + FIRST_RELIEF
+    assert fight(a, b, now=IDLE_CONFIRMED_AFTER_NS) <= 3
+    assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER_NS) | b.to_fire(KEY, IDLE_CONFIRMED_AFTER_NS) == frozenset(range(SHARDS))
+    over = IDLE_CONFIRMED_AFTER_NS + FIRST_RELIEF_NS
     for one, other in ((a, "b"), (b, "a")):
         hears(one, other, over)
     fight(a, b, now=over)
@@ -225,32 +225,32 @@ def test_two_that_relieve_each_other_come_to_rest_and_both_fire_until_that_ends(
 
 def test_what_an_idle_holder_took_back_is_claimed_again_when_it_does_not_live_or_serve_any_more() -> None:
     a = idle_holder()
-    for now in (0, IDLE_CONFIRMED_AFTER):
+    for now in (0, IDLE_CONFIRMED_AFTER_NS):
         judged(a, 10, 9, now)
-    assert write(a, 2, IDLE_CONFIRMED_AFTER) == OURS
+    assert write(a, 2, IDLE_CONFIRMED_AFTER_NS) == OURS
     a.recorded(KEY, Record(THEIRS, 3))
-    assert a.change(KEY, IDLE_CONFIRMED_AFTER) is None
-    a.heard("b", frozenset(), IDLE_CONFIRMED_AFTER, IDLE_CONFIRMED_AFTER)
-    assert a.change(KEY, IDLE_CONFIRMED_AFTER) == OURS
+    assert a.change(KEY, IDLE_CONFIRMED_AFTER_NS) is None
+    a.heard("b", frozenset(), IDLE_CONFIRMED_AFTER_NS, IDLE_CONFIRMED_AFTER_NS)
+    assert a.change(KEY, IDLE_CONFIRMED_AFTER_NS) == OURS
     a.left("b")
-    assert a.change(KEY, IDLE_CONFIRMED_AFTER) == OURS
+    assert a.change(KEY, IDLE_CONFIRMED_AFTER_NS) == OURS
 
 
 def test_an_idle_holder_is_claimed_from_again_when_it_is_relieved_again() -> None:
     a, now = idle_holder(), 0
     for revision in (2, 4):
         for _ in range(2):
-            now += IDLE_CONFIRMED_AFTER
+            now += IDLE_CONFIRMED_AFTER_NS
             judged(a, 10, 9, now)
         assert write(a, revision, now) == OURS
         a.recorded(KEY, Record(THEIRS, revision + 1))
-        now += FIRST_RELIEF
+        now += FIRST_RELIEF_NS
 
 
 def test_where_everybody_else_is_idle_and_we_do_not_serve_they_keep_what_they_have() -> None:
     a = idle_holder()
     judged(a, 10, 9, 0)
-    judged(a, 10, 9, IDLE_CONFIRMED_AFTER)
+    judged(a, 10, 9, IDLE_CONFIRMED_AFTER_NS)
     a.serves = frozenset()
     assert a.living(KEY) == ["b"]
 

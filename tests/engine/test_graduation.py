@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.graduation import BLOCKING, REMOVED, Finding, Handover, Kind, blocked_by
+from nats_scheduler.engine.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
@@ -150,7 +150,7 @@ def test_an_interval_that_the_server_counts_anew_is_said_to_move() -> None:
 def test_what_the_server_does_differently_blocks(pattern: str, headers: dict[str, str], kind: Kind) -> None:
     message = message_on(SCHEDULE, 1, Nats_Schedule=pattern, Nats_Schedule_Target=TARGET, **headers)
     assert kind in [found for found, _ in kinds(read(message))]
-    assert kind in BLOCKING
+    assert kind in BLOCKING_KINDS
 
 
 def test_a_zone_whose_clock_skips_no_midnight_does_not_block() -> None:
@@ -180,4 +180,4 @@ def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
 
 
 def test_whatever_could_be_lost_is_removed_only_with_consent_or_because_it_is_done() -> None:
-    assert {Kind.SPENT, Kind.OLDER} == REMOVED - BLOCKING
+    assert {Kind.SPENT, Kind.OLDER} == PURGED_KINDS - BLOCKING_KINDS

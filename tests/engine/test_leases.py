@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.leases import (
-    GRACE,
-    HEARING,
-    LATE,
-    LEASE_DURATION,
-    NOBODY,
-    PATIENCE,
+    LEASE_DURATION_NS,
+    NO_HOLDER,
+    OWN_HEARTBEAT_LIMIT_NS,
+    RETURN_GRACE_NS,
+    SERVING_KEPT_NS,
+    STALE_HEARTBEAT_NS,
     Holders,
     Leases,
     Record,
@@ -88,37 +88,37 @@ def test_a_holder_hands_over_and_is_not_robbed() -> None:
 def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(("b",) * SHARDS, 5))
-    a.heard("a", {KEY}, LEASE_DURATION - 1, 0)
-    assert a.bury(LEASE_DURATION - 1) == []
-    assert a.change(KEY, LEASE_DURATION - 1) is None
-    assert a.bury(LEASE_DURATION) == ["b"]
-    assert write(a, 6, LEASE_DURATION) == ("a",) * SHARDS
+    a.heard("a", {KEY}, LEASE_DURATION_NS - 1, 0)
+    assert a.bury(LEASE_DURATION_NS - 1) == []
+    assert a.change(KEY, LEASE_DURATION_NS - 1) is None
+    assert a.bury(LEASE_DURATION_NS) == ["b"]
+    assert write(a, 6, LEASE_DURATION_NS) == ("a",) * SHARDS
 
 
 def test_one_who_does_not_hear_himself_judges_nobody() -> None:
     a = instance("a", "b")
-    assert a.bury(10 * LEASE_DURATION) == []
+    assert a.bury(10 * LEASE_DURATION_NS) == []
     a.listening_anew()
-    assert a.bury(10 * LEASE_DURATION) == []
+    assert a.bury(10 * LEASE_DURATION_NS) == []
 
 
 def test_one_who_does_not_hear_himself_hands_nothing_over_to_whom_he_remembers() -> None:
     """The bucket was silent for everybody: nobody can say who still lives, until somebody is heard again."""
     a = instance("a", "b")
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
-    a.serves = frozenset()  # what comes of it after `HEARING` and `PATIENCE`
-    assert a.change(KEY, LEASE_DURATION) is None
-    a.heard("a", (), LEASE_DURATION, LEASE_DURATION)
+    a.serves = frozenset()  # what comes of it after `OWN_HEARTBEAT_LIMIT_NS` and `SERVING_KEPT_NS`
+    assert a.change(KEY, LEASE_DURATION_NS) is None
+    a.heard("a", (), LEASE_DURATION_NS, LEASE_DURATION_NS)
     assert a.living(KEY) == []
-    assert a.change(KEY, LEASE_DURATION) is None, "nobody else lives"
+    assert a.change(KEY, LEASE_DURATION_NS) is None, "nobody else lives"
 
 
 def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
     """A sidecar that crashed and was started again takes over from itself at once."""
     a = Leases("a", frozenset({KEY}))
     a.heard("crashed", {KEY}, 7, 0)
-    a.heard("alive", {KEY}, 7, LEASE_DURATION)
-    a.heard("a", {KEY}, 8, LEASE_DURATION + BEAT)
+    a.heard("alive", {KEY}, 7, LEASE_DURATION_NS)
+    a.heard("a", {KEY}, 8, LEASE_DURATION_NS + BEAT)
     assert a.living(KEY) == ["alive", "a"]
 
 
@@ -127,31 +127,31 @@ def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> No
     a = instance("a")
     write(a, 1)
     a.listening_anew()
-    a.heard("dead", {KEY}, 10 * LEASE_DURATION, 5 * LEASE_DURATION)
-    a.heard("a", {KEY}, 10 * LEASE_DURATION, 10 * LEASE_DURATION)
+    a.heard("dead", {KEY}, 10 * LEASE_DURATION_NS, 5 * LEASE_DURATION_NS)
+    a.heard("a", {KEY}, 10 * LEASE_DURATION_NS, 10 * LEASE_DURATION_NS)
     assert a.living(KEY) == ["a"]
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
-    assert a.change(KEY, 10 * LEASE_DURATION) is None
+    assert a.change(KEY, 10 * LEASE_DURATION_NS) is None
 
 
 def test_nor_by_what_is_stored_of_ourselves() -> None:
     """Whoever stood still hears his own last word first, which is as old as that of one who died meanwhile."""
     a = instance("a")
     a.listening_anew()
-    a.heard("dead", {KEY}, 10 * LEASE_DURATION, 1)
-    a.heard("a", {KEY}, 10 * LEASE_DURATION, 0)
+    a.heard("dead", {KEY}, 10 * LEASE_DURATION_NS, 1)
+    a.heard("a", {KEY}, 10 * LEASE_DURATION_NS, 0)
     assert a.living(KEY) == ["dead", "a"]
-    assert a.heard("a", {KEY}, 10 * LEASE_DURATION, 10 * LEASE_DURATION)
+    assert a.heard("a", {KEY}, 10 * LEASE_DURATION_NS, 10 * LEASE_DURATION_NS)
     assert a.living(KEY) == ["a"]
 
 
 def test_who_was_not_heard_while_we_were_deaf_is_not_taken_for_dead_at_once() -> None:
     a = instance("a", "b")
     a.listening_anew()
-    a.heard("a", {KEY}, 3 * LEASE_DURATION, 3 * LEASE_DURATION)
-    assert a.bury(3 * LEASE_DURATION) == []
-    a.heard("a", {KEY}, 4 * LEASE_DURATION, 4 * LEASE_DURATION)
-    assert a.bury(4 * LEASE_DURATION) == ["b"]
+    a.heard("a", {KEY}, 3 * LEASE_DURATION_NS, 3 * LEASE_DURATION_NS)
+    assert a.bury(3 * LEASE_DURATION_NS) == []
+    a.heard("a", {KEY}, 4 * LEASE_DURATION_NS, 4 * LEASE_DURATION_NS)
+    assert a.bury(4 * LEASE_DURATION_NS) == ["b"]
 
 
 def test_one_who_leaves_hands_everything_over_and_is_given_nothing() -> None:
@@ -165,7 +165,7 @@ def test_the_last_one_who_leaves_leaves_nothing_to_wait_for() -> None:
     a = instance("a")
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
     a.is_leaving = True
-    assert write(a, 2) == (NOBODY,) * SHARDS
+    assert write(a, 2) == (NO_HOLDER,) * SHARDS
 
 
 def test_an_instance_that_does_not_serve_the_stream_is_absent() -> None:
@@ -196,7 +196,7 @@ def test_what_nobody_holds_is_taken_by_who_is_still_reading_where_nobody_else_ca
     a = instance("a", "b")
     a.heard("b", (), 0, 0)
     a.serves = frozenset()
-    a.recorded(KEY, Record(("b", NOBODY, "dead", "a") * (SHARDS // 4), 5))
+    a.recorded(KEY, Record(("b", NO_HOLDER, "dead", "a") * (SHARDS // 4), 5))
     assert write(a, 6) == ("b", "a", "a", "a") * (SHARDS // 4)
 
 
@@ -204,28 +204,28 @@ def test_a_stream_is_served_once_it_is_read_and_we_hear_ourselves() -> None:
     a = Leases("a")
     assert a.able([KEY], 0) == frozenset()
     a.heard("a", (), 0, 0)
-    assert a.able([], HEARING // 2) == frozenset()
-    assert a.able([KEY], HEARING - 1) == {KEY}
+    assert a.able([], OWN_HEARTBEAT_LIMIT_NS // 2) == frozenset()
+    assert a.able([KEY], OWN_HEARTBEAT_LIMIT_NS - 1) == {KEY}
 
 
 def test_a_short_loss_of_contact_is_not_told_and_a_longer_one_is() -> None:
     a = instance("a")
     assert a.able([KEY], 0) == {KEY}
-    assert a.able([], PATIENCE - 1) == {KEY}
-    assert a.able([], PATIENCE) == frozenset()
+    assert a.able([], SERVING_KEPT_NS - 1) == {KEY}
+    assert a.able([], SERVING_KEPT_NS) == frozenset()
 
 
 def test_one_who_hears_nothing_says_in_time_that_he_does_not_serve() -> None:
     a = instance("a")
     assert a.able([KEY], 0) == {KEY}
-    assert a.able([KEY], HEARING - 1) == {KEY}
-    assert a.able([KEY], HEARING + PATIENCE - 1) == frozenset()
+    assert a.able([KEY], OWN_HEARTBEAT_LIMIT_NS - 1) == {KEY}
+    assert a.able([KEY], OWN_HEARTBEAT_LIMIT_NS + SERVING_KEPT_NS - 1) == frozenset()
 
 
 def test_one_who_stood_still_serves_again_when_he_has_heard_himself_and_read_what_happened() -> None:
     a = instance("a")
     assert a.able([KEY], 0) == {KEY}
-    awake = 10 * LEASE_DURATION
+    awake = 10 * LEASE_DURATION_NS
     assert a.able([KEY], awake) == frozenset()  # what was read is old, which is not known yet
     a.heard("a", (), awake, awake)
     assert a.able([], awake) == frozenset()
@@ -233,23 +233,25 @@ def test_one_who_stood_still_serves_again_when_he_has_heard_himself_and_read_wha
 
 
 def test_words_that_were_long_on_their_way_give_nobody_shards_and_do_not_make_a_dead_one_of_him() -> None:
-    a, now = instance("a"), LEASE_DURATION - 1
-    a.heard("b", {KEY}, 0, 2 * LATE, knew_of=LATE + 1)
+    a, now = instance("a"), LEASE_DURATION_NS - 1
+    a.heard("b", {KEY}, 0, 2 * STALE_HEARTBEAT_NS, knew_of=STALE_HEARTBEAT_NS + 1)
     assert a.living(KEY) == ["b", "a"]
-    assert a.heard("b", {KEY}, now, 3 * LATE, knew_of=2 * LATE), "his part is another's from now on"
+    assert a.heard("b", {KEY}, now, 3 * STALE_HEARTBEAT_NS, knew_of=2 * STALE_HEARTBEAT_NS), (
+        "his part is another's from now on"
+    )
     assert a.living(KEY) == ["a"]
-    a.heard("a", {KEY}, now, 3 * LATE)
-    assert a.bury(LEASE_DURATION) == []
+    a.heard("a", {KEY}, now, 3 * STALE_HEARTBEAT_NS)
+    assert a.bury(LEASE_DURATION_NS) == []
 
 
 def test_one_whose_own_words_come_back_late_says_that_he_does_not_serve() -> None:
     a = instance("a")
     assert a.able([KEY], 0) == {KEY}
-    a.heard("a", {KEY}, LATE, LATE + 1, knew_of=1)
-    assert a.able([KEY], LATE) == frozenset()
-    assert a.is_heard(LATE), "he hears what others say nevertheless"
-    a.heard("a", (), LATE + 1, LATE + 2, knew_of=LATE + 1)
-    assert a.able([KEY], LATE + 1) == {KEY}
+    a.heard("a", {KEY}, STALE_HEARTBEAT_NS, STALE_HEARTBEAT_NS + 1, knew_of=1)
+    assert a.able([KEY], STALE_HEARTBEAT_NS) == frozenset()
+    assert a.is_heard(STALE_HEARTBEAT_NS), "he hears what others say nevertheless"
+    a.heard("a", (), STALE_HEARTBEAT_NS + 1, STALE_HEARTBEAT_NS + 2, knew_of=STALE_HEARTBEAT_NS + 1)
+    assert a.able([KEY], STALE_HEARTBEAT_NS + 1) == {KEY}
 
 
 def test_one_that_serves_more_than_it_can_name_serves_all() -> None:
@@ -262,7 +264,7 @@ def test_what_is_held_is_held_until_a_record_names_another() -> None:
     a = instance("a")
     write(a, 1)
     a.listening_anew()
-    a.bury(100 * LEASE_DURATION)
+    a.bury(100 * LEASE_DURATION_NS)
     assert a.held(KEY) == ALL_SHARDS
     a.recorded(KEY, Record(("b",) * SHARDS, 2))
     assert a.held(KEY) == frozenset()
@@ -283,7 +285,7 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
 
 # -- outages that hit all ------------------------------------------------------------------------------------------
 
-BACK = 3 * LEASE_DURATION
+BACK = 3 * LEASE_DURATION_NS
 """When an outage is over that began at 0."""
 
 
@@ -304,7 +306,7 @@ def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:
 
 def tell_on(a: Leases, served: dict[str, set[str]]) -> None:
     """Have all tell what they serve until nobody is counted on any more."""
-    for now in (*range(BACK, BACK + GRACE, BEAT), BACK + GRACE):
+    for now in (*range(BACK, BACK + RETURN_GRACE_NS, BEAT), BACK + RETURN_GRACE_NS):
         for one, keys in served.items():
             a.heard(one, keys, now, now)
 
@@ -312,11 +314,11 @@ def tell_on(a: Leases, served: dict[str, set[str]]) -> None:
 @pytest.mark.parametrize("connects_anew", [True, False])
 def test_the_first_one_back_from_an_outage_leaves_the_others_their_part_for_a_moment(connects_anew: bool) -> None:
     a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]), connects_anew=connects_anew)
-    soon = BACK + GRACE - 1
+    soon = BACK + RETURN_GRACE_NS - 1
     a.heard("a", {KEY}, soon, soon)
     assert (a.bury(soon), a.change(KEY, soon)) == ([], None)
-    assert a.bury(BACK + GRACE) == ["b"], "and no longer, since it may be dead"
-    assert write(a, 6, BACK + GRACE) == ("a",) * SHARDS
+    assert a.bury(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be dead"
+    assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
 
 
 def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment() -> None:
@@ -324,7 +326,7 @@ def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment() -> Non
     a.heard("b", (), BACK, BACK)
     assert a.change(KEY, BACK) is None
     tell_on(a, {"a": {KEY}, "b": set()})
-    assert write(a, 6, BACK + GRACE) == ("a",) * SHARDS
+    assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
 
 
 def test_one_who_still_reads_keeps_his_own_part_for_that_moment_though_another_serves_already() -> None:
@@ -333,7 +335,7 @@ def test_one_who_still_reads_keeps_his_own_part_for_that_moment_though_another_s
     a.heard("b", {KEY}, BACK, BACK)
     assert a.change(KEY, BACK) is None
     tell_on(a, {"a": set(), "b": {KEY}})
-    assert write(a, 6, BACK + GRACE) == ("b",) * SHARDS
+    assert write(a, 6, BACK + RETURN_GRACE_NS) == ("b",) * SHARDS
 
 
 def test_who_is_only_counted_on_is_given_nothing() -> None:
@@ -352,8 +354,8 @@ def test_what_the_dead_held_before_the_outage_is_claimed_at_once() -> None:
 def test_who_died_while_we_were_away_for_a_moment_is_missed_as_early_as_ever() -> None:
     a = instance("a", "b")
     a.heard("b", {KEY}, 1, 1)
-    a.heard("a", {KEY}, HEARING, HEARING)
-    assert a.bury(1 + LEASE_DURATION) == ["b"]
+    a.heard("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
+    assert a.bury(1 + LEASE_DURATION_NS) == ["b"]
 
 
 def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:

@@ -10,7 +10,7 @@ from nats_scheduler.engine.events import (
     ScheduleLost,
 )
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, ShardsHeld, Stored
-from nats_scheduler.engine.lifetimes import AGED_SLACK, MAX_REQUESTS, MAX_WIDE_REQUESTS
+from nats_scheduler.engine.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -20,7 +20,7 @@ from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule
 WEEK = 7 * DAY
 LATE = START + 30 * DAY
 AT_LATE = f"@at {format_rfc3339(LATE)}"
-LOOK = (WEEK + AGED_SLACK) / SECOND
+LOOK = (WEEK + MAX_AGE_SLACK_NS) / SECOND
 """Seconds after the start at which a schedule that aged is looked at."""
 
 
@@ -184,8 +184,8 @@ def test_a_schedule_that_came_after_a_wide_purge_was_not_removed_by_it() -> None
 @pytest.mark.parametrize(
     "flood",
     [
-        [RemovalRequested(sequence=number) for number in range(2, MAX_REQUESTS + 3)],
-        [RemovalRequested(filter=f"x{number}.>") for number in range(MAX_WIDE_REQUESTS + 1)],
+        [RemovalRequested(sequence=number) for number in range(2, MAX_REQUESTS_NOTED + 3)],
+        [RemovalRequested(filter=f"x{number}.>") for number in range(MAX_WIDE_REQUESTS_NOTED + 1)],
     ],
 )
 def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(flood: list[RemovalRequested]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, ShardsHeld
-from nats_scheduler.engine.misnaming import MAX_NOTED, TOLD_AT_ONCE
+from nats_scheduler.engine.misnaming import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
 from nats_scheduler.engine.shards import ALL_SHARDS
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule
 
@@ -46,8 +46,8 @@ def test_what_another_message_covers_is_no_news() -> None:
 
 @pytest.mark.slow
 def test_a_flood_of_them_costs_bounded_memory_and_bounded_time() -> None:
-    flood = [message_on(f"s.{number}", number, Nats_Schedul="@daily") for number in range(1, MAX_NOTED + 10)]
+    flood = [message_on(f"s.{number}", number, Nats_Schedul="@daily") for number in range(1, MAX_MISNAMED_NOTED + 10)]
     desk = Desk(*flood, live=False)
-    assert len(desk.engine.misnaming.noted) == MAX_NOTED
+    assert len(desk.engine.misnaming.noted) == MAX_MISNAMED_NOTED
     desk.step(CaughtUp())
-    assert len(told(desk)) == TOLD_AT_ONCE
+    assert len(told(desk)) == MAX_MISNAMED_REPORTS

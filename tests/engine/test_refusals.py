@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.engine.events import FireRefused, FiresDropped, FiresMissed, SchedulesFailing, StillRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import ContentRead, Refused, Stored, StreamChanged
-from nats_scheduler.engine.refusals import LET_TRY, REMIND_AFTER
+from nats_scheduler.engine.refusals import REMINDER_INTERVAL_NS, RETRIES_PER_STORED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
@@ -122,7 +122,7 @@ def test_each_that_is_stored_lets_others_try() -> None:
     [(subject, _sequence)] = desk.reads
     desk.found(next(message for message in messages if message.subject == subject))
     desk.concluded(desk.fire, Stored(20))
-    assert len(desk.reads) == LET_TRY
+    assert len(desk.reads) == RETRIES_PER_STORED
 
 
 def test_missed_fires_are_told_when_the_one_that_stands_for_them_is_stored() -> None:
@@ -157,7 +157,7 @@ def test_a_schedule_that_is_replaced_while_it_is_refused_is_told_as_dropped() ->
 
 def test_a_lasting_refusal_is_told_again_with_its_number_and_since_when() -> None:
     world, _network = world_with(3, "@every 2s", out=FULL)
-    world.advance(2 * SECOND + REMIND_AFTER + 2 * SECOND)
+    world.advance(2 * SECOND + REMINDER_INTERVAL_NS + 2 * SECOND)
     [again] = [event for event in world.events if isinstance(event, StillRefused)]
     assert (again.code, again.description, again.count) == (10077, FULL.description, 3)
     assert again.since == pytest.approx(START + 2 * SECOND, abs=SECOND // 10)

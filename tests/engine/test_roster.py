@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.held import NO_WAKE, Held
-from nats_scheduler.engine.roster import MIN_AGENDA_ENTRIES, MOVED_AT_ONCE, SPAN_BITS, Roster
+from nats_scheduler.engine.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, SPAN_BITS, Roster
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
@@ -128,7 +128,7 @@ def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
 
 def test_a_herd_whose_span_has_passed_is_brought_near_in_pieces() -> None:
     """And nothing of it is woken before, since what is left may be due earlier."""
-    roster, count = Roster(), 3 * MOVED_AT_ONCE
+    roster, count = Roster(), 3 * MAX_MOVED_PER_CALL
     for sequence in range(count):
         one = held(sequence)
         roster.hold(one)
@@ -136,7 +136,7 @@ def test_a_herd_whose_span_has_passed_is_brought_near_in_pieces() -> None:
     now = 7 << SPAN_BITS
     for pieces in (1, 2):
         assert roster.pop_woken(now, 1) == []
-        assert len(roster._agenda) == pieces * MOVED_AT_ONCE
+        assert len(roster._agenda) == pieces * MAX_MOVED_PER_CALL
         wake = roster.next_wake()
         assert wake is not None
         assert wake <= now
@@ -165,7 +165,7 @@ def random_start(seed: int) -> int:
 
 def test_a_far_herd_is_brought_near_in_pieces_before_its_time() -> None:
     roster, due = Roster(), 5 << SPAN_BITS
-    for sequence in range(3 * MOVED_AT_ONCE):
+    for sequence in range(3 * MAX_MOVED_PER_CALL):
         one = held(sequence)
         roster.hold(one)
         roster.wake(one, due)
@@ -174,5 +174,5 @@ def test_a_far_herd_is_brought_near_in_pieces_before_its_time() -> None:
     for pieces in (1, 2, 3):
         assert roster.next_wake() == due
         assert roster.pop_woken(before, 1) == []
-        assert len(roster._agenda) == pieces * MOVED_AT_ONCE
-    assert woken(roster, due) == list(range(3 * MOVED_AT_ONCE))
+        assert len(roster._agenda) == pieces * MAX_MOVED_PER_CALL
+    assert woken(roster, due) == list(range(3 * MAX_MOVED_PER_CALL))

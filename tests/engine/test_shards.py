@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.backlog import LOOKED_AT_ONCE
+from nats_scheduler.engine.backlog import MAX_CHECKS_PER_STEP
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEnded, ScheduleRejected
-from nats_scheduler.engine.holdings import CHANGED_AT_ONCE, MAX_UNSETTLED_PER_SHARD
+from nats_scheduler.engine.holdings import MAX_HANDOVERS_PER_STEP, MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -247,24 +247,24 @@ class TestAShardIsGained:
     def test_many_that_are_overdue_change_hands_a_slice_at_a_time(self) -> None:
         """And the checkpoint speaks for none of them before."""
         desk = Desk(live=False)
-        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 2 * CHANGED_AT_ONCE + 2)]
+        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 2 * MAX_HANDOVERS_PER_STEP + 2)]
         desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
         desk.at(6)
         while desk.wake <= 6:
             desk.step()
         hold(desk, OURS)
         found = set(desk.reads)
-        assert 0 < len(found) <= CHANGED_AT_ONCE
+        assert 0 < len(found) <= MAX_HANDOVERS_PER_STEP
         assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
         while desk.asked(WakeAt) and desk.wake <= 6:
             desk.step()
-            assert len(desk.reads) <= CHANGED_AT_ONCE
+            assert len(desk.reads) <= MAX_HANDOVERS_PER_STEP
             found.update(desk.reads)
         assert len(found) == len(schedules)
 
     def test_much_that_was_left_undone_is_done_a_slice_at_a_time(self) -> None:
         desk = Desk(live=False)
-        numbers = range(1, 2 * LOOKED_AT_ONCE + 2)
+        numbers = range(1, 2 * MAX_CHECKS_PER_STEP + 2)
         wrong = [schedule("@every soon", number, f"w.{number}") for number in numbers]
         twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
         desk.step(ShardsHeld(NONE), MessagesRead([*wrong, *twice]), CaughtUp())
@@ -273,7 +273,7 @@ class TestAShardIsGained:
         for _ in range(10):
             desk.step()
             told, purges = told + desk.told(ScheduleRejected), purges + desk.purges
-            assert len(desk.told(ScheduleRejected)) + len(desk.purges) <= LOOKED_AT_ONCE
+            assert len(desk.told(ScheduleRejected)) + len(desk.purges) <= MAX_CHECKS_PER_STEP
         assert [event.sequence for event in told] == list(numbers)
         assert purges == [(f"s.{number}", 8_999 + number) for number in numbers]
 

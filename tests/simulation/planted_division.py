@@ -54,7 +54,7 @@ def dead_holders_never_buried() -> Changes:
 
 def dead_holders_buried_late() -> Changes:
     """Wait longer for one who is not heard of than the promise allows."""
-    yield leasing, "LEASE_DURATION", 3_500 * MILLISECOND
+    yield leasing, "LEASE_DURATION_NS", 3_500 * MILLISECOND
 
 
 def checkpoint_for_the_shards_of_others() -> Changes:

@@ -3,9 +3,13 @@
 The rule: each test fails with the bug planted that it stands for.
 """
 
+<<<<<<< HEAD
 import pytest
 
 from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER
+=======
+from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER_NS
+>>>>>>> 64ed0b7 (engine: give constants their subject and unit)
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
@@ -191,7 +195,7 @@ def relieved_by_a_removal() -> bool:
         fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
         fleet.timeline.run(SECOND // 10)
         fleet.server.stream.purge(subject)
-        fleet.timeline.run(2 * IDLE_CONFIRMED_AFTER + NEGLECT_LIMIT_NS)
+        fleet.timeline.run(2 * IDLE_CONFIRMED_AFTER_NS + NEGLECT_LIMIT_NS)
         assert first.held == ALL_SHARDS - second.held
         return second.held != held
 
