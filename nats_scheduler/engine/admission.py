@@ -25,7 +25,7 @@ from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
 
-class Staff(NamedTuple):
+class Collaborators(NamedTuple):
     """What has to do with a schedule that is taken."""
 
     lifecycle: Lifecycle
@@ -40,15 +40,15 @@ class Staff(NamedTuple):
 class Admission:
     """Takes the schedules of one stream."""
 
-    def __init__(self, staff: Staff, places: Places) -> None:
-        self._lifecycle = staff.lifecycle
-        self._roster = staff.lifecycle.roster
-        self._course = staff.course
-        self._outcomes = staff.outcomes
-        self._purges = staff.purges
-        self._holdings = staff.holdings
-        self._backlog = staff.backlog
-        self._rejections = staff.rejections
+    def __init__(self, collaborators: Collaborators, places: Places) -> None:
+        self._lifecycle = collaborators.lifecycle
+        self._roster = collaborators.lifecycle.roster
+        self._course = collaborators.course
+        self._outcomes = collaborators.outcomes
+        self._purges = collaborators.purges
+        self._holdings = collaborators.holdings
+        self._backlog = collaborators.backlog
+        self._rejections = collaborators.rejections
         self._places = places
         self.is_live = False
         """Whether the engine is; it says so."""
@@ -56,7 +56,7 @@ class Admission:
     def accept(self, held: Held, before: Held | None, now: int) -> None:
         """Take a schedule, in place of its version before where there was one."""
         if self._places.is_limited and (before is None or len(self._places)):
-            self._line_up(held, before, now)
+            self._enqueue(held, before, now)
         else:
             self._rejections.discard(held.subject)
             self._hold(held, before)
@@ -67,19 +67,19 @@ class Admission:
 
         Everything below it goes, since a look may have found it before the follower told of versions in between.
         """
-        self._remove(after, after.sequence - 1)
+        self._purge(after, after.sequence - 1)
 
-    def forget(self, subject: str) -> None:
+    def discard(self, subject: str) -> None:
         """Reject nothing on a subject any more: something else is the last message there."""
         self._rejections.discard(subject)
-        self._places.forget(subject)
+        self._places.discard(subject)
 
     def cancelled(self, subject: str, sequence: int) -> None:
         """End a schedule that waits, and was cancelled by the message with that sequence."""
         waiting = self._places.waiting_on(subject)
         if waiting is not None and waiting.sequence < sequence:
-            self.forget(subject)
-            self._remove(waiting, waiting.sequence)
+            self.discard(subject)
+            self._purge(waiting, waiting.sequence)
 
     def is_waiting(self, subject: str) -> bool:
         """Tell whether a schedule is rejected only until there is a place for it: nobody owes its fires."""
@@ -97,7 +97,7 @@ class Admission:
             if not (has_waited and self.is_live):
                 self._begin(held)
             elif self._outcomes.join_late(held, now):
-                self._backlog.taken(held)
+                self._backlog.accepted(held)
 
     def removal_requested(self, request: RemovalRequested) -> None:
         """Look at what the request may have removed, where it had one of so many places."""
@@ -114,7 +114,7 @@ class Admission:
         for held in doubted:
             self._course.recheck_waiting(held)
 
-    def _line_up(self, held: Held, before: Held | None, now: int) -> None:
+    def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:
             self._lifecycle.end(before, Ending.REPLACED)
             self.supersede(held)
@@ -137,17 +137,17 @@ class Admission:
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
-        self._places.took(held)
+        self._places.placed(held)
         if before is not None:
             self._lifecycle.discard(before)
             self.supersede(held)
 
     def _begin(self, held: Held) -> None:
         if self.is_live:
-            self._backlog.taken(held)
+            self._backlog.accepted(held)
         self._holdings.begin(held)
 
-    def _remove(self, held: Held, through: int) -> None:
+    def _purge(self, held: Held, through: int) -> None:
         if self.is_live and self._lifecycle.ownership.is_ours(held):
             self._purges.purge_versions(held.subject, through)
         else:

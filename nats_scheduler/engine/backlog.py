@@ -54,12 +54,12 @@ class Backlog:
         self._lifetimes = lifetimes
         self._emit = emit
         self._unreported = unreported
-        self._taken: dict[str, int] = {}
+        self._accepted: dict[str, int] = {}
         self._superseded: dict[str, int] = {}
         self._left: Iterator[None] | None = None
         """What is to be looked at, None if there is nothing."""
 
-    def taken(self, held: Held) -> None:
+    def accepted(self, held: Held) -> None:
         """Tell of a schedule that is held, at once or when we hold its shard."""
         if self._ownership.is_ours(held):
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
@@ -67,9 +67,9 @@ class Backlog:
                 ends = self._lifetimes.ends(held)
                 self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.due, ends, ending)))
             return
-        if len(self._taken) >= MAX_UNREPORTED:
-            del self._taken[next(iter(self._taken))]
-        self._taken[held.subject] = held.sequence
+        if len(self._accepted) >= MAX_UNREPORTED:
+            del self._accepted[next(iter(self._accepted))]
+        self._accepted[held.subject] = held.sequence
 
     def superseded(self, subject: str, through: int, most: int | None) -> None:
         """Remember that versions up to `through` are to be removed, and no more than `most` such subjects."""
@@ -83,9 +83,9 @@ class Backlog:
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Tell what was taken and rejected in these shards, and have older versions removed, from the next step on."""
-        if self._taken or self._rejections.by_subject or self._superseded or self._purges.requested_by_others:
-            removals = self._remove(shards), self._remove_again(shards)
-            self._left = chain(self._left or (), self._tell_taken(shards), self._tell(shards), *removals)
+        if self._accepted or self._rejections.by_subject or self._superseded or self._purges.requested_by_others:
+            purges = self._purge_superseded(shards), self._purge_again(shards)
+            self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
 
     def work(self, outstanding: int) -> bool:
         """Do some of what is left to do; returns whether to go on at once.
@@ -99,27 +99,27 @@ class Backlog:
             self._left = None
         return is_more
 
-    def _tell_taken(self, shards: frozenset[int]) -> Iterator[None]:
-        for subject in list(self._taken):
-            if subject in self._taken and self._is_ours(subject, shards):
-                held = self._unreported(subject, self._taken.pop(subject))
+    def _report_accepted(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._accepted):
+            if subject in self._accepted and self._is_ours(subject, shards):
+                held = self._unreported(subject, self._accepted.pop(subject))
                 if held is not None:
-                    self.taken(held)
+                    self.accepted(held)
             yield
 
-    def _tell(self, shards: frozenset[int]) -> Iterator[None]:
+    def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
         for subject, known in list(self._rejections.by_subject.items()):
             if self._rejections.by_subject.get(subject) is known and self._is_ours(subject, shards):
                 self._emit(Report(ScheduleRejected(subject, *known)))
             yield
 
-    def _remove(self, shards: frozenset[int]) -> Iterator[None]:
+    def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._superseded):
             if subject in self._superseded and self._is_ours(subject, shards):
                 self._purges.purge_versions(subject, self._superseded.pop(subject))
             yield
 
-    def _remove_again(self, shards: frozenset[int]) -> Iterator[None]:
+    def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:
         """Remove what the holder before us asked to remove lately: nobody heard the answer."""
         asked_for = self._purges.requested_by_others
         for _ in range(len(asked_for)):

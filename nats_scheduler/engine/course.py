@@ -86,7 +86,7 @@ class Course:
         due, expires = held.due, held.expires
         wake = expires if expires <= due else due - self._ahead(held)
         if self._lifetimes.max_age:
-            wake = min(wake, self._lifetimes.look(held, now))
+            wake = min(wake, self._lifetimes.age_check_at(held, now))
         self._lifecycle.roster.wake(held, wake)
 
     def woken(self, held: Held, now: int) -> None:
@@ -164,7 +164,7 @@ class Course:
     def conditions_changed(self, now: int) -> None:
         """Retry soon what was refused: the stream, or our permissions on it, may have changed."""
         if self._lifecycle.refusals.held:
-            self._lifecycle.refusals.look_again(now)
+            self._lifecycle.refusals.retry_soon(now)
 
     # -- content -------------------------------------------------------------------------------------------------
 

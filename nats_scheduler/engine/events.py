@@ -93,7 +93,7 @@ class FireStored(NamedTuple):
     duplicate: bool
 
 
-class FireSeen(NamedTuple):
+class FireReadBack(NamedTuple):
     """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns).
 
     Of a large herd nothing is read back: there `stored_at` is when it was acknowledged, by our clock, and so later.
@@ -109,7 +109,7 @@ class FireSeen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FireUnsettled:
+class FireUnknown:
     """No answer to a fire: it is repeated with the same identity after `retry_after` ns."""
 
     fire: Fire
@@ -220,8 +220,8 @@ Event = (
     | ScheduleEndsEarly
     | ScheduleLost
     | FireStored
-    | FireSeen
-    | FireUnsettled
+    | FireReadBack
+    | FireUnknown
     | FireRefused
     | FireForged
     | FiresMissed

@@ -1,22 +1,23 @@
-"""The messages of ours that expire, and the removal of those whose TTL has run out, where the server does not do it.
+"""The messages that expire, and the removal of those whose TTL has run out, on servers that do not do it.
 
-A server of 2.10 stores `Nats-TTL` and does not act on it; later ones remove such messages themselves, and there nobody
-makes one of these.
+A server of 2.10 stores `Nats-TTL` and does not act on it. Later servers remove such messages themselves, and no
+`Expiry` is made for them.
 
 The rules:
 
-- A removal is an order to look and then remove: what the server holds under the sequence is judged again by its own
-  headers, so that nothing else is ever removed, whatever this room believes.
-- What another instance holds, by the shard of its subject, is his to remove; it stays noted for a while, in case he
-  does not come to it.
-- Never early, and at most a second late: instants are rounded up to the second, as the wheel of newer servers does.
-- What cannot be removed now is tried again; what the server refuses for good is told once, and then nothing is tried.
+- A removal is a request to read and then remove: what the server holds under the sequence is judged again by its own
+  headers. So nothing else is ever removed, whatever is noted here.
+- A message whose shard belongs to another holder is removed by that holder; it stays noted for a while, in case the
+  holder does not remove it.
+- A message is never removed early, and at most a second late: instants are rounded up to the second, as newer servers
+  do.
+- A removal that fails is retried. After one that the server refuses for good, which is reported once, none is tried.
 
-Kept in one array of sequences a second: the order inside a second does not matter, and an array needs no object for
-each message.
-Cost: 8 bytes a message, about 160 a second in which anything expires; so 9 MB for a million messages in an hour, and at
-the worst 170 MB for a million that expire in as many different seconds.
-Limit: what is removed by others stays noted until its time, and costs one look then.
+Sequences are kept in one array for each second: the order inside a second does not matter, and an array needs no object
+for each message.
+Cost: 8 bytes a message, about 160 for each second in which anything expires. That is 9 MB for a million messages in an
+hour, and at worst 170 MB for a million that expire in as many different seconds.
+Limit: a message that others removed stays noted until its time, and costs one read then.
 """
 
 import heapq
@@ -41,7 +42,7 @@ OTHER_HOLDER_REMOVAL_LIMIT_NS = 60 * SECOND
 """What is due in a shard of another holder is forgotten after so long (ns)."""
 
 
-class Agenda:
+class ExpiryAgenda:
     """Sequences by the second in which they are due."""
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class Agenda:
             del self._sequences[heapq.heappop(self._seconds)]
         return sequence
 
-    def forget(self, until: int) -> None:
+    def discard(self, until: int) -> None:
         """Let go of what came due up to `until` (ns)."""
         while self._seconds and self._seconds[0] * SECOND <= until:
             del self._sequences[heapq.heappop(self._seconds)]
@@ -90,7 +91,7 @@ class Expiry:
     def __init__(self, dialects: Sequence[Dialect], emit: Callable[[Action], None]) -> None:
         self._dialects = dialects
         self._emit = emit
-        self._agendas = [Agenda() for _ in range(SHARDS)]
+        self._agendas = [ExpiryAgenda() for _ in range(SHARDS)]
         self._asked: dict[int, int] = {}
         self.shards = ALL_SHARDS
         """The shards whose messages are ours to remove."""
@@ -98,7 +99,7 @@ class Expiry:
         self._attempts = 0
         self._paused_until = 0
         self._removed = 0
-        self.under_way = 0
+        self.in_flight = 0
         """Removals whose conclusion is awaited."""
 
     def take(self, message: StoredMessage) -> int | None:
@@ -120,30 +121,30 @@ class Expiry:
             if shard in self.shards:
                 self._remove_due(shard, agenda, now, is_needed)
             else:
-                agenda.forget(now - OTHER_HOLDER_REMOVAL_LIMIT_NS)
+                agenda.discard(now - OTHER_HOLDER_REMOVAL_LIMIT_NS)
 
-    def _remove_due(self, shard: int, agenda: Agenda, now: int, is_needed: Callable[[int], bool]) -> None:
-        while now >= self._paused_until and self.under_way < MAX_REMOVALS_IN_FLIGHT:
+    def _remove_due(self, shard: int, agenda: ExpiryAgenda, now: int, is_needed: Callable[[int], bool]) -> None:
+        while now >= self._paused_until and self.in_flight < MAX_REMOVALS_IN_FLIGHT:
             sequence = agenda.pop_due(now)
             if sequence is None:
                 return
             if is_needed(sequence):
                 self._add(now + SECOND, sequence, shard)
             else:
-                self.under_way += 1
+                self.in_flight += 1
                 self._asked[sequence] = shard
                 self._emit(RemoveExpired(sequence, now))
 
     def next_wake(self) -> int | None:
         """Return the earliest instant (ns) at which there is something to remove; None where an answer comes first."""
         dues = [due for shard in self.shards if (due := self._agendas[shard].next_due()) is not None]
-        if not dues or self.under_way >= MAX_REMOVALS_IN_FLIGHT:
+        if not dues or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
             return None
         return max(min(dues), self._paused_until)
 
     def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
         """Let go of a message that is gone, or note it again."""
-        self.under_way -= 1
+        self.in_flight -= 1
         shard = self._asked.pop(conclusion.sequence, min(self.shards, default=0))
         if conclusion.refused:
             self._give_up(conclusion)

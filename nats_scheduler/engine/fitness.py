@@ -116,7 +116,7 @@ class Fitness:
 
     # -- what others cannot do -----------------------------------------------------------------------------------
 
-    def told(self, instance: str, cannot: Iterable[str]) -> bool:
+    def reported(self, instance: str, cannot: Iterable[str]) -> bool:
         """Note what another instance says that it cannot serve; returns whether that is news."""
         told = frozenset(cannot)
         is_news = self._others.get(instance, frozenset()) != told
@@ -126,7 +126,7 @@ class Fitness:
             self._others.pop(instance, None)
         return is_news
 
-    def forget(self, instance: str) -> None:
+    def discard(self, instance: str) -> None:
         """Forget what a dead instance said."""
         self._others.pop(instance, None)
 
@@ -146,7 +146,7 @@ class Fitness:
                 relieved.append(name)
         return relieved
 
-    def forgive(self, key: str, now: int) -> None:
+    def end_reliefs(self, key: str, now: int) -> None:
         """End all reliefs on a stream: our own fires are refused there as well."""
         for (known, _name), idle in self._idle.items():
             if known == key and idle.until > now:

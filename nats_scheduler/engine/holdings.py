@@ -77,7 +77,7 @@ class Holdings:
     def pass_over(self, held: Held) -> bool:
         """Move on behind the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
-        if held.due > settled.through or not _knew(settled, held) or held.sequence in settled.unsettled:
+        if held.due > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
         if not held.pattern.repeats:
             self._purges.purge(held)
@@ -88,7 +88,7 @@ class Holdings:
     def unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held, and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
-        return None if held is None or _knew(self._settled[held.shard], held) else held
+        return None if held is None or _had_read(self._settled[held.shard], held) else held
 
     def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
         """Fire for these shards from now on and for no others; returns those that are new."""
@@ -124,11 +124,11 @@ class Holdings:
         """
         shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
-        stuck = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.due)
-        unnamed = stuck[room].due if len(stuck) > room else None
+        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.due)
+        unnamed = failing[room].due if len(failing) > room else None
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
-        unsettled = islice(chain((held.sequence for held in stuck), rejected), room)
+        unsettled = islice(chain((held.sequence for held in failing), rejected), room)
         return CheckpointLoaded(through, last_read, frozenset(unsettled), shards, 0 if last is None else last.stored_at)
 
     def _take_over(self, held: Held) -> None:
@@ -141,7 +141,7 @@ class Holdings:
             self.pass_over(held)
 
 
-def _knew(settled: CheckpointLoaded, held: Held) -> bool:
+def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
     """Tell whether the writer of a checkpoint had read this schedule, and not one of another stream."""
     is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
     return held.sequence <= settled.sequence and not is_later

@@ -122,8 +122,8 @@ class Intake:
         else:
             self._overwritten(message)
         if self._reader.misnamed:
-            is_told = self.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
-            self._misnaming.found(message, self._reader.misnamed, is_told=is_told)
+            is_reported = self.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
+            self._misnaming.found(message, self._reader.misnamed, is_reported=is_reported)
 
     def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
         """Act on what a message says; a fire that `is_acknowledged` is one of ours."""
@@ -145,7 +145,7 @@ class Intake:
         if held is not None and held.sequence < message.sequence:
             self._lifecycle.end(held, self._lifetimes.why_covered(held, message))
         if self._rejections.by_subject and self._rejections.at(message.subject) < message.sequence:
-            self._admission.forget(message.subject)
+            self._admission.discard(message.subject)
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:
         before = self._roster.on(message.subject)
@@ -171,7 +171,7 @@ class Intake:
                 return
             self._lifecycle.end(held, Ending.REPLACED)
         if self._rejections.at(message.subject) < message.sequence:
-            self._admission.forget(message.subject)
+            self._admission.discard(message.subject)
             self._rejections.add(message.subject, message.sequence, rejection, is_live=self.is_live)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:

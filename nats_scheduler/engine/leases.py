@@ -71,7 +71,7 @@ class Record:
 
 @dataclass(slots=True)
 class _Other:
-    heard_at: int
+    received_at: int
     stored_at: int
     serves: frozenset[str] | None
     times: int = 1
@@ -97,13 +97,13 @@ class Leases:
     """When (ns) we looked last who lives."""
     _others: dict[str, _Other] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
-    _well_at: dict[str, int] = field(default_factory=dict)
+    _served_at: dict[str, int] = field(default_factory=dict)
     """When each stream could be served last."""
     _wanted: dict[str, tuple[tuple[str, ...], Holders]] = field(default_factory=dict)
-    _heard_myself_at: int | None = None
-    _in_time_at: int | None = None
+    _own_received_at: int | None = None
+    _own_fresh_at: int | None = None
     """When (ns) we heard last what we had told in time."""
-    _told_at: int | None = None
+    _own_stored_at: int | None = None
     """When the last that we heard of ourselves was stored, by the server's clock."""
     _newest: int = 0
     """When the newest that we heard of any instance was stored, by the server's clock."""
@@ -117,41 +117,41 @@ class Leases:
 
     def listening_anew(self) -> None:
         """Trust no revision any more: the records are told again from the beginning, and may be gone."""
-        self._heard_myself_at = self._in_time_at = None
+        self._own_received_at = self._own_fresh_at = None
         for other in self._others.values():
             other.times = 0
         self._records = {key: Record(record.holders) for key, record in self._records.items()}
 
-    def heard(
+    def received(
         self,
         instance: str,
         serves: Iterable[str] | None,
         now: int,
         stored_at: int,
-        knew_of: int | None = None,
+        last_received: int | None = None,
         cannot: Iterable[str] = (),
     ) -> bool:
         """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams.
 
-        By then it had heard what was stored at `knew_of`; None where it does not say. It says what it `cannot` serve.
+        It had received what was stored at `last_received`; None if it does not say. It says what it `cannot` serve.
         Returns whether that changes who is wanted where.
         """
         self._newest = max(self._newest, stored_at)
-        is_late = knew_of is not None and stored_at - knew_of >= STALE_HEARTBEAT_NS
-        told = frozenset() if is_late else None if serves is None else frozenset(serves)
-        is_news = instance == self.me and self._heard_of_me(now, stored_at, is_late=is_late)
-        if self._heard_myself_at is not None and not self._was_away(stored_at) and now >= self._expected_until:
+        is_stale = last_received is not None and stored_at - last_received >= STALE_HEARTBEAT_NS
+        told = frozenset() if is_stale else None if serves is None else frozenset(serves)
+        is_news = instance == self.me and self._own_heartbeat(now, stored_at, is_stale=is_stale)
+        if self._own_received_at is not None and not self._was_disconnected(stored_at) and now >= self._expected_until:
             self._served[instance] = told
         if instance == self.me:
             return is_news
-        is_news = self.fitness.told(instance, cannot)
+        is_news = self.fitness.reported(instance, cannot)
         known = self._others.get(instance)
         self._others[instance] = _Other(now, stored_at, told, 1 if known is None else known.times + 1)
         return is_news or known is None or known.serves != told
 
     def left(self, instance: str) -> None:
         """Note that an instance gave up everything."""
-        self._forget(instance)
+        self._discard(instance)
 
     def recorded(self, key: str, record: Record) -> None:
         """Note what the record of a stream says; what is older than what is known changes nothing."""
@@ -168,23 +168,23 @@ class Leases:
 
     def able(self, caught_up: Iterable[str], now: int) -> frozenset[str]:
         """Return the streams to say that we serve, given those of which all that is stored has been read."""
-        if self._in_time_at is not None and now - self._in_time_at < OWN_HEARTBEAT_LIMIT_NS:
-            self._well_at.update(dict.fromkeys(caught_up, now))
-        self._well_at = {key: at for key, at in self._well_at.items() if now - at < SERVING_KEPT_NS}
-        return frozenset(self._well_at)
+        if self._own_fresh_at is not None and now - self._own_fresh_at < OWN_HEARTBEAT_LIMIT_NS:
+            self._served_at.update(dict.fromkeys(caught_up, now))
+        self._served_at = {key: at for key, at in self._served_at.items() if now - at < SERVING_KEPT_NS}
+        return frozenset(self._served_at)
 
-    def is_heard(self, now: int) -> bool:
+    def is_receiving(self, now: int) -> bool:
         """Tell whether we hear ourselves, and so would hear others."""
-        return self._heard_myself_at is not None and now - self._heard_myself_at < LEASE_DURATION_NS
+        return self._own_received_at is not None and now - self._own_received_at < LEASE_DURATION_NS
 
-    def bury(self, now: int) -> list[str]:
+    def discard_gone(self, now: int) -> list[str]:
         """Forget the dead, and return their names."""
         self._now = now
-        if not self.is_heard(now):
+        if not self.is_receiving(now):
             return []
-        dead = [name for name, other in self._others.items() if now - other.heard_at >= LEASE_DURATION_NS]
+        dead = [name for name, other in self._others.items() if now - other.received_at >= LEASE_DURATION_NS]
         for name in dead:
-            self._forget(name)
+            self._discard(name)
         return dead
 
     def living(self, key: str) -> list[str]:
@@ -216,7 +216,7 @@ class Leases:
         """Return what `change` depends on, beside a stream's record and whether we serve it: who else does, and how."""
         expected = frozenset(self._expected.items()) if now < self._expected_until else None
         others = frozenset((name, other.serves) for name, other in self._others.items())
-        return self.is_heard(now), self.is_leaving, self.fitness.is_flawless, others, expected
+        return self.is_receiving(now), self.is_leaving, self.fitness.is_flawless, others, expected
 
     def held(self, key: str) -> frozenset[int]:
         """Return the shards of a stream that we hold."""
@@ -264,7 +264,7 @@ class Leases:
         It is to be written in place of the revision that is known, and told by `recorded` when it is.
         """
         self._now = now
-        if not self.is_heard(now):
+        if not self.is_receiving(now):
             return None  # a record may be there that was not told yet, and who seems to live may be dead
         if now >= self._expected_until:
             self._expected.clear()
@@ -298,9 +298,9 @@ class Leases:
             return False  # he goes on with what he has, and is given nothing
         if holder == self.me:
             return self.is_leaving or key in self.serves or not self._is_expected(self.me, key)
-        return wanted == self.me and holder not in living and not self._has_had_it_back(key, shard, holder)
+        return wanted == self.me and holder not in living and not self._was_taken_back(key, shard, holder)
 
-    def _has_had_it_back(self, key: str, shard: int, holder: str) -> bool:
+    def _was_taken_back(self, key: str, shard: int, holder: str) -> bool:
         """Tell whether a holder took a shard back that we had claimed since it was idle, and could serve it."""
         if self.fitness.is_flawless or not self.fitness.has_claimed(key, holder, shard, self._now):
             return False
@@ -322,46 +322,46 @@ class Leases:
         serves = self._expected[instance]
         return serves is None or key in serves
 
-    def _forget(self, instance: str) -> None:
+    def _discard(self, instance: str) -> None:
         for known in (self._others, self._served, self._expected):
             known.pop(instance, None)
-        self.fitness.forget(instance)
+        self.fitness.discard(instance)
 
-    def _heard_of_me(self, now: int, stored_at: int, *, is_late: bool) -> bool:
+    def _own_heartbeat(self, now: int, stored_at: int, *, is_stale: bool) -> bool:
         """Note that we heard ourselves; returns whether that is news."""
-        self._in_time_at = self._in_time_at if is_late else now
-        if self._was_away(stored_at) and now >= self._expected_until:
-            self._count_on_the_others(now, stored_at)
-        self._told_at = stored_at
-        return self._heard_myself(now, stored_at)
+        self._own_fresh_at = self._own_fresh_at if is_stale else now
+        if self._was_disconnected(stored_at) and now >= self._expected_until:
+            self._expect_the_others(now, stored_at)
+        self._own_stored_at = stored_at
+        return self._own_received(now, stored_at)
 
-    def _was_away(self, stored_at: int) -> bool:
+    def _was_disconnected(self, stored_at: int) -> bool:
         """Tell whether nothing of ours was stored for long before this."""
-        return self._told_at is not None and stored_at - self._told_at >= OWN_HEARTBEAT_LIMIT_NS
+        return self._own_stored_at is not None and stored_at - self._own_stored_at >= OWN_HEARTBEAT_LIMIT_NS
 
-    def _count_on_the_others(self, now: int, stored_at: int) -> None:
+    def _expect_the_others(self, now: int, stored_at: int) -> None:
         """Expect those who lived when we left to be back soon."""
-        assert self._told_at is not None, "we were never there"
+        assert self._own_stored_at is not None, "we were never there"
         self._expected, self._expected_until = dict(self._served), now + RETURN_GRACE_NS
-        if stored_at - self._told_at < LEASE_DURATION_NS:
+        if stored_at - self._own_stored_at < LEASE_DURATION_NS:
             return  # who died is missed as early as ever
         for name in self._served:
             other = self._others.get(name)
-            if other is not None and other.times and not self._was_away(other.stored_at):
-                other.heard_at, other.times = now + RETURN_GRACE_NS - LEASE_DURATION_NS, other.times + 1
+            if other is not None and other.times and not self._was_disconnected(other.stored_at):
+                other.received_at, other.times = now + RETURN_GRACE_NS - LEASE_DURATION_NS, other.times + 1
 
-    def _heard_myself(self, now: int, stored_at: int) -> bool:
+    def _own_received(self, now: int, stored_at: int) -> bool:
         """Judge from now on.
 
         Of those who were heard only in what was stored before, we need not wait for the dead; those who were not heard
         of have their time from now on, since we were deaf before.
         """
-        is_news, self._heard_myself_at = self._heard_myself_at is None, now
+        is_news, self._own_received_at = self._own_received_at is None, now
         for name, other in list(self._others.items()):
             if is_news and other.times == 0:
-                other.heard_at = now
+                other.received_at = now
             elif other.times == 1 and stored_at - other.stored_at >= LEASE_DURATION_NS:
-                self._forget(name)
+                self._discard(name)
                 is_news = True
         return is_news
 

@@ -81,7 +81,7 @@ class Lifecycle:
         sequence = held.sequence
         self._active.pop(sequence, None)
         if sequence in self.refusals.held:
-            self.refusals.forget(sequence)
+            self.refusals.discard(sequence)
         self._aside.pop(sequence, None)
         self.ownership.excuse(held)
 

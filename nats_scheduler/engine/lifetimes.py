@@ -52,9 +52,9 @@ class Lifetimes:
         self._reads_ttl = not removes_expired and rules.allow_msg_ttl
         self._asked: dict[int, None] = {}
         self._wide: list[tuple[str | None, int]] = []
-        self._forgotten_through = 0
+        self._discarded_through = 0
         """What was read up to this sequence may have been asked for in a request that is forgotten."""
-        self._unheard_through = 0
+        self._unseen_through = 0
         """What was read up to this sequence may have been asked for while nobody listened."""
 
     def limited(self, rules: StreamRules) -> None:
@@ -91,7 +91,7 @@ class Lifetimes:
             return None
         return Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
 
-    def look(self, held: Held, now: int = 0) -> int:
+    def age_check_at(self, held: Held, now: int = 0) -> int:
         """Return when (ns) to look whether `max_age` has ended a schedule; one that outlived it is looked at again.
 
         Again after as long as it did, so that one which is kept for another reason costs a few looks in its life.
@@ -107,7 +107,7 @@ class Lifetimes:
             return Ending.REMOVED
         if self.ends(held) <= now:
             return Ending.EXPIRED if held.expires <= now else Ending.MAX_AGE
-        return Ending.LIMITS if self._evicts and held.sequence > self._unheard_through else Ending.REMOVED
+        return Ending.LIMITS if self._evicts and held.sequence > self._unseen_through else Ending.REMOVED
 
     def why_expired(self, held: Held) -> Ending:
         """Say why a schedule ends whose TTL has run out, and which may have been removed long before."""
@@ -131,24 +131,24 @@ class Lifetimes:
         elif request.filter is None or not is_literal_subject(request.filter):
             self._wide.append((request.filter, below - 1))
             if len(self._wide) > MAX_WIDE_REQUESTS_NOTED:
-                self._forgotten_through = max(self._forgotten_through, self._wide.pop(0)[1])
+                self._discarded_through = max(self._discarded_through, self._wide.pop(0)[1])
         elif (held := roster.on(request.filter)) is not None and held.sequence < below:
             self._remember(held.sequence)
 
     def requests_missed(self, last_read: int) -> None:
         """Note that what was read up to `last_read` may have been removed while no request was seen."""
-        self._unheard_through = last_read
+        self._unseen_through = last_read
 
     def _remember(self, sequence: int) -> None:
         self._asked[sequence] = None
         if len(self._asked) > MAX_REQUESTS_NOTED:
             oldest = next(iter(self._asked))
             del self._asked[oldest]
-            self._forgotten_through = max(self._forgotten_through, oldest)
+            self._discarded_through = max(self._discarded_through, oldest)
 
     def _was_asked(self, held: Held) -> bool:
         """Tell whether somebody asked to remove a schedule, or may have."""
-        if held.sequence in self._asked or held.sequence <= self._forgotten_through:
+        if held.sequence in self._asked or held.sequence <= self._discarded_through:
             return True
         return any(
             held.sequence <= through and (wanted is None or subject_matches(held.subject, wanted))

@@ -36,8 +36,8 @@ class Misnaming:
         if known is not None and known.sequence < message.sequence:
             del self.noted[message.subject]
 
-    def found(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_told: bool) -> None:
-        """Note a message, and tell of it, where that `is_told` now."""
+    def found(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_reported: bool) -> None:
+        """Note a message, and tell of it, where that `is_reported` now."""
         known = self.noted.get(message.subject)
         if known is not None and known.sequence >= message.sequence:
             return
@@ -45,10 +45,10 @@ class Misnaming:
         self.noted[message.subject] = event
         if len(self.noted) > MAX_MISNAMED_NOTED:
             del self.noted[next(iter(self.noted))]
-        if is_told:
+        if is_reported:
             self._emit(Report(event))
 
-    def tell(self, shards: frozenset[int]) -> None:
+    def report(self, shards: frozenset[int]) -> None:
         """Tell of what was noted in these shards."""
         ours = (event for event in self.noted.values() if shard_of(event.subject) in shards)
         for event in islice(ours, MAX_MISNAMED_REPORTS):

@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
 from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
 from nats_scheduler.engine.course import Course
-from nats_scheduler.engine.doubt import fault_of_duplicate, fault_of_generated
 from nats_scheduler.engine.events import (
     Ending,
     FireForged,
     FiresMissed,
     FireStored,
-    FireUnsettled,
+    FireUnknown,
     SchedulesFailing,
     StillRefused,
 )
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import DONE, Stage
+from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
 from nats_scheduler.engine.inputs import (
@@ -126,7 +126,7 @@ class Outcomes:
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
             wait = self._course.back_off(held, flight, now)
-            self._emit(Report(FireUnsettled(fire, outcome.reason, wait)))
+            self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
         else:
             self._course.refused(held, flight, fire, outcome, now)
 
@@ -191,7 +191,7 @@ class Outcomes:
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
         if is_reported and (is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)):
-            self._emit(Report(self.overdue.seen(generated, held, message)))
+            self._emit(Report(self.overdue.read_back(generated, held, message)))
         if held is not None:
             self._was_fired(held, generated.fire_time)
         return True

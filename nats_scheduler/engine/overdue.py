@@ -7,7 +7,7 @@ Cost: 64 integers a stream, two comparisons a fire.
 
 from collections.abc import Iterable
 
-from nats_scheduler.engine.events import FireSeen
+from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.message.reading import Generated
@@ -29,7 +29,7 @@ class OverdueRule:
         for shard in shards:
             self._able_since[shard] = now
 
-    def seen(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireSeen:
+    def read_back(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireReadBack:
         """Tell of a fire that was read back; `held` is its schedule if it still is."""
         if held is None:
             shard, known_since = shard_of(generated.schedule), generated.schedule_stored_at
@@ -37,4 +37,4 @@ class OverdueRule:
             shard, known_since = held.shard, held.stored_at
         due, stored_at = generated.fire_time, message.stored_at
         overdue = due < known_since or due < self._able_since[shard] <= stored_at
-        return FireSeen(generated.schedule, message.subject, due, stored_at, message.sequence, overdue)
+        return FireReadBack(generated.schedule, message.subject, due, stored_at, message.sequence, overdue)

@@ -48,11 +48,11 @@ class Places:
         self._waiting[held.subject] = held
         heapq.heappush(self._oldest, (held.sequence, held.subject))
 
-    def forget(self, subject: str) -> None:
+    def discard(self, subject: str) -> None:
         """Have nothing wait on a subject."""
         self._waiting.pop(subject, None)
 
-    def took(self, held: Held) -> None:
+    def placed(self, held: Held) -> None:
         """Note that a schedule has a place."""
         if self._most is not None:
             heapq.heappush(self._youngest, (-held.sequence, held.subject))

@@ -37,7 +37,7 @@ REMINDER_INTERVAL_NS = 300 * SECOND
 class _Reason:
     """What is refused with one code."""
 
-    told_at: int
+    reported_at: int
     members: dict[int, Held] = field(default_factory=dict)
     """By sequence; whoever waits longest is first."""
     probe: int = 0
@@ -61,10 +61,10 @@ class Refusals:
         """Have a schedule try again, soon or when its turn comes; returns the longest wait (ns)."""
         sequence = held.sequence
         if self._codes.get(sequence, code) != code:
-            self.forget(sequence)
+            self.discard(sequence)
         reason = self._reasons.get(code)
         if reason is None:
-            reason = self._reasons[code] = _Reason(told_at=now)
+            reason = self._reasons[code] = _Reason(reported_at=now)
         self.held[sequence], self._codes[sequence] = held, code
         reason.members.pop(sequence, None)
         reason.members[sequence] = held
@@ -79,13 +79,13 @@ class Refusals:
     def stored(self, sequence: int, now: int) -> None:
         """Let others try where a fire that was refused is stored."""
         reason = self._reasons[self._codes[sequence]]
-        self.forget(sequence)
+        self.discard(sequence)
         reason.attempts = 0
         for other in list(islice(reason.members, RETRIES_PER_STORED)):
             reason.members[other] = held = reason.members.pop(other)
             self._roster.wake(held, now)
 
-    def look_again(self, now: int) -> None:
+    def retry_soon(self, now: int) -> None:
         """Let one of each reason try soon: what it was refused for may have ended."""
         at = now + FIRST_BACK_OFF_NS  # who asks for a change is seen before it is made, and may ask often
         for reason in self._reasons.values():
@@ -94,7 +94,7 @@ class Refusals:
                 reason.tries_at = at
                 self._roster.wake(reason.members[reason.probe], at)
 
-    def forget(self, sequence: int) -> None:
+    def discard(self, sequence: int) -> None:
         """Await nothing more of a schedule; where it tried for all, the next one does."""
         del self.held[sequence]
         code = self._codes.pop(sequence)
@@ -108,15 +108,15 @@ class Refusals:
     def clock_stepped_back(self, by: int) -> None:
         """Keep the waits as long as they were although the wall clock shows `by` ns less than before."""
         for reason in self._reasons.values():
-            reason.told_at -= by
+            reason.reported_at -= by
             reason.tries_at -= by
 
     def reminders(self, now: int) -> list[tuple[Held, int]]:
         """Return, of each reason that lasts since it was told last, the schedule that tries, and how many there are."""
-        lasting = [reason for reason in self._reasons.values() if now - reason.told_at >= REMINDER_INTERVAL_NS]
-        for reason in lasting:
-            reason.told_at = now
-        return [(reason.members[reason.probe], len(reason.members)) for reason in lasting]
+        persisting = [reason for reason in self._reasons.values() if now - reason.reported_at >= REMINDER_INTERVAL_NS]
+        for reason in persisting:
+            reason.reported_at = now
+        return [(reason.members[reason.probe], len(reason.members)) for reason in persisting]
 
     def reasons(self, most: int) -> list[tuple[int, Failing]]:
         """Return at most so many schedules by sequence, those that are refused longest first, and why."""

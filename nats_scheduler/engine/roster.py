@@ -1,13 +1,14 @@
-"""The schedules that are held, and when each of them has to be looked at next.
+"""The schedules that are held, and when each of them has to be woken next.
 
 The rule: a held schedule has at most one valid entry in the agenda, the one whose instant equals its `wake`.
-Entries are never searched for; one that became stale is skipped when its time comes.
-Where more than half is stale, of a span or of all, what is stale is forgotten, so that memory follows what is held.
+Entries are never searched for; a stale one is skipped when its time comes.
+If more than half of the entries are stale, of a span or of all, they are discarded: memory follows what is held.
 
-The agenda is in order where it is near (`engine.near`); what is far stands in lists, one for each span of 17 s.
-Of a million schedules most are far, and there an entry takes 8 bytes and no order.
-A list comes near a piece at a time during the span before its own, so that a herd does not come late.
-One whose time has passed, as after an outage, comes a piece at a time as well, and is then woken from.
+Entries of the current and the next span of 17 s are kept in order (`engine.agenda`); later ones are in lists, one for
+each span.
+Of a million schedules most are in later spans, where an entry takes 8 bytes and is not sorted.
+A list is put in order a piece at a time during the span before its own, so that a burst is not late.
+A span whose time has passed, as after an outage, is put in order a piece at a time as well, and then woken from.
 
 Cost: a lookup per message; a wake is entered once or twice.
 """
@@ -15,8 +16,8 @@ Cost: a lookup per message; a wake is entered once or twice.
 import heapq
 from collections.abc import Iterator
 
+from nats_scheduler.engine.agenda import Agenda
 from nats_scheduler.engine.held import NO_WAKE, Held
-from nats_scheduler.engine.near import Near
 
 MIN_AGENDA_ENTRIES = 1024
 """With fewer entries than this beside those that are valid, nothing is forgotten before its time."""
@@ -46,13 +47,13 @@ class Roster:
 
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
-        self._agenda = Near()
+        self._agenda = Agenda()
         self._spans: dict[int, _Span] = {}
         self._order: list[int] = []
         """The numbers of the spans that are far, as a heap; some may be gone."""
-        self._far = 0
+        self._in_spans = 0
         """Entries in all spans."""
-        self._near = 0
+        self._ordered_through = 0
         """The last span of which new entries are near at once."""
         self.rolls_up = False
         """Whether any schedule that was held ever rolls up its target."""
@@ -97,7 +98,7 @@ class Roster:
             self._enter(held, instant)
         else:  # nearly all of a start
             span.held.append(held)
-            self._far += 1
+            self._in_spans += 1
 
     def cancel_wake(self, held: Held) -> None:
         """Look at the schedule no more, until it is woken for another reason."""
@@ -107,12 +108,12 @@ class Roster:
         span = self._spans.get(instant >> SPAN_BITS)
         if span is not None:
             self._became_stale(span, instant >> SPAN_BITS)
-        if len(self._agenda) + self._far >= 2 * len(self._held) + MIN_AGENDA_ENTRIES:
-            self._agenda.forget_stale()
+        if len(self._agenda) + self._in_spans >= 2 * len(self._held) + MIN_AGENDA_ENTRIES:
+            self._agenda.discard_stale()
 
     def next_wake(self) -> int | None:
         """Return the earliest instant at which something is to be looked at, or was before it changed."""
-        near, number = self._agenda.first(), self._first_far()
+        near, number = self._agenda.first(), self._first_span()
         if number is None:
             return near
         far = self._spans[number].first
@@ -126,18 +127,18 @@ class Roster:
         current = now >> SPAN_BITS
         woken: list[Held] = []
         while True:
-            number = self._first_far()
+            number = self._first_span()
             # Of a far span that has begun, some may be earlier than what is near.
             woken += self._agenda.pop(now if number is None else min(now, (number << SPAN_BITS) - 1), most - len(woken))
             if len(woken) == most or number is None or number > current + 1:
                 return woken
-            is_rest_left = self._come_near(number)
+            is_rest_left = self._order_some(number)
             if is_rest_left or number > current:
                 return woken
 
     def _enter(self, held: Held, instant: int) -> None:
         number = instant >> SPAN_BITS
-        if number <= self._near:
+        if number <= self._ordered_through:
             self._agenda.add(held, instant)
             return
         span = self._spans.get(number)
@@ -147,23 +148,23 @@ class Roster:
         elif instant < span.first:
             span.first = instant
         span.held.append(held)
-        self._far += 1
+        self._in_spans += 1
 
-    def _first_far(self) -> int | None:
+    def _first_span(self) -> int | None:
         """Return the number of the first span that is far."""
         while self._order and self._order[0] not in self._spans:
             heapq.heappop(self._order)
         return self._order[0] if self._order else None
 
-    def _come_near(self, number: int) -> bool:
+    def _order_some(self, number: int) -> bool:
         """Move some of the first far span; returns whether more of it is left."""
-        self._near = max(self._near, number)
+        self._ordered_through = max(self._ordered_through, number)
         entries = self._spans[number].held
         rest = max(len(entries) - MAX_MOVED_PER_CALL, 0)
         for held in entries[rest:]:
             if held.wake >> SPAN_BITS == number:
                 self._agenda.add(held, held.wake)
-        self._far -= len(entries) - rest
+        self._in_spans -= len(entries) - rest
         del entries[rest:]
         if not entries:
             del self._spans[number]
@@ -175,7 +176,7 @@ class Roster:
         if 2 * span.stale <= len(span.held):
             return
         valid = dict.fromkeys(held for held in span.held if held.wake >> SPAN_BITS == number)
-        self._far -= len(span.held) - len(valid)
+        self._in_spans -= len(span.held) - len(valid)
         span.held, span.stale = list(valid), 0
         if not valid:
             del self._spans[number]

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
-from nats_scheduler.engine.admission import Admission, Staff
+from nats_scheduler.engine.admission import Admission, Collaborators
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.course import Course
@@ -114,10 +114,10 @@ class StreamEngine:
             self._rejections, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
         )
         places = Places(self._roster, rules.restrictions)
-        staff = Staff(
+        collaborators = Collaborators(
             self._lifecycle, self._course, self._outcomes, self._purges, self._holdings, self._backlog, self._rejections
         )
-        self._admission = Admission(staff, places)
+        self._admission = Admission(collaborators, places)
         self.misnaming = Misnaming(emit)
         self._sightings = Sightings()
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
@@ -161,7 +161,7 @@ class StreamEngine:
     def is_idle(self) -> bool:
         """Whether no fire, no purge and no removal awaits its conclusion."""
         is_concluded = self._outstanding == 0 and self._outcomes.is_idle
-        return is_concluded and (self._expiry is None or self._expiry.under_way == 0)
+        return is_concluded and (self._expiry is None or self._expiry.in_flight == 0)
 
     @property
     def has_unknown(self) -> bool:
@@ -287,7 +287,7 @@ class StreamEngine:
         self._course.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self.rejected))))
         self._backlog.begin_with(self.ownership.shards)
-        self.misnaming.tell(self.ownership.shards)
+        self.misnaming.report(self.ownership.shards)
         self._outcomes.contact_regained(now)
         self._course.contact_regained(now)
 
@@ -302,7 +302,7 @@ class StreamEngine:
             self._expiry.shards = given.shards
         if self._intake.is_live:
             self._backlog.begin_with(gained)
-            self.misnaming.tell(gained)
+            self.misnaming.report(gained)
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         if given.filter is not None and not self.ownership.is_ours_on(given.filter):
@@ -319,7 +319,7 @@ class StreamEngine:
         if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
             self._lifecycle.end(held, Ending.EXPIRED)
         if self._rejections.at(given.subject) == given.sequence:
-            self._admission.forget(given.subject)
+            self._admission.discard(given.subject)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -15,12 +15,12 @@ from nats_scheduler.engine.events import (
     Event,
     ExpiryFailed,
     FireForged,
+    FireReadBack,
     FireRefused,
     FiresDropped,
-    FireSeen,
     FiresMissed,
     FireStored,
-    FireUnsettled,
+    FireUnknown,
     HeadersMisnamed,
     MessagesExpired,
     PurgeFailed,
@@ -78,8 +78,8 @@ class Reporter:
             ScheduleEndsEarly: self._ends_early,
             ScheduleLost: self._lost,
             FireStored: self._stored,
-            FireSeen: self._seen,
-            FireUnsettled: self._unsettled,
+            FireReadBack: self._seen,
+            FireUnknown: self._unsettled,
             FireRefused: self._fire_refused,
             FireForged: self._forged,
             FiresMissed: self._missed,
@@ -262,7 +262,7 @@ class Reporter:
         counts = self._metrics.of(stream)
         (counts.duplicates if event.duplicate else counts.fires).inc()
 
-    def _seen(self, stream: str, event: FireSeen) -> None:
+    def _seen(self, stream: str, event: FireReadBack) -> None:
         counts, late = self._metrics.of(stream), (event.stored_at - event.fire_time) / SECOND
         if event.overdue:
             counts.overdue.inc()
@@ -270,7 +270,7 @@ class Reporter:
             counts.lateness.observe(late)
             self._overload.record_fire(late)
 
-    def _unsettled(self, stream: str, event: FireUnsettled) -> None:
+    def _unsettled(self, stream: str, event: FireUnknown) -> None:
         self._metrics.unsettled.labels(stream).inc()
         self._log.debug("fire_unsettled", stream=stream, schedule=event.fire.schedule, reason=event.reason)
 

@@ -169,7 +169,7 @@ class Instances:
             looks = 0  # more than one: after we stood still, the first finds what is yet to be read
             while not following.done() and looks < DEAF_LOOKS:
                 await asyncio.wait((following,), timeout=DEAF_SECONDS)
-                looks = 0 if self._leases.is_heard(self._clock.monotonic()) else looks + 1
+                looks = 0 if self._leases.is_receiving(self._clock.monotonic()) else looks + 1
         finally:
             following.cancel()
             await asyncio.wait((following,))
@@ -197,12 +197,12 @@ class Instances:
             named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
             knew_of = value.get("heard") if type(value.get("heard")) is int else None
             cannot = inner(value.get("cannot"))
-            if self._leases.heard(name, named, self._clock.monotonic(), message.stored_at, knew_of, cannot):
+            if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, knew_of, cannot):
                 self.stir()
                 before *= name != self._leases.me
         if self._leases.count != before:
             self.stir()
-        if self._leases.alive != self._told_alive and self._leases.is_heard(self._clock.monotonic()):
+        if self._leases.alive != self._told_alive and self._leases.is_receiving(self._clock.monotonic()):
             self._told_alive = self._leases.alive
             self._reporter.instances(self._told_alive)
 
@@ -220,7 +220,7 @@ class Instances:
             judging = self._judgement.look(self._served.by_key(), self._served.take_stepped())
             if self._concerns_all:
                 self._tell_that_we_live()
-            dead = self._leases.bury(self._clock.monotonic())
+            dead = self._leases.discard_gone(self._clock.monotonic())
             for name in dead:
                 self._reporter.instance_lost(name, self._leases.alive)
             works: list[Work] = [partial(self._divide, *each) for each in await self._to_divide()]

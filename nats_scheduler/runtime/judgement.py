@@ -76,7 +76,7 @@ class Judgement:
                 if self._fitness.denied(key, denied.shard, denied.reason[:MAX_KEPT_CHARS], now):
                     self._reporter.cannot_serve(name, denied.reason)
             if self._is_ill(key, service, now):
-                self._fitness.forgive(key, now)
+                self._fitness.end_reliefs(key, now)
             elif ownership.neglected or key in self._to_read:
                 works.append(partial(self._judge, key, service))
         for key in self._fitness.passed(now):

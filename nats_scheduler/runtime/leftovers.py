@@ -69,7 +69,7 @@ class Leftovers:
                 await self._registry.purge(f"{INSTANCE}{name}")
 
     async def _remove_leases(self) -> None:
-        if not self._leases.is_heard(self._clock.monotonic()):
+        if not self._leases.is_receiving(self._clock.monotonic()):
             return  # who seems to be dead may live
         served = {f"{service.mode}.{name}" for name, service in self._services.items()}
         for key in self._leases.on_record():

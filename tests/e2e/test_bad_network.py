@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FireStored, FireUnsettled
+from nats_scheduler.engine.events import FireRefused, FireStored, FireUnknown
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
@@ -106,11 +106,11 @@ async def test_a_fire_whose_acknowledgements_are_lost_is_repeated_as_the_same_an
             "JOBS.every", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "JOBS.out.every"}
         )
         await eventually(
-            lambda: len(here.running.of("JOBS", FireUnsettled)) >= 8,
+            lambda: len(here.running.of("JOBS", FireUnknown)) >= 8,
             within_seconds=WAIT_SECONDS,
             describe="fires are unsettled, and sent again",
         )
-        waits = [event.retry_after for event in here.running.of("JOBS", FireUnsettled)]
+        waits = [event.retry_after for event in here.running.of("JOBS", FireUnknown)]
         assert len(await here.account.messages("JOBS", "JOBS.out.at")) == 1
         assert len(await here.account.messages("JOBS", "JOBS.out.every")) == 1, "the next fire waits for this one"
         here.proxy.heal()

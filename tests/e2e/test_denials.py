@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FireUnsettled
+from nats_scheduler.engine.events import FireRefused, FireUnknown
 from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.schedule.instants import SECOND
@@ -49,7 +49,7 @@ async def test_denied_fires_are_refused_block_nobody_and_go_out_once_they_may(
         refused: list[FireRefused] = running.of("ORDERS", FireRefused)
         assert {event.fire.target for event in refused} == {f"orders.denied.{number}" for number in range(COUNT)}
         assert {event.code for event in refused} == {NOT_PERMITTED}
-        assert running.of("ORDERS", FireUnsettled) == []
+        assert running.of("ORDERS", FireUnknown) == []
         await running.told_of("permission_missing", may_not="publish", subject="orders.denied.7")
         assert await account.messages("ORDERS", "orders.denied.*") == []
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FireSeen, FireStored, FireUnsettled
+from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, FireUnknown
 from nats_scheduler.jetstream.connection import frame
 from tests.e2e.conftest import Served
 from tests.harness.account import WAIT_SECONDS, Account, in_seconds
@@ -41,7 +41,7 @@ async def test_the_answer_of_a_core_subscriber_is_passed_over(served: Served, bo
         lambda: served.sidecar.of(served.name, FireStored), within_seconds=WAIT_SECONDS, describe="the fire is stored"
     )
     assert not served.sidecar.of(served.name, FireRefused)
-    assert not served.sidecar.of(served.name, FireUnsettled)
+    assert not served.sidecar.of(served.name, FireUnknown)
     assert len(await served.messages("out")) == 1
 
 
@@ -59,7 +59,7 @@ async def test_where_the_stream_acknowledges_nothing_a_strangers_refusal_repeats
     watched.account.connection.write(frame(stream.subject("s"), "", lines, b"body"))
     await stream.wait_for("out")
     await eventually(
-        lambda: watched.sidecar.of(name, FireSeen), within_seconds=WAIT_SECONDS, describe="the fire is seen"
+        lambda: watched.sidecar.of(name, FireReadBack), within_seconds=WAIT_SECONDS, describe="the fire is seen"
     )
     assert (len(published), watched.sidecar.of(name, FireRefused)) == (1, [])
 

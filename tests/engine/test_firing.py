@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.actions import ReadContent, WakeAt
-from nats_scheduler.engine.events import Ending, FireRefused, FireSeen, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted, ScheduleEnded
 from nats_scheduler.engine.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header
@@ -207,7 +207,7 @@ def test_an_operator_hears_of_acceptance_and_of_fires() -> None:
     world.advance("5s")
     world.settle()
     told = [type(event) for event in world.events]
-    assert told.count(ScheduleAccepted) == told.count(FireStored) == told.count(FireSeen) == 1
+    assert told.count(ScheduleAccepted) == told.count(FireStored) == told.count(FireReadBack) == 1
 
 
 def test_a_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() -> None:

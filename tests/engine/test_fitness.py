@@ -36,9 +36,9 @@ THEIRS = ("b",) * SHARDS
 
 def hears(leases: Leases, other: str, now: int, *, cannot: tuple[str, ...] = ()) -> None:
     """Let an instance hear itself and another one."""
-    leases.heard(other, {KEY}, now, now, cannot=cannot)
-    leases.heard(leases.me, {KEY}, now, now)
-    leases.bury(now)
+    leases.received(other, {KEY}, now, now, cannot=cannot)
+    leases.received(leases.me, {KEY}, now, now)
+    leases.discard_gone(now)
 
 
 # -- who cannot
@@ -187,7 +187,7 @@ def test_it_is_forgiven_where_our_own_fires_are_refused_too_and_not_blamed_again
     a = idle_holder()
     judged(a, 10, 9, 0)
     judged(a, 10, 9, IDLE_CONFIRMED_AFTER_NS)
-    a.fitness.forgive(KEY, IDLE_CONFIRMED_AFTER_NS)
+    a.fitness.end_reliefs(KEY, IDLE_CONFIRMED_AFTER_NS)
     assert not a.fitness.is_relieved(KEY, "b", IDLE_CONFIRMED_AFTER_NS)
     assert judged(a, 10, 9, 2 * IDLE_CONFIRMED_AFTER_NS) == []
 
@@ -230,7 +230,7 @@ def test_what_an_idle_holder_took_back_is_claimed_again_when_it_does_not_live_or
     assert write(a, 2, IDLE_CONFIRMED_AFTER_NS) == OURS
     a.recorded(KEY, Record(THEIRS, 3))
     assert a.change(KEY, IDLE_CONFIRMED_AFTER_NS) is None
-    a.heard("b", frozenset(), IDLE_CONFIRMED_AFTER_NS, IDLE_CONFIRMED_AFTER_NS)
+    a.received("b", frozenset(), IDLE_CONFIRMED_AFTER_NS, IDLE_CONFIRMED_AFTER_NS)
     assert a.change(KEY, IDLE_CONFIRMED_AFTER_NS) == OURS
     a.left("b")
     assert a.change(KEY, IDLE_CONFIRMED_AFTER_NS) == OURS

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.assembly import IDENTITY_HIDDEN, TRACED_ONLY
-from nats_scheduler.engine.events import Ending, FireForged, FireRefused, FireSeen, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireForged, FireReadBack, FireRefused, ScheduleEnded
 from nats_scheduler.engine.inputs import ContactLost, DuplicateRead, DuplicateUnread, Refused, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.identity import fire_identity
@@ -301,7 +301,7 @@ class TestAGeneratedMessage:
                 None,
             )
         )
-        assert desk.told(FireSeen) == []
+        assert desk.told(FireReadBack) == []
 
 
 def test_one_that_says_purge_is_the_cancel_that_it_is_for_a_native_server_and_is_told_as_such() -> None:

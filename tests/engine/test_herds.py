@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FireSeen, FireStored, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireReadBack, FireStored, ScheduleEnded
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
@@ -126,11 +126,11 @@ def test_what_is_replaced_while_it_waits_is_removed_once_and_its_successor_stays
 def test_what_is_read_back_while_it_waits_is_removed_once() -> None:
     desk, fires = herd(*[AT_5S] * COUNT)
     desk.read(*(stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)))
-    seen, purges = desk.told(FireSeen), desk.purges
+    seen, purges = desk.told(FireReadBack), desk.purges
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    seen, purges = [*seen, *desk.told(FireSeen)], [*purges, *desk.purges]
+    seen, purges = [*seen, *desk.told(FireReadBack)], [*purges, *desk.purges]
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
-    seen, purges = [*seen, *desk.told(FireSeen)], [*purges, *desk.purges]
+    seen, purges = [*seen, *desk.told(FireReadBack)], [*purges, *desk.purges]
     assert (len(seen), sorted(purges)) == (COUNT, sorted((fire.schedule, fire.sequence) for fire in fires))
 
 

@@ -34,7 +34,7 @@ def instance(name: str, *others: str, now: int = 0) -> Leases:
     """Make an instance that serves the stream and hears itself and others."""
     leases = Leases(name, frozenset({KEY}))
     for one in (*others, name):
-        leases.heard(one, {KEY}, now, now)
+        leases.received(one, {KEY}, now, now)
     return leases
 
 
@@ -78,7 +78,7 @@ def test_a_holder_hands_over_and_is_not_robbed() -> None:
     b = instance("b", "a")
     b.recorded(KEY, Record(write(a, 1), 1))
     assert b.change(KEY, 0) is None
-    a.heard("b", {KEY}, 0, 0)
+    a.received("b", {KEY}, 0, 0)
     handed = write(a, 2)
     b.recorded(KEY, Record(handed, 2))
     assert b.held(KEY) == ALL_SHARDS - a.held(KEY) != frozenset()
@@ -88,18 +88,18 @@ def test_a_holder_hands_over_and_is_not_robbed() -> None:
 def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(("b",) * SHARDS, 5))
-    a.heard("a", {KEY}, LEASE_DURATION_NS - 1, 0)
-    assert a.bury(LEASE_DURATION_NS - 1) == []
+    a.received("a", {KEY}, LEASE_DURATION_NS - 1, 0)
+    assert a.discard_gone(LEASE_DURATION_NS - 1) == []
     assert a.change(KEY, LEASE_DURATION_NS - 1) is None
-    assert a.bury(LEASE_DURATION_NS) == ["b"]
+    assert a.discard_gone(LEASE_DURATION_NS) == ["b"]
     assert write(a, 6, LEASE_DURATION_NS) == ("a",) * SHARDS
 
 
 def test_one_who_does_not_hear_himself_judges_nobody() -> None:
     a = instance("a", "b")
-    assert a.bury(10 * LEASE_DURATION_NS) == []
+    assert a.discard_gone(10 * LEASE_DURATION_NS) == []
     a.listening_anew()
-    assert a.bury(10 * LEASE_DURATION_NS) == []
+    assert a.discard_gone(10 * LEASE_DURATION_NS) == []
 
 
 def test_one_who_does_not_hear_himself_hands_nothing_over_to_whom_he_remembers() -> None:
@@ -108,7 +108,7 @@ def test_one_who_does_not_hear_himself_hands_nothing_over_to_whom_he_remembers()
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
     a.serves = frozenset()  # what comes of it after `OWN_HEARTBEAT_LIMIT_NS` and `SERVING_KEPT_NS`
     assert a.change(KEY, LEASE_DURATION_NS) is None
-    a.heard("a", (), LEASE_DURATION_NS, LEASE_DURATION_NS)
+    a.received("a", (), LEASE_DURATION_NS, LEASE_DURATION_NS)
     assert a.living(KEY) == []
     assert a.change(KEY, LEASE_DURATION_NS) is None, "nobody else lives"
 
@@ -116,9 +116,9 @@ def test_one_who_does_not_hear_himself_hands_nothing_over_to_whom_he_remembers()
 def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
     """A sidecar that crashed and was started again takes over from itself at once."""
     a = Leases("a", frozenset({KEY}))
-    a.heard("crashed", {KEY}, 7, 0)
-    a.heard("alive", {KEY}, 7, LEASE_DURATION_NS)
-    a.heard("a", {KEY}, 8, LEASE_DURATION_NS + BEAT)
+    a.received("crashed", {KEY}, 7, 0)
+    a.received("alive", {KEY}, 7, LEASE_DURATION_NS)
+    a.received("a", {KEY}, 8, LEASE_DURATION_NS + BEAT)
     assert a.living(KEY) == ["alive", "a"]
 
 
@@ -127,8 +127,8 @@ def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> No
     a = instance("a")
     write(a, 1)
     a.listening_anew()
-    a.heard("dead", {KEY}, 10 * LEASE_DURATION_NS, 5 * LEASE_DURATION_NS)
-    a.heard("a", {KEY}, 10 * LEASE_DURATION_NS, 10 * LEASE_DURATION_NS)
+    a.received("dead", {KEY}, 10 * LEASE_DURATION_NS, 5 * LEASE_DURATION_NS)
+    a.received("a", {KEY}, 10 * LEASE_DURATION_NS, 10 * LEASE_DURATION_NS)
     assert a.living(KEY) == ["a"]
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
     assert a.change(KEY, 10 * LEASE_DURATION_NS) is None
@@ -138,20 +138,20 @@ def test_nor_by_what_is_stored_of_ourselves() -> None:
     """Whoever stood still hears his own last word first, which is as old as that of one who died meanwhile."""
     a = instance("a")
     a.listening_anew()
-    a.heard("dead", {KEY}, 10 * LEASE_DURATION_NS, 1)
-    a.heard("a", {KEY}, 10 * LEASE_DURATION_NS, 0)
+    a.received("dead", {KEY}, 10 * LEASE_DURATION_NS, 1)
+    a.received("a", {KEY}, 10 * LEASE_DURATION_NS, 0)
     assert a.living(KEY) == ["dead", "a"]
-    assert a.heard("a", {KEY}, 10 * LEASE_DURATION_NS, 10 * LEASE_DURATION_NS)
+    assert a.received("a", {KEY}, 10 * LEASE_DURATION_NS, 10 * LEASE_DURATION_NS)
     assert a.living(KEY) == ["a"]
 
 
 def test_who_was_not_heard_while_we_were_deaf_is_not_taken_for_dead_at_once() -> None:
     a = instance("a", "b")
     a.listening_anew()
-    a.heard("a", {KEY}, 3 * LEASE_DURATION_NS, 3 * LEASE_DURATION_NS)
-    assert a.bury(3 * LEASE_DURATION_NS) == []
-    a.heard("a", {KEY}, 4 * LEASE_DURATION_NS, 4 * LEASE_DURATION_NS)
-    assert a.bury(4 * LEASE_DURATION_NS) == ["b"]
+    a.received("a", {KEY}, 3 * LEASE_DURATION_NS, 3 * LEASE_DURATION_NS)
+    assert a.discard_gone(3 * LEASE_DURATION_NS) == []
+    a.received("a", {KEY}, 4 * LEASE_DURATION_NS, 4 * LEASE_DURATION_NS)
+    assert a.discard_gone(4 * LEASE_DURATION_NS) == ["b"]
 
 
 def test_one_who_leaves_hands_everything_over_and_is_given_nothing() -> None:
@@ -170,7 +170,7 @@ def test_the_last_one_who_leaves_leaves_nothing_to_wait_for() -> None:
 
 def test_an_instance_that_does_not_serve_the_stream_is_absent() -> None:
     a = instance("a")
-    a.heard("b", {"emulated.OTHER"}, 0, 0)
+    a.received("b", {"emulated.OTHER"}, 0, 0)
     a.recorded(KEY, Record(("b",) * SHARDS, 1))
     assert write(a, 2) == ("a",) * SHARDS
 
@@ -178,14 +178,14 @@ def test_an_instance_that_does_not_serve_the_stream_is_absent() -> None:
 def test_one_that_is_still_reading_is_given_nothing() -> None:
     a = instance("a")
     write(a, 1)
-    a.heard("b", (), 0, 0)
+    a.received("b", (), 0, 0)
     assert a.change(KEY, 0) is None
 
 
 def test_a_holder_who_lost_contact_is_relieved_at_once_and_where_nobody_has_any_all_stays() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(("a", "b") * (SHARDS // 2), 5))
-    a.heard("b", (), 0, 0)
+    a.received("b", (), 0, 0)
     a.serves = frozenset()
     assert a.change(KEY, 0) is None
     a.serves = frozenset({KEY})
@@ -194,7 +194,7 @@ def test_a_holder_who_lost_contact_is_relieved_at_once_and_where_nobody_has_any_
 
 def test_what_nobody_holds_is_taken_by_who_is_still_reading_where_nobody_else_can_fire() -> None:
     a = instance("a", "b")
-    a.heard("b", (), 0, 0)
+    a.received("b", (), 0, 0)
     a.serves = frozenset()
     a.recorded(KEY, Record(("b", NO_HOLDER, "dead", "a") * (SHARDS // 4), 5))
     assert write(a, 6) == ("b", "a", "a", "a") * (SHARDS // 4)
@@ -203,7 +203,7 @@ def test_what_nobody_holds_is_taken_by_who_is_still_reading_where_nobody_else_ca
 def test_a_stream_is_served_once_it_is_read_and_we_hear_ourselves() -> None:
     a = Leases("a")
     assert a.able([KEY], 0) == frozenset()
-    a.heard("a", (), 0, 0)
+    a.received("a", (), 0, 0)
     assert a.able([], OWN_HEARTBEAT_LIMIT_NS // 2) == frozenset()
     assert a.able([KEY], OWN_HEARTBEAT_LIMIT_NS - 1) == {KEY}
 
@@ -227,36 +227,36 @@ def test_one_who_stood_still_serves_again_when_he_has_heard_himself_and_read_wha
     assert a.able([KEY], 0) == {KEY}
     awake = 10 * LEASE_DURATION_NS
     assert a.able([KEY], awake) == frozenset()  # what was read is old, which is not known yet
-    a.heard("a", (), awake, awake)
+    a.received("a", (), awake, awake)
     assert a.able([], awake) == frozenset()
     assert a.able([KEY], awake + 1) == {KEY}
 
 
 def test_words_that_were_long_on_their_way_give_nobody_shards_and_do_not_make_a_dead_one_of_him() -> None:
     a, now = instance("a"), LEASE_DURATION_NS - 1
-    a.heard("b", {KEY}, 0, 2 * STALE_HEARTBEAT_NS, knew_of=STALE_HEARTBEAT_NS + 1)
+    a.received("b", {KEY}, 0, 2 * STALE_HEARTBEAT_NS, last_received=STALE_HEARTBEAT_NS + 1)
     assert a.living(KEY) == ["b", "a"]
-    assert a.heard("b", {KEY}, now, 3 * STALE_HEARTBEAT_NS, knew_of=2 * STALE_HEARTBEAT_NS), (
+    assert a.received("b", {KEY}, now, 3 * STALE_HEARTBEAT_NS, last_received=2 * STALE_HEARTBEAT_NS), (
         "his part is another's from now on"
     )
     assert a.living(KEY) == ["a"]
-    a.heard("a", {KEY}, now, 3 * STALE_HEARTBEAT_NS)
-    assert a.bury(LEASE_DURATION_NS) == []
+    a.received("a", {KEY}, now, 3 * STALE_HEARTBEAT_NS)
+    assert a.discard_gone(LEASE_DURATION_NS) == []
 
 
 def test_one_whose_own_words_come_back_late_says_that_he_does_not_serve() -> None:
     a = instance("a")
     assert a.able([KEY], 0) == {KEY}
-    a.heard("a", {KEY}, STALE_HEARTBEAT_NS, STALE_HEARTBEAT_NS + 1, knew_of=1)
+    a.received("a", {KEY}, STALE_HEARTBEAT_NS, STALE_HEARTBEAT_NS + 1, last_received=1)
     assert a.able([KEY], STALE_HEARTBEAT_NS) == frozenset()
-    assert a.is_heard(STALE_HEARTBEAT_NS), "he hears what others say nevertheless"
-    a.heard("a", (), STALE_HEARTBEAT_NS + 1, STALE_HEARTBEAT_NS + 2, knew_of=STALE_HEARTBEAT_NS + 1)
+    assert a.is_receiving(STALE_HEARTBEAT_NS), "he hears what others say nevertheless"
+    a.received("a", (), STALE_HEARTBEAT_NS + 1, STALE_HEARTBEAT_NS + 2, last_received=STALE_HEARTBEAT_NS + 1)
     assert a.able([KEY], STALE_HEARTBEAT_NS + 1) == {KEY}
 
 
 def test_one_that_serves_more_than_it_can_name_serves_all() -> None:
     a = instance("a")
-    a.heard("b", None, 0, 0)
+    a.received("b", None, 0, 0)
     assert a.living(KEY) == ["b", "a"]
 
 
@@ -264,7 +264,7 @@ def test_what_is_held_is_held_until_a_record_names_another() -> None:
     a = instance("a")
     write(a, 1)
     a.listening_anew()
-    a.bury(100 * LEASE_DURATION_NS)
+    a.discard_gone(100 * LEASE_DURATION_NS)
     assert a.held(KEY) == ALL_SHARDS
     a.recorded(KEY, Record(("b",) * SHARDS, 2))
     assert a.held(KEY) == frozenset()
@@ -277,7 +277,7 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     assert a.change(KEY, 0) is None
     a.listening_anew()
     assert a.change(KEY, 0) is None, "it may be told yet"
-    a.heard("a", {KEY}, 1, 1)
+    a.received("a", {KEY}, 1, 1)
     assert a.record(KEY).revision == 0
     assert write(a, 1) == holders
     assert a.change(KEY, 0) is None
@@ -293,14 +293,14 @@ def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:
     """Have two hold a stream while nothing can be stored; return the first one that is back, and serves at once."""
     a = instance("a", "b")
     for one in ("b", "a"):
-        a.heard(one, {KEY}, 0, 0)
+        a.received(one, {KEY}, 0, 0)
     a.recorded(KEY, Record(holders * (SHARDS // len(holders)), 5))
     if connects_anew:
         a.listening_anew()
-        a.heard("b", {KEY}, BACK, 0)
-        a.heard("a", {KEY}, BACK, 0)
+        a.received("b", {KEY}, BACK, 0)
+        a.received("a", {KEY}, BACK, 0)
         a.recorded(KEY, Record(holders * (SHARDS // len(holders)), 5))
-    a.heard("a", {KEY}, BACK, BACK)
+    a.received("a", {KEY}, BACK, BACK)
     return a
 
 
@@ -308,22 +308,22 @@ def tell_on(a: Leases, served: dict[str, set[str]]) -> None:
     """Have all tell what they serve until nobody is counted on any more."""
     for now in (*range(BACK, BACK + RETURN_GRACE_NS, BEAT), BACK + RETURN_GRACE_NS):
         for one, keys in served.items():
-            a.heard(one, keys, now, now)
+            a.received(one, keys, now, now)
 
 
 @pytest.mark.parametrize("connects_anew", [True, False])
 def test_the_first_one_back_from_an_outage_leaves_the_others_their_part_for_a_moment(connects_anew: bool) -> None:
     a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]), connects_anew=connects_anew)
     soon = BACK + RETURN_GRACE_NS - 1
-    a.heard("a", {KEY}, soon, soon)
-    assert (a.bury(soon), a.change(KEY, soon)) == ([], None)
-    assert a.bury(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be dead"
+    a.received("a", {KEY}, soon, soon)
+    assert (a.discard_gone(soon), a.change(KEY, soon)) == ([], None)
+    assert a.discard_gone(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be dead"
     assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
 
 
 def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment() -> None:
     a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
-    a.heard("b", (), BACK, BACK)
+    a.received("b", (), BACK, BACK)
     assert a.change(KEY, BACK) is None
     tell_on(a, {"a": {KEY}, "b": set()})
     assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
@@ -332,7 +332,7 @@ def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment() -> Non
 def test_one_who_still_reads_keeps_his_own_part_for_that_moment_though_another_serves_already() -> None:
     a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
     a.serves = frozenset()
-    a.heard("b", {KEY}, BACK, BACK)
+    a.received("b", {KEY}, BACK, BACK)
     assert a.change(KEY, BACK) is None
     tell_on(a, {"a": set(), "b": {KEY}})
     assert write(a, 6, BACK + RETURN_GRACE_NS) == ("b",) * SHARDS
@@ -340,9 +340,9 @@ def test_one_who_still_reads_keeps_his_own_part_for_that_moment_though_another_s
 
 def test_who_is_only_counted_on_is_given_nothing() -> None:
     a = back_from_an_outage("a")
-    a.heard("b", (), BACK, BACK)
+    a.received("b", (), BACK, BACK)
     assert a.change(KEY, BACK) is None
-    a.heard("b", {KEY}, BACK, BACK)
+    a.received("b", {KEY}, BACK, BACK)
     assert write(a, 6, BACK) == wanted_holders(KEY, ["a", "b"])
 
 
@@ -353,16 +353,16 @@ def test_what_the_dead_held_before_the_outage_is_claimed_at_once() -> None:
 
 def test_who_died_while_we_were_away_for_a_moment_is_missed_as_early_as_ever() -> None:
     a = instance("a", "b")
-    a.heard("b", {KEY}, 1, 1)
-    a.heard("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
-    assert a.bury(1 + LEASE_DURATION_NS) == ["b"]
+    a.received("b", {KEY}, 1, 1)
+    a.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
+    assert a.discard_gone(1 + LEASE_DURATION_NS) == ["b"]
 
 
 def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
     """The outage was ours alone: we come back, read, and are handed our part when we have."""
     a = back_from_an_outage("b")
     a.serves = frozenset()
-    a.heard("b", {KEY}, BACK, BACK)
+    a.received("b", {KEY}, BACK, BACK)
     assert a.change(KEY, BACK) is None
     a.serves = frozenset({KEY})
     assert a.change(KEY, BACK) is None
@@ -410,12 +410,12 @@ class ModelFleet:
             if record is not None:
                 leases.recorded(KEY, record)
             else:
-                leases.heard(told, {KEY}, self.now, self.now)
+                leases.received(told, {KEY}, self.now, self.now)
         del queue[:most]
 
     def act(self, name: str) -> None:
         leases = self.alive[name]
-        leases.bury(self.now)
+        leases.discard_gone(self.now)
         holders = leases.change(KEY, self.now)
         if holders is not None and leases.record(KEY).revision == self.bucket.record.revision:
             self.bucket.record = Record(holders, self.bucket.record.revision + 1)

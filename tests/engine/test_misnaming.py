@@ -13,14 +13,14 @@ def told(desk: Desk) -> list[tuple[str, int, list[str]]]:
     return [(one.subject, one.sequence, [h for h, _ in one.headers]) for one in desk.told(HeadersMisnamed)]
 
 
-def test_a_message_that_was_meant_to_be_a_schedule_is_told_when_it_is_read() -> None:
+def test_a_message_that_was_meant_to_be_a_schedule_is_reported_when_it_is_read() -> None:
     desk = Desk()
     desk.read(message_on("s.x", 1, Nats_Schedul="@daily", Nats_Schedule_Target=TARGET))
     assert told(desk) == [("s.x", 1, ["Nats-Schedul"])]
     assert not desk.is_held("s.x")
 
 
-def test_a_schedule_with_a_header_that_nobody_reads_is_told_and_fires_all_the_same() -> None:
+def test_a_schedule_with_a_header_that_nobody_reads_is_reported_and_fires_all_the_same() -> None:
     desk = Desk()
     one = schedule("@every 1s", Nats_Schedule_Timezone="Europe/Berlin")
     desk.read(one)
@@ -28,7 +28,7 @@ def test_a_schedule_with_a_header_that_nobody_reads_is_told_and_fires_all_the_sa
     assert desk.in_flight(one, 1).schedule == SCHEDULE
 
 
-def test_what_was_stored_before_is_told_once_by_whoever_holds_its_shard() -> None:
+def test_what_was_stored_before_is_reported_once_by_whoever_holds_its_shard() -> None:
     desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), live=False)
     desk.step(ShardsHeld(frozenset()), CaughtUp())
     assert told(desk) == []

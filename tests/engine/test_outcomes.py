@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadDuplicate
 from nats_scheduler.engine.course import ATTEMPTS_PER_READ
-from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnsettled
+from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnknown
 from nats_scheduler.engine.inputs import ContentUnread, DuplicateRead, Refused, Stored, Unknown
 from nats_scheduler.engine.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.schedule.instants import SECOND
@@ -74,7 +74,7 @@ def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> No
     fire = desk.in_flight(message, 5)
     for seconds in (6, 8, 30, 3600):
         desk.concluded(fire, Unknown("no answer"))
-        assert [told.fire for told in desk.told(FireUnsettled)] == [fire]
+        assert [told.fire for told in desk.told(FireUnknown)] == [fire]
         assert desk.at(seconds).fires == [fire], "the same object, and so the same bytes and the same identity"
     desk.concluded(fire, Stored(2))
     assert desk.fire.fire_time == START + 3600 * SECOND, "and only then what came due meanwhile is made up"
@@ -99,7 +99,7 @@ def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
     desk.read(stored_fire(fire, 2, desk.now))
     assert due(desk) == 10
     desk.concluded(fire, Unknown("no answer"))
-    assert desk.told(FireUnsettled) == []
+    assert desk.told(FireUnknown) == []
     assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
 
 

@@ -1,6 +1,6 @@
 """A fire that came due before anybody could fire it in time is told as overdue; it says nothing about punctuality."""
 
-from nats_scheduler.engine.events import FireSeen
+from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, PurgeConcluded, ShardsHeld, Stored
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -12,12 +12,12 @@ ALL = frozenset(range(SHARDS))
 EVERY = schedule("@every 5s")
 
 
-def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireSeen:
+def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireReadBack:
     """Let the fire in flight be stored and read back, and return what is told of it."""
     fire = desk.fire
     desk.concluded(fire, Stored(at_sequence))
     desk.read(plain(TARGET, at_sequence, stored_at=desk.now + late))
-    (told,) = desk.told(FireSeen)
+    (told,) = desk.told(FireReadBack)
     return told
 
 
@@ -46,7 +46,7 @@ def test_it_is_overdue_also_when_its_schedule_is_gone_before_it_is_read_back() -
     desk.step(PurgeConcluded(SCHEDULE, 1))
     assert not desk.is_held()
     desk.read(plain(TARGET, 2, stored_at=desk.now + MILLISECOND))
-    assert [told.overdue for told in desk.told(FireSeen)] == [True]
+    assert [told.overdue for told in desk.told(FireReadBack)] == [True]
 
 
 def test_what_came_due_before_everything_was_read_is_overdue() -> None:
@@ -87,4 +87,4 @@ def test_what_its_last_holder_stored_in_time_is_not_overdue_for_the_next() -> No
     heir.at(5.1)
     heir.step(ShardsHeld(ALL))
     heir.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
-    assert [told.overdue for told in heir.told(FireSeen)] == [False]
+    assert [told.overdue for told in heir.told(FireReadBack)] == [False]

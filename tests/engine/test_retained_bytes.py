@@ -6,7 +6,7 @@ Bytes are counted in everything that can be reached from the engine, and not in 
 import gc
 from types import FunctionType, MethodType, ModuleType
 
-from nats_scheduler.engine.events import FireSeen
+from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import FiresStored, MessagesRead
 from nats_scheduler.message.stored import StoredMessage
 from tests.engine.direct import TARGET, Desk, plain, schedule
@@ -79,4 +79,4 @@ def test_what_was_removed_before_it_was_read_is_passed_by_once_something_behind_
     desk = Desk(*(message for message, _source in schedules))
     last = fired_rounds(desk, schedules, 30)
     desk.step(MessagesRead([plain(TARGET, last)]))
-    assert len({seen.stored_sequence for seen in desk.told(FireSeen)}) == 600
+    assert len({seen.stored_sequence for seen in desk.told(FireReadBack)}) == 600

@@ -111,7 +111,7 @@ def test_far_and_near_give_the_order_of_one_list(seed: int) -> None:
         earliest = min((instant for instant, _sequence in waking.values()), default=None)
         wake = roster.next_wake()
         assert earliest is None or (wake is not None and wake <= earliest), f"seed {seed}"
-        assert len(roster._agenda) + roster._far <= 2 * len(roster) + MIN_AGENDA_ENTRIES
+        assert len(roster._agenda) + roster._in_spans <= 2 * len(roster) + MIN_AGENDA_ENTRIES
 
 
 def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
@@ -122,7 +122,7 @@ def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
         roster.hold(one)
         roster.wake(one, (sequence % 3 + 1) << SPAN_BITS)
     assert len(roster.pop_woken(9 << SPAN_BITS, 1)) == 1
-    assert (len(roster._agenda), roster._far) == (9, 20)
+    assert (len(roster._agenda), roster._in_spans) == (9, 20)
     assert woken(roster, 9 << SPAN_BITS) == [*range(3, 30, 3), *range(1, 30, 3), *range(2, 30, 3)]
 
 
@@ -151,7 +151,7 @@ def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
         roster.hold(one)
     for number in range(20 * MIN_AGENDA_ENTRIES):
         roster.wake(random.choice(everyone), (1_000 + number // random.choice((1, 100))) << SPAN_BITS)
-        assert sum(len(span.held) for span in roster._spans.values()) == roster._far <= 2 * len(roster)
+        assert sum(len(span.held) for span in roster._spans.values()) == roster._in_spans <= 2 * len(roster)
         assert len(roster._spans) <= len(roster)
         assert len(roster._order) <= 2 * len(roster) + MIN_AGENDA_ENTRIES + 1
     expected = sorted((one.wake, one.sequence) for one in everyone if one.wake != NO_WAKE)

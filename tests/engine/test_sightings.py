@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import FireSeen, FireStored, ScheduleAccepted
+from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.engine.purges import MAX_PURGES_PER_STEP
@@ -22,9 +22,9 @@ def test_an_acknowledged_fire_is_seen_without_a_look_at_its_headers() -> None:
     desk = Desk(EVERY)
     fired(desk)
     desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
-    assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.told(FireSeen)] == [("s.one", 7)]
+    assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.told(FireReadBack)] == [("s.one", 7)]
     desk.read(plain(TARGET, 2))
-    assert desk.told(FireSeen) == []
+    assert desk.told(FireReadBack) == []
 
 
 def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledged() -> None:
@@ -33,7 +33,7 @@ def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledge
     acknowledged = desk.now
     desk.now += 9
     desk.step(MessagesRead((), through=2))
-    told = [(seen.schedule, seen.target, seen.stored_sequence, seen.stored_at) for seen in desk.told(FireSeen)]
+    told = [(seen.schedule, seen.target, seen.stored_sequence, seen.stored_at) for seen in desk.told(FireReadBack)]
     assert told == [("s.one", TARGET, 2, acknowledged)]
     assert desk.engine.last_read == 2
 
@@ -42,16 +42,16 @@ def test_what_is_not_passed_by_yet_is_still_expected() -> None:
     desk = Desk(EVERY)
     fired(desk)
     desk.step(MessagesRead((), through=1))
-    assert desk.told(FireSeen) == []
+    assert desk.told(FireReadBack) == []
     desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
-    assert len(desk.told(FireSeen)) == 1
+    assert len(desk.told(FireReadBack)) == 1
 
 
 def test_another_message_under_that_sequence_is_what_its_headers_say() -> None:
     desk = Desk(EVERY)
     fired(desk)
     desk.read(schedule("@every 9s", 2, "s.two"))
-    assert desk.told(FireSeen) == []
+    assert desk.told(FireReadBack) == []
     assert [told.schedule for told in desk.told(ScheduleAccepted)] == ["s.two"]
 
 
@@ -61,24 +61,24 @@ def test_another_contact_may_be_with_another_stream() -> None:
     desk.step(ContactLost("gone"))
     desk.read(plain(TARGET, 2))
     desk.step(CaughtUp())
-    assert desk.told(FireSeen) == []
+    assert desk.told(FireReadBack) == []
 
 
 def test_a_fire_that_was_read_before_its_acknowledgement_is_seen_once() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     desk.read(stored_fire(fire, 2, desk.now))
-    assert len(desk.told(FireSeen)) == 1
+    assert len(desk.told(FireReadBack)) == 1
     desk.concluded(fire, Stored(2))
     desk.read(plain(TARGET, 2))
-    assert desk.told(FireSeen) == []
+    assert desk.told(FireReadBack) == []
 
 
 def test_where_messages_may_be_gone_before_they_are_read_none_is_expected() -> None:
     desk = Desk(EVERY, reads_all=False)
     fired(desk)
     desk.read(plain(TARGET, 2))
-    assert desk.told(FireSeen) == []
+    assert desk.told(FireReadBack) == []
 
 
 def test_a_follower_that_is_far_behind_reads() -> None:
@@ -106,7 +106,7 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
         done += len(more)
     one = fires[done]
     desk.read(*(plain(TARGET, 10_000 + fire.sequence) for fire in fires))
-    assert (desk.told(FireStored), desk.told(FireSeen), desk.purges) == ([], [], [])
+    assert (desk.told(FireStored), desk.told(FireReadBack), desk.purges) == ([], [], [])
     desk.concluded(one, Stored(10_000 + one.sequence))
     stored, purged = desk.told(FireStored), desk.purges
     assert (len(stored), len(purged), desk.wake) == (MAX_PURGES_PER_STEP, MAX_PURGES_PER_STEP, 5)

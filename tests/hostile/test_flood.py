@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import (
+    FireReadBack,
     FireRefused,
-    FireSeen,
     FiresMissed,
     ScheduleAccepted,
     ScheduleEnded,
@@ -69,7 +69,7 @@ def broken(lines: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str
 
 def grid(sidecar: Running, stream: str, subject: str) -> list[int]:
     """Give the distances between the fires of a schedule that were stored, in seconds."""
-    times = [event.fire_time for event in sidecar.of(stream, FireSeen) if event.schedule == subject]
+    times = [event.fire_time for event in sidecar.of(stream, FireReadBack) if event.schedule == subject]
     return [(later - earlier) // SECOND for earlier, later in pairwise(times)]
 
 

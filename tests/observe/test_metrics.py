@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from nats_scheduler.engine.events import Event, FireSeen, StreamReady
+from nats_scheduler.engine.events import Event, FireReadBack, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -67,8 +67,8 @@ def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
 def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     metrics = Metrics()
     reporter = Reporter(metrics)
-    reporter.report("S", FireSeen("S.s", "S.out", 0, 200_000_000 * SECOND, 7, overdue=True))
-    reporter.report("S", FireSeen("S.s", "S.out", 0, 3 * MILLISECOND, 8))
+    reporter.report("S", FireReadBack("S.s", "S.out", 0, 200_000_000 * SECOND, 7, overdue=True))
+    reporter.report("S", FireReadBack("S.s", "S.out", 0, 3 * MILLISECOND, 8))
     assert shown(metrics, "fires_overdue_total", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_count", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)

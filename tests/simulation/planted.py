@@ -198,7 +198,7 @@ def nothing_expires() -> Changes:
 
     def remove_due(self: Expiry, now: int, _is_needed: Callable[[int], bool]) -> None:
         for agenda in self._agendas:
-            agenda.forget(now)
+            agenda.discard(now)
 
     yield Expiry, "remove_due", remove_due
 

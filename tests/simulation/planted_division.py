@@ -48,7 +48,7 @@ def shards_never_let_go() -> Changes:
 
 def dead_holders_never_buried() -> Changes:
     """Leave shards to one who is not heard of any more."""
-    yield Leases, "bury", lambda _self, _now: []
+    yield Leases, "discard_gone", lambda _self, _now: []
     yield Leases, "relieve_idle", lambda *_: []  # it would mend the damage after some seconds
 
 
@@ -108,15 +108,15 @@ def dead_brought_back_to_life() -> Changes:
     """Take for alive whoever is heard in what was stored before we listened again."""
 
     def listening_anew(self: Leases) -> None:
-        self._heard_myself_at = None
+        self._own_received_at = None
         self._records = {key: Record(record.holders) for key, record in self._records.items()}
 
-    def heard_myself(self: Leases, now: int, _stored_at: int) -> bool:
-        is_news, self._heard_myself_at = self._heard_myself_at is None, now
+    def own_received(self: Leases, now: int, _stored_at: int) -> bool:
+        is_news, self._own_received_at = self._own_received_at is None, now
         return is_news
 
     yield Leases, "listening_anew", listening_anew
-    yield Leases, "_heard_myself", heard_myself
+    yield Leases, "_own_received", own_received
 
 
 def removal_held_against_the_holder() -> Changes:

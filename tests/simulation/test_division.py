@@ -105,7 +105,7 @@ def hand_overs_after_an_outage(*, second_dies: bool = False) -> int:
 
 def nobody_counted_on() -> Changes:
     """Take whoever is not back yet for dead."""
-    yield Leases, "_count_on_the_others", lambda _self, _now, _stored_at: None
+    yield Leases, "_expect_the_others", lambda _self, _now, _stored_at: None
 
 
 def test_the_first_one_back_from_an_outage_of_all_takes_nothing_from_the_others() -> None:

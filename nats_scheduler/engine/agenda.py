@@ -1,8 +1,8 @@
-"""What is to be looked at soon, in order: by time, and at one instant by sequence.
+"""The wakes of schedules in order: by time, and at one instant by sequence.
 
-A herd is thousands of entries of one instant, so the instants are a heap, and what is due at one of them is a list.
+A burst is thousands of entries of one instant. So the instants are a heap, and the entries of each instant are a list.
 
-The rule: an entry is valid while its schedule's `wake` is the instant it is entered for; others are passed over.
+The rule: an entry is valid while its schedule's `wake` is the instant it is entered for; others are skipped.
 
 Cost: a heap push and pop for each instant, an append and a pop for each entry, a sort when the time of a list comes.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from nats_scheduler.engine.held import NO_WAKE, Held
 
 
-class Near:
+class Agenda:
     """The entries of the agenda that are near."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Near:
                     popped.append(held)
         return popped
 
-    def forget_stale(self) -> None:
+    def discard_stale(self) -> None:
         """Forget what is not valid."""
         valid = {instant: _valid(entries, instant) for instant, entries in self._at.items()}
         self._at = {instant: entries for instant, entries in valid.items() if entries}

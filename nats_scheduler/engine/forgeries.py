@@ -1,9 +1,9 @@
-"""Judge what claims to be a fire of a schedule that is held; see `message.genuine` for what counts.
+"""Judge a message that claims to be a fire of a held schedule; `message.genuine` says what counts.
 
-The rule: what comes from a sidecar is believed, whichever built it; what nobody can look at any more is believed
-unless it was there before its time.
-A fire that was sent again after a lost acknowledgement is a duplicate too, and may have been consumed since: to doubt
-it would be to store it twice.
+The rule: a message that a sidecar of any version can have built is accepted. A message that is gone is accepted unless
+it was stored before its fire time.
+A fire that was sent again after a lost acknowledgement is a duplicate too, and may have been consumed since: to reject
+it would store it twice.
 """
 
 from nats_scheduler.engine.held import Held
