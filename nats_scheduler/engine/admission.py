@@ -1,12 +1,13 @@
-"""Take a schedule that was read: hold it at once, or have it wait for a place and be taken when one falls free.
+"""Hold a schedule that was read, or let it wait for a place if the operator limits how many are held.
 
-The rule: what waits is rejected, and listed and told as such; it fires nothing. Taken later, it goes on with its next
-fire, and an `@at` whose time has passed meanwhile is over.
-Before the engine is live nobody waits, however often a place changes hands while the stream is read.
+The rules:
 
-What is taken late is looked at, since nobody notices what is removed while it waits.
+- A schedule that waits is rejected: it is listed and reported as rejected, and fires nothing. When it is held later, it
+  continues with its next fire; an `@at` schedule whose time has passed meanwhile ends.
+- Before the engine is live no schedule waits, however often a place changes hands while the stream is read.
+- A schedule that is held after it waited is read first, since a removal during the wait goes unnoticed.
 
-The places themselves are those of `engine.places`.
+The places themselves are in `engine.places`.
 """
 
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
 
 class Collaborators(NamedTuple):
-    """What has to do with a schedule that is taken."""
+    """The parts of the engine that act on a schedule when it is held."""
 
     lifecycle: Lifecycle
     course: Course
@@ -38,7 +39,7 @@ class Collaborators(NamedTuple):
 
 
 class Admission:
-    """Takes the schedules of one stream."""
+    """Decides which schedules of one stream are held."""
 
     def __init__(self, collaborators: Collaborators, places: Places) -> None:
         self._lifecycle = collaborators.lifecycle
@@ -51,10 +52,10 @@ class Admission:
         self._rejections = collaborators.rejections
         self._places = places
         self.is_live = False
-        """Whether the engine is; it says so."""
+        """Whether the engine is live; set by the engine."""
 
     def accept(self, held: Held, before: Held | None, now: int) -> None:
-        """Take a schedule, in place of its version before where there was one."""
+        """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
         if self._places.is_limited and (before is None or len(self._places)):
             self._enqueue(held, before, now)
         else:
@@ -65,28 +66,28 @@ class Admission:
     def supersede(self, after: Held) -> None:
         """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.
 
-        Everything below it goes, since a look may have found it before the follower told of versions in between.
+        Everything below it is purged: a read may have found it before the follower delivered the versions in between.
         """
         self._purge(after, after.sequence - 1)
 
     def discard(self, subject: str) -> None:
-        """Reject nothing on a subject any more: something else is the last message there."""
+        """Discard what is rejected or waits on a subject: another message is the last one there."""
         self._rejections.discard(subject)
         self._places.discard(subject)
 
     def cancelled(self, subject: str, sequence: int) -> None:
-        """End a schedule that waits, and was cancelled by the message with that sequence."""
+        """End a schedule that waits if the message with that sequence cancelled it."""
         waiting = self._places.waiting_on(subject)
         if waiting is not None and waiting.sequence < sequence:
             self.discard(subject)
             self._purge(waiting, waiting.sequence)
 
     def is_waiting(self, subject: str) -> bool:
-        """Tell whether a schedule is rejected only until there is a place for it: nobody owes its fires."""
+        """Return whether a schedule waits for a place; while it does, its fires are not owed."""
         return self._places.waiting_on(subject) is not None
 
     def fill_places(self, now: int) -> None:
-        """Take those that wait, as far as there are places, the oldest first."""
+        """Hold schedules that wait, oldest first, until no place is free."""
         while len(self._places):
             if (misplaced := self._places.misplaced()) is not None:
                 self._displace(misplaced)
@@ -100,7 +101,7 @@ class Admission:
                 self._backlog.accepted(held)
 
     def removal_requested(self, request: RemovalRequested) -> None:
-        """Look at what the request may have removed, where it had one of so many places."""
+        """Re-check the schedules that the request may have removed, if places are limited."""
         if not self._places.is_limited:
             return
         wanted = request.filter
@@ -125,7 +126,7 @@ class Admission:
             self._reject(held)
 
     def _displace(self, held: Held) -> None:
-        """Have the youngest wait again: an older one was read after it."""
+        """Let the youngest schedule wait again: an older one was read after it."""
         self._lifecycle.end(held, Ending.REPLACED)
         held.flight = None
         self._places.wait(held)

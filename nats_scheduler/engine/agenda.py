@@ -14,20 +14,20 @@ from nats_scheduler.engine.held import NO_WAKE, Held
 
 
 class Agenda:
-    """The entries of the agenda that are near."""
+    """The entries of the agenda that are in order."""
 
     def __init__(self) -> None:
         self._instants: list[int] = []
         self._at: dict[int, list[Held]] = {}
         self._sorted = NO_WAKE
-        """The instant whose entries stand in order, the first of them last."""
+        """The instant whose entries are sorted, in reverse, so that the first one is popped from the end."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, held: Held, instant: int) -> None:
-        """Enter a schedule that is to be looked at when `instant` (ns) comes."""
+        """Enter a schedule that is to be woken when `instant` (ns) comes."""
         entries = self._at.get(instant)
         if entries is None:
             self._at[instant] = [held]
@@ -52,7 +52,7 @@ class Agenda:
         return None
 
     def pop(self, through: int, most: int) -> list[Held]:
-        """Take the first valid entries up to the instant `through` (ns), at most so many."""
+        """Take the first valid entries up to the instant `through` (ns), at most `most`."""
         instants = self._instants
         popped: list[Held] = []
         while len(popped) < most and instants and (instant := instants[0]) <= through:
@@ -72,7 +72,7 @@ class Agenda:
         return popped
 
     def discard_stale(self) -> None:
-        """Forget what is not valid."""
+        """Discard all entries that are not valid."""
         valid = {instant: _valid(entries, instant) for instant, entries in self._at.items()}
         self._at = {instant: entries for instant, entries in valid.items() if entries}
         self._instants = sorted(self._at)

@@ -1,9 +1,9 @@
-"""What is told of shards, and removed in them, once we hold them: schedules, rejected ones, and older versions.
+"""What is reported and purged late: schedules, rejected ones and old versions of shards that this instance has gained.
 
-Others may have done it before us; twice is harmless.
-The rule: a slice in a step, and none while many conclusions are awaited, so that what is due need not wait.
+An earlier holder may have done it already; doing it twice is harmless.
+The rule: each step does one slice, and none while many outcomes are outstanding, so that due fires need not wait.
 
-Cost: a look at each of them when shards are gained.
+Cost: one check of each of them when shards are gained.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,20 +19,20 @@ from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.shards import shard_of
 
 MAX_SUPERSEDED = 10_000
-"""Older versions in the shards of others that are remembered at most, in case their holder does not remove them."""
+"""Most old versions in the shards of other holders that are noted, in case their holder does not purge them."""
 
 MAX_UNREPORTED = 10_000
-"""Schedules in the shards of others that are remembered at most, in case nobody held them when they were stored."""
+"""Most schedules in the shards of other holders that are noted, in case no instance held them when they were stored."""
 
 MAX_CHECKS_PER_STEP = 256
-"""So many subjects are looked at in one step: each may be a line in the log, or a request."""
+"""Subjects that are checked in one step: each may lead to a log line or a request."""
 
 MAX_OUTSTANDING = 2_048
-"""While more conclusions than this are awaited, the rest waits."""
+"""While more outcomes of fires and purges than this are outstanding, the backlog waits."""
 
 
 class Backlog:
-    """What one stream's engine tells and removes late."""
+    """What one stream's engine has yet to report and to purge."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Backlog:
         self._accepted: dict[str, int] = {}
         self._superseded: dict[str, int] = {}
         self._left: Iterator[None] | None = None
-        """What is to be looked at, None if there is nothing."""
+        """What is left to check; None if there is nothing."""
 
     def accepted(self, held: Held) -> None:
-        """Tell of a schedule that is held, at once or when we hold its shard."""
+        """Report a schedule that is held: at once, or when this instance gains its shard."""
         if self._ownership.is_ours(held):
             self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
             if ending := self._lifetimes.early(held):
@@ -72,28 +72,28 @@ class Backlog:
         self._accepted[held.subject] = held.sequence
 
     def superseded(self, subject: str, through: int, most: int | None) -> None:
-        """Remember that versions up to `through` are to be removed, and no more than `most` such subjects."""
+        """Note that versions up to `through` are to be purged; no more than `most` subjects are noted."""
         if most is not None and len(self._superseded) >= most:
             del self._superseded[next(iter(self._superseded))]
         self._superseded[subject] = through
 
     def purge_requested(self, subject: str) -> None:
-        """Forget older versions, since their holder asked for their removal."""
+        """Discard the old versions noted on a subject: their holder asked for their purge."""
         self._superseded.pop(subject, None)
 
     def begin_with(self, shards: frozenset[int]) -> None:
-        """Tell what was taken and rejected in these shards, and have older versions removed, from the next step on."""
+        """Report what is held and rejected in these shards and purge old versions, from the next step on."""
         if self._accepted or self._rejections.by_subject or self._superseded or self._purges.requested_by_others:
             purges = self._purge_superseded(shards), self._purge_again(shards)
             self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
 
     def work(self, outstanding: int) -> bool:
-        """Do some of what is left to do; returns whether to go on at once.
+        """Do one slice of what is left; returns whether to continue at once.
 
         Nothing is done while too many fires and purges are `outstanding`.
         """
         if self._left is None or outstanding > MAX_OUTSTANDING:
-            return False  # or a conclusion is the next thing to come
+            return False  # an outcome will call the engine again
         is_more = sum(1 for _ in islice(self._left, MAX_CHECKS_PER_STEP)) == MAX_CHECKS_PER_STEP
         if not is_more:
             self._left = None
@@ -120,7 +120,7 @@ class Backlog:
             yield
 
     def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:
-        """Remove what the holder before us asked to remove lately: nobody heard the answer."""
+        """Repeat the recent purge requests of an earlier holder, whose answers may not have been received."""
         asked_for = self._purges.requested_by_others
         for _ in range(len(asked_for)):
             if asked_for:

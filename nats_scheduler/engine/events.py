@@ -1,4 +1,4 @@
-"""What is worth telling: each event is counted, most are logged, some become advisories (`nats_scheduler.observe`)."""
+"""What is reported: each event is counted, most are logged, some become advisories (`nats_scheduler.observe`)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamReady:
-    """Everything stored was read: what is due fires from now on."""
+    """The engine is live: everything stored has been read, and due schedules fire from now on."""
 
     schedules: int
     rejected: int
@@ -42,7 +42,7 @@ class ScheduleAccepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRejected:
-    """The last message on the subject wants to be a schedule and is not one: it stays stored and never fires."""
+    """The last message on the subject is an invalid schedule: it stays stored and never fires."""
 
     schedule: str
     sequence: int
@@ -58,7 +58,7 @@ class ScheduleEnded(NamedTuple):
 
 
 class HeadersMisnamed(NamedTuple):
-    """A message has headers that look like those of a schedule and are none: nobody reads them."""
+    """A message has headers that look like those of a schedule and are none: they have no effect."""
 
     subject: str
     sequence: int
@@ -67,7 +67,7 @@ class HeadersMisnamed(NamedTuple):
 
 
 class ScheduleEndsEarly(NamedTuple):
-    """A schedule is held that its stream removes at `ends` (ns), and its next fire is `due` (ns): not before that."""
+    """A schedule is held that its stream removes at `ends` (ns), before its next fire, which is `due` (ns)."""
 
     schedule: str
     sequence: int
@@ -77,7 +77,7 @@ class ScheduleEndsEarly(NamedTuple):
 
 
 class ScheduleLost(NamedTuple):
-    """A schedule ended, without a request of anybody, before the fire that was `due` (ns) next."""
+    """A schedule ended, without a request to remove it, before the fire that was `due` (ns) next."""
 
     schedule: str
     sequence: int
@@ -96,7 +96,7 @@ class FireStored(NamedTuple):
 class FireReadBack(NamedTuple):
     """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns).
 
-    Of a large herd nothing is read back: there `stored_at` is when it was acknowledged, by our clock, and so later.
+    Of a large burst nothing is read back: `stored_at` is then when it was acknowledged, by our clock, and so later.
     """
 
     schedule: str
@@ -105,12 +105,12 @@ class FireReadBack(NamedTuple):
     stored_at: int
     stored_sequence: int
     overdue: bool = False
-    """It came due before it could be fired: before its schedule was stored, or before we could fire for its shard."""
+    """It came due before this instance could fire it: before its schedule was stored, or before it held its shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class FireUnknown:
-    """No answer to a fire: it is repeated with the same identity after `retry_after` ns."""
+    """The outcome of a fire is unknown: it is repeated with the same identity after `retry_after` ns."""
 
     fire: Fire
     reason: str
@@ -119,7 +119,7 @@ class FireUnknown:
 
 @dataclass(frozen=True, slots=True)
 class FireRefused:
-    """The server refused a fire; it is tried again after `retry_after` ns at the latest while the schedule lives."""
+    """The server refused a fire; it is retried after at most `retry_after` ns while the schedule is held."""
 
     fire: Fire
     code: int
@@ -129,9 +129,9 @@ class FireRefused:
 
 @dataclass(frozen=True, slots=True)
 class FireForged:
-    """A message on `subject` claims to be a fire of the schedule and cannot be: it is taken for an ordinary message.
+    """A message on `subject` claims to be a fire of the schedule and cannot be one: it is an ordinary message.
 
-    `stored_sequence` is its own; `subject` is empty where it is gone already.
+    `stored_sequence` is its own; `subject` is empty if it is gone already.
     """
 
     schedule: str
@@ -144,7 +144,7 @@ class FireForged:
 
 @dataclass(frozen=True, slots=True)
 class FiresMissed:
-    """Fires from `first` to before `made_up` (ns) came due and were not stored: one that is stored stands for them."""
+    """Fires from `first` to before `made_up` (ns) were not stored; the fire of `made_up` is their make-up fire."""
 
     schedule: str
     sequence: int
@@ -167,27 +167,27 @@ class FiresDropped:
 
 @dataclass(frozen=True, slots=True)
 class StillRefused:
-    """The server goes on refusing the fires of so many schedules, with one code; `schedule` is one of them."""
+    """The server still refuses the fires of `count` schedules with one code; `schedule` is one of them."""
 
     schedule: str
     sequence: int
     code: int
     description: str
     since: int
-    """When (ns) the fire of that one was refused first."""
+    """When (ns) the fire of `schedule` was first refused."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulesFailing:
-    """So many schedules have a fire that the server refuses for the time being."""
+    """`count` schedules have a fire that the server refuses at the moment."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeFailed:
-    """A schedule that fired, or an older version of one, could not be removed; it does not fire again."""
+    """A schedule that fired, or an old version of one, could not be purged; it does not fire again."""
 
     schedule: str
     through: int
@@ -197,14 +197,14 @@ class PurgeFailed:
 
 @dataclass(frozen=True, slots=True)
 class MessagesExpired:
-    """So many messages whose TTL had run out were removed, where the server does not do it."""
+    """`count` messages whose TTL had run out were removed, because the server does not do it."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryFailed:
-    """A message whose TTL has run out could not be removed; where that is `refused`, none will be from now on."""
+    """A message whose TTL has run out could not be removed; after a refusal (`refused`) none is removed any more."""
 
     sequence: int
     reason: str

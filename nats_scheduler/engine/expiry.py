@@ -36,10 +36,10 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_REMOVALS_IN_FLIGHT = 512
-"""Removals whose conclusion is awaited at once; the rest wait here, where a message costs 8 bytes."""
+"""Removals that are in flight at once; the rest wait here, where a message costs 8 bytes."""
 
 OTHER_HOLDER_REMOVAL_LIMIT_NS = 60 * SECOND
-"""What is due in a shard of another holder is forgotten after so long (ns)."""
+"""How long (ns) a message in a shard of another holder stays noted after it expired."""
 
 
 class ExpiryAgenda:
@@ -50,7 +50,7 @@ class ExpiryAgenda:
         self._sequences: dict[int, array[int]] = {}
 
     def add(self, instant: int, sequence: int) -> None:
-        """Have a sequence come due at the first full second that is not before `instant` (ns)."""
+        """Note that a sequence is due at the first full second that is not before `instant` (ns)."""
         second = -(-instant // SECOND)
         known = self._sequences.get(second)
         if known is None:
@@ -71,7 +71,7 @@ class ExpiryAgenda:
         return sequence
 
     def discard(self, until: int) -> None:
-        """Let go of what came due up to `until` (ns)."""
+        """Discard what came due up to `until` (ns)."""
         while self._seconds and self._seconds[0] * SECOND <= until:
             del self._sequences[heapq.heappop(self._seconds)]
 
@@ -80,7 +80,7 @@ class ExpiryAgenda:
         return self._seconds[0] * SECOND if self._seconds else None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Discard everything."""
         self._seconds.clear()
         self._sequences.clear()
 
@@ -100,23 +100,23 @@ class Expiry:
         self._paused_until = 0
         self._removed = 0
         self.in_flight = 0
-        """Removals whose conclusion is awaited."""
+        """How many removals are in flight."""
 
     def take(self, message: StoredMessage) -> int | None:
-        """Note a message that was read; returns when it expires (ns), None where it does not."""
+        """Note a message that was read; returns when it expires (ns), None if it does not."""
         expires = expiry_of(message, self._dialects)
         if expires is not None:
             self._add(expires, message.sequence, shard_of(message.subject))
         return expires
 
     def fires_stored(self, fires: Iterable[Fire]) -> None:
-        """Note the messages that fires stored just now, and that nobody reads again, or not before they are removed."""
+        """Note the messages that these fires have stored: they may not be read back before they expire."""
         for fire in fires:
             if (lifetime := lifetime_of(fire.block)) is not None:
                 self._add(fire.stored_at + lifetime, fire.stored_as, shard_of(fire.target))
 
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
-        """Ask for the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
+        """Request the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
         for shard, agenda in enumerate(self._agendas):
             if shard in self.shards:
                 self._remove_due(shard, agenda, now, is_needed)
@@ -136,14 +136,14 @@ class Expiry:
                 self._emit(RemoveExpired(sequence, now))
 
     def next_wake(self) -> int | None:
-        """Return the earliest instant (ns) at which there is something to remove; None where an answer comes first."""
+        """Return the earliest instant (ns) with something to remove; None if an answer has to arrive first."""
         dues = [due for shard in self.shards if (due := self._agendas[shard].next_due()) is not None]
         if not dues or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
             return None
         return max(min(dues), self._paused_until)
 
     def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
-        """Let go of a message that is gone, or note it again."""
+        """Discard a message that is gone, or note it again."""
         self.in_flight -= 1
         shard = self._asked.pop(conclusion.sequence, min(self.shards, default=0))
         if conclusion.refused:
@@ -161,7 +161,7 @@ class Expiry:
         self._paused_until -= by
 
     def report(self) -> None:
-        """Tell how many were removed since this was last told."""
+        """Report how many messages were removed since the last report."""
         if self._removed:
             self._emit(Report(MessagesExpired(self._removed)))
             self._removed = 0
@@ -171,7 +171,7 @@ class Expiry:
             self._agendas[shard].add(instant, sequence)
 
     def _pause(self, conclusion: ExpiryConcluded, reason: str, shard: int, now: int) -> None:
-        """Try nothing for a while, the longer the more pauses there were; what was under way meanwhile adds none."""
+        """Pause all removals, longer each time; failures of removals that are in flight do not extend a pause."""
         if now >= self._paused_until:
             self._paused_until = now + min(FIRST_BACK_OFF_NS << min(self._attempts, 20), REFUSED_BACK_OFF_LIMIT_NS)
             self._attempts += 1

@@ -1,4 +1,4 @@
-"""A fire, ready to be sent: the same bytes however often it is repeated, and what became of it."""
+"""A fire that is ready to be sent, with the same bytes each time it is repeated, and its outcome."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class Fire:
     fire_time: int
     """Nanoseconds since the Unix epoch."""
     next_fire: int | None
-    """When the schedule fires next, None where it ends with this fire."""
+    """When the schedule fires next, None if it ends with this fire."""
     target: str
     block: bytes
     """The complete header block, identity and guard included; empty, as is the body, once it is known to be stored."""
@@ -23,6 +23,6 @@ class Fire:
     stored_as: int = 0
     """Stream sequence under which it is stored, once that is known."""
     stored_at: int = 0
-    """When (ns) it was stored, as far as that is known: when it was acknowledged, or what the stream says."""
+    """When (ns) it was stored: the time in the stream, or the instant of the acknowledgement if that is all we know."""
     was_stored_before: bool = False
-    """The server had it already when it was acknowledged."""
+    """Whether the acknowledgement called it a duplicate: the server had stored it before."""

@@ -23,31 +23,33 @@ from dataclasses import dataclass, field
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 FIRST_TRIAL_WAIT_NS = 5 * SECOND
-"""An instance that cannot serve a stream is on trial after this wait (ns); each one that fails doubles it."""
+"""An instance that cannot serve a stream is on trial after this wait (ns); each failed trial doubles it."""
 
 TRIAL_WAIT_LIMIT_NS = 600 * SECOND
+"""Longest wait (ns) before a trial."""
 
 TRIAL_DURATION_NS = 10 * SECOND
-"""How long (ns) nothing has to be denied for an instance to be able again."""
+"""How long (ns) a trial lasts: an instance is able again if nothing is denied during it."""
 
 IDLE_CONFIRMED_AFTER_NS = 1_500 * MILLISECOND
-"""So long (ns) a holder has to seem idle, so that it is known that we have read what was stored."""
+"""How long (ns) a holder has to seem idle before it is relieved: by then we have read what it stored."""
 
 FIRST_RELIEF_NS = 30 * SECOND
-"""How long (ns) an idle holder is given nothing, at first; each time twice as long as the time before."""
+"""How long (ns) an idle holder gets no shards the first time; each further time is twice as long."""
 
 RELIEF_LIMIT_NS = 3_600 * SECOND
+"""Longest time (ns) for which an idle holder gets no shards."""
 
 
 @dataclass(slots=True)
 class _Unable:
-    """What we cannot do for a stream."""
+    """Why we cannot serve a stream."""
 
     reason: str
     shard: int
     wait: int
     until: int
-    """When (ns) we are on trial."""
+    """When (ns) our trial begins."""
 
 
 @dataclass(slots=True)
@@ -65,13 +67,13 @@ class _Idle:
 
 @dataclass(slots=True)
 class Fitness:
-    """What one instance knows of itself and of others; instants are of its own monotonic clock."""
+    """What one instance has noted about itself and others; instants are of its own monotonic clock."""
 
     _unable: dict[str, _Unable] = field(default_factory=dict)
     _waits: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """How long the last wait was for a stream that we can serve again, and since when we can."""
+    """By stream that we can serve again: the last wait (ns), and since when (ns) we can."""
     _others: dict[str, frozenset[str]] = field(default_factory=dict)
-    """What others say that they cannot serve."""
+    """The streams that others report that they cannot serve."""
     _idle: dict[tuple[str, str], _Idle] = field(default_factory=dict)
     """By stream and instance."""
 
@@ -83,7 +85,7 @@ class Fitness:
         return {key: unable.reason for key, unable in self._unable.items()}
 
     def denied(self, key: str, shard: int, reason: str, now: int) -> bool:
-        """Note that something that a holder has to do was denied to us; returns whether that is news."""
+        """Note that the server denied us something that a holder has to do; returns whether that is new."""
         known = self._unable.get(key)
         if known is None:
             before, _since = self._waits.pop(key, (0, 0))
@@ -96,12 +98,12 @@ class Fitness:
         return False
 
     def reconnected(self, now: int) -> None:
-        """Be on trial at once: with a new connection come the permissions of the moment."""
+        """Begin all trials at once: a new connection has the permissions of the moment."""
         for unable in self._unable.values():
             unable.until = min(unable.until, now)
 
     def on_trial(self, key: str, now: int) -> frozenset[int]:
-        """Return the shard that we fire for beside its holder, to see whether we can."""
+        """Return the shard that we fire for in addition to its holder, to test whether we can."""
         unable = self._unable.get(key)
         return frozenset({unable.shard}) if unable is not None and now >= unable.until else frozenset()
 
@@ -117,21 +119,21 @@ class Fitness:
     # -- what others cannot do -----------------------------------------------------------------------------------
 
     def reported(self, instance: str, cannot: Iterable[str]) -> bool:
-        """Note what another instance says that it cannot serve; returns whether that is news."""
-        told = frozenset(cannot)
-        is_news = self._others.get(instance, frozenset()) != told
-        if told:
-            self._others[instance] = told
+        """Note which streams another instance cannot serve; returns whether that is new."""
+        unable = frozenset(cannot)
+        is_news = self._others.get(instance, frozenset()) != unable
+        if unable:
+            self._others[instance] = unable
         else:
             self._others.pop(instance, None)
         return is_news
 
     def discard(self, instance: str) -> None:
-        """Forget what a dead instance said."""
+        """Discard what an instance reported that is gone."""
         self._others.pop(instance, None)
 
     def seems_idle(self, key: str, suspects: Iterable[str], now: int) -> list[str]:
-        """Note which holders of a stream seem idle, and all that do; returns who is relieved now."""
+        """Note which holders of a stream seem idle; the others do not. Returns those that are relieved now."""
         suspected = set(suspects)
         for name in [name for known, name in self._idle if known == key and name not in suspected]:
             self._recovered(key, name, now)
@@ -153,7 +155,7 @@ class Fitness:
                 idle.until, idle.not_before = now, now + idle.relief
 
     def is_relieved(self, key: str, instance: str, now: int) -> bool:
-        """Tell whether an instance is given nothing of a stream since it was idle."""
+        """Return whether an instance gets no shards of a stream because it was idle."""
         idle = self._idle.get((key, instance))
         return idle is not None and now < idle.until
 
@@ -163,17 +165,17 @@ class Fitness:
             self._idle[key, instance].claimed.add(shard)
 
     def has_claimed(self, key: str, instance: str, shard: int, now: int) -> bool:
-        """Tell whether a shard was ours since an instance was relieved, which says that it can serve it."""
+        """Return whether we held a shard since its holder was relieved, and the holder reports that it can serve it."""
         if not self.is_relieved(key, instance, now) or key in self._others.get(instance, ()):
             return False
         return shard in self._idle[key, instance].claimed
 
     def has_relieved(self, key: str, now: int) -> bool:
-        """Tell whether anybody is given nothing of a stream since it was idle."""
+        """Return whether any instance gets no shards of a stream because it was idle."""
         return any(known == key and now < idle.until for (known, _name), idle in self._idle.items())
 
     def _recovered(self, key: str, name: str, now: int) -> None:
-        """Suspect a holder no more; how long its last relief was is remembered for a while after it."""
+        """End the suspicion against a holder; the length of its last relief stays noted for a while."""
         idle = self._idle[key, name]
         if now >= idle.until + RELIEF_LIMIT_NS:
             del self._idle[key, name]
@@ -182,13 +184,13 @@ class Fitness:
 
     @property
     def is_flawless(self) -> bool:
-        """Whether nothing is known against anybody."""
+        """Whether every instance is able and no holder is suspected."""
         return not (self._unable or self._others or self._idle)
 
     # -- what follows --------------------------------------------------------------------------------------------
 
     def of(self, key: str, me: str, living: Sequence[str], now: int) -> list[str]:
-        """Return those of the living who can serve a stream; all of them where nobody can."""
+        """Return the living instances that can serve a stream; all of them if none can."""
         if self.is_flawless:
             return list(living)
         working = [name for name in living if not self.is_relieved(key, name, now)]

@@ -14,9 +14,9 @@ from nats_scheduler.message.stored import StoredMessage
 
 
 def fault_of_generated(held: Held, generated: Generated, message: StoredMessage, *, moved: bool) -> str:
-    """Say why a message cannot be the fire of the schedule held that it claims to be; "" where it can.
+    """Return why a message cannot be the fire that it claims to be; "" if it can.
 
-    Where fires are `moved`, the stream stores them on another subject than their target.
+    If fires are `moved`, the stream stores them on another subject than their target.
     """
     if not moved and message.subject != held.terms.target:
         return WRONG_TARGET
@@ -24,9 +24,9 @@ def fault_of_generated(held: Held, generated: Generated, message: StoredMessage,
 
 
 def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
-    """Say why what has the identity of a fire is not that fire; "" where it can be.
+    """Return why a message with the identity of a fire is not that fire; "" if it can be.
 
-    An account may map the target to another subject: there the very same message is believed as well.
+    An account may map the target to another subject: a message with the same bytes is accepted there too.
     """
     fire, message = read.fire, read.message
     if read.stored_by is not None and is_too_early(read.stored_by, fire.fire_time):

@@ -1,14 +1,15 @@
-"""What handing a stream's schedules over to the scheduler inside the server would do, found before it is done.
+"""What happens when a stream's schedules are handed over to the scheduler inside the server, found out beforehand.
 
 Two views of the same messages are compared.
-One is ours: an engine that is told everything, with the checkpoint of whoever emulated, and never opened.
-The other is the server's: of each subject it adopts the last message with a pattern that it can read,
-whatever lies on top of it, and validates nothing else.
-Where both hold the same message, the schedule is handed over; each other case is a *finding*.
+One is ours: an engine that receives all messages and the checkpoint of the sidecar that fired until now, and never goes
+live.
+The other is the server's: of each subject it adopts the last message with a pattern that it can parse, whatever was
+stored on the subject later, and validates nothing else.
+If both hold the same message, the schedule is handed over; each other case is a *finding*.
 
 The rule: a finding that would lose or double a fire, or fire what never should, blocks until its kind was accepted.
 Cost: one engine's reading, and some hundred bytes for each stored schedule.
-Limit: what was stored and is gone is not known; the checkpoint stands for it.
+Limit: a message that was stored and is gone is not seen; the checkpoint stands for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +73,7 @@ BLOCKING_KINDS = frozenset(
 """A stream with one of these is not graduated, unless its kind was accepted; `REFUSED` cannot be."""
 
 PURGED_KINDS = frozenset({Kind.INVALID, Kind.COVERED, Kind.SPENT, Kind.OLDER})
-"""The schedule messages found as one of these are removed before the flag is switched on."""
+"""Schedule messages with a finding of these kinds are purged before the flag is switched on."""
 
 _OF_QUIRKS = {
     Quirk.ROUNDED: (Kind.ROUNDED, "the server rounds each fire to the second"),
@@ -85,7 +86,7 @@ REVIVED = "a later message on its subject ended it, and the server revives it"
 
 
 class Finding(NamedTuple):
-    """One thing that a graduation has to do with; `subject` and `sequence` are None where it is the stream itself."""
+    """One thing that a graduation has to deal with; `subject` and `sequence` are None if it is the stream itself."""
 
     kind: Kind
     detail: str
@@ -105,7 +106,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class MakeUp:
-    """A fire that came due while nobody fired, and that the server would not make up."""
+    """A fire that came due while no instance fired, and that the server would not make up."""
 
     held: Held
     fire_time: int
@@ -123,10 +124,10 @@ class Handover:
         *,
         expired_by_us: bool = False,
     ) -> None:
-        """Begin with nothing; `expired_by_us` where it was the sidecar that acted on TTLs."""
+        """Begin with nothing; `expired_by_us` if the sidecar acted on TTLs until now."""
         self._level = api_level
         self._candidates: dict[str, dict[int, Pattern]] = {}
-        """What the server can read: the patterns on a subject, by sequence."""
+        """The patterns on each subject that the server can parse, by sequence."""
         self._both: set[int] = set()
         # The limits concern fires, and there are none.
         self._engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=False), removes_expired=expired_by_us)
@@ -138,13 +139,13 @@ class Handover:
         self.take_buried(messages)
 
     def take_buried(self, messages: Sequence[StoredMessage]) -> None:
-        """Read messages as the server does alone: they lie under others, and mean nothing to us."""
+        """Read messages for the server's view alone: later ones on their subjects cover them in ours."""
         for message in messages:
             if message.block and message.block.find(ADR51.schedule) >= 0:
                 self._note(message)
 
     def findings(self, now: int) -> list[Finding]:
-        """Return what would happen to each schedule that would not simply go on."""
+        """Return the findings: what would happen to each schedule that does not simply continue."""
         found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
         found += self._of_dead()
         portable = [held for held in self._engine.held if held.terms.dialect is PORTABLE]
@@ -177,7 +178,7 @@ class Handover:
         return held if held is not None and held.terms.dialect is ADR51 else None
 
     def _waiting(self, subject: str, now: int) -> Held | None:
-        """Return the schedule that we hold on a subject, and that is not done."""
+        """Return the schedule that we hold on a subject if it is not done."""
         held = self._held(subject)
         return held if held is not None and held.flight is None and held.expires > now else None
 
@@ -214,7 +215,7 @@ class Handover:
             yield _about(Kind.MOVED, held, moved)
 
     def _moved(self, held: Held, now: int) -> str | None:
-        """Say how the server moves an interval's fires, which it counts from the day of its adoption."""
+        """Return how the server moves an interval's fires, which it counts from the instant of its adoption."""
         # The flag is switched on in the first half of a second, which the server rounds down.
         pattern, counted = held.pattern, floor_to_second(now)
         ours, servers = pattern.next_fire(now, held.stored_at), adopted_fire(pattern, held.stored_at, counted)
@@ -244,7 +245,7 @@ def _why_done(held: Held, kind: Kind) -> str:
 
 
 def _make_up_of(held: Held, now: int) -> MakeUp | None:
-    """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
+    """Return the latest fire of a repeating schedule that is due and not stored; None if there is none."""
     pattern = held.pattern
     if not pattern.repeats or held.due > now:
         return None

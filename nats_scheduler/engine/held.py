@@ -1,6 +1,6 @@
-"""A schedule that is held: what is known of it, when it fires next, and what is under way for it.
+"""A schedule that is held: its definition, its next fire, and what is in progress for it.
 
-Cost: 112 bytes, about 360 with its numbers, its subject and a pattern of its own; the terms are a fleet's.
+Cost: 112 bytes, about 360 with its numbers, its subject and a pattern of its own; equal terms are shared.
 """
 
 from nats_scheduler.engine.flight import Flight
@@ -9,12 +9,13 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.schedule.patterns import Pattern
 
 NO_WAKE = -1
+"""The wake of a schedule without an agenda entry."""
 
 NO_EXPIRY = 1 << 100
 """Later (ns) than any TTL can end."""
 
 NEVER_EXPIRES = NO_EXPIRY + 1
-"""What a message is kept until whose TTL is `never`, whatever the age that its stream allows."""
+"""The end of a message whose TTL is `never`: it outlives the `max_age` of its stream."""
 
 
 class Held:
@@ -30,11 +31,11 @@ class Held:
         self.pattern = pattern
         self.terms = terms
         self.due = due
-        """Its next fire (ns), or the last one where it has ended."""
+        """Its next fire (ns), or its last one if it is done."""
         self.expires = NO_EXPIRY
-        """When its TTL runs out (ns): it never fires for a time from then on."""
+        """When its TTL runs out (ns): it has no fires from that time on."""
         self.flight: Flight | None = None
-        """What is under way, None while it only waits."""
+        """What is in progress, None while it only waits."""
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
 

@@ -1,20 +1,21 @@
 """What this instance holds of a stream: its shards, and what earlier holders of them had settled.
 
 Every instance reads the whole stream and keeps all of its schedules, so that a shard changes hands without reading.
-Those of other shards rest: their `due` moves on with the generated messages that are seen, and they fire nothing.
+Schedules of other shards only wait: their `due` advances with the generated messages that are read back, and they fire
+nothing.
 
 The rules:
 
-- A shard that is lost is let go at once: nothing of it is begun, what is in flight is concluded and not repeated.
-- A shard that is gained goes on where the stream, and the checkpoint of its last holder, say that it is; what is
-  overdue fires at once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
-- A checkpoint speaks for the shards that its writer held. Refused fires that it has no room to name hold it back: they
+- A shard that is lost stops at once: no fire of it begins, and what is in flight is concluded and not repeated.
+- A shard that is gained continues where the stream and the checkpoint of its last holder say; what is overdue fires at
+  once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
+- A checkpoint covers the shards that its writer held. Refused fires for which it has no room bound its instant: they
   would be lost otherwise.
 
-A schedule that only waits is woken at the same instant whoever holds it, and judged then.
-So all that is to be done when shards change hands concerns those whose time has come, and is done a slice at a time.
+A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
+So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
 
-Cost: a look at the schedules in hand when shards change hands, and some microseconds for each of them that does.
+Cost: one check of each schedule in progress when shards change hands, and some microseconds for each that does.
 """
 
 from collections import deque
@@ -33,20 +34,20 @@ from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_UNSETTLED_PER_SHARD = 32
-"""Exceptions that a checkpoint names at most for each shard held, so that those of all holders fit into one value.
+"""Most exceptions that a checkpoint names for each shard held, so that those of all holders fit into one value.
 
-First the fires that the server refuses, by their times; what was rejected when it was due is settled where the room
-ends.
+Refused fires come first, by their times. Schedules that were rejected when they were due follow; those for which there
+is no room count as settled.
 """
 
 MAX_HANDOVERS_PER_STEP = 1_024
-"""So many schedules in hand change hands in one step."""
+"""Schedules in progress that change hands in one step."""
 
 NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 
 
 class Holdings:
-    """The shards held on one stream, and the checkpoints by which their schedules begin."""
+    """The shards held on one stream, and the checkpoints at which their schedules begin."""
 
     def __init__(self, lifecycle: Lifecycle, course: Course, outcomes: Outcomes, purges: Purges) -> None:
         self._lifecycle = lifecycle
@@ -57,11 +58,11 @@ class Holdings:
         self._purges = purges
         self._settled = [NOTHING_SETTLED] * SHARDS
         self._settled_through = NOTHING_SETTLED.through
-        """No fire (ns) behind it is settled."""
+        """No fire after this instant (ns) is settled."""
         self._changing: deque[Held] = deque()
-        """Schedules in hand whose shards have changed hands."""
+        """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
-        """No fire (ns) that one of them owes is due earlier."""
+        """The earliest due time (ns) of the schedules in `_changing`."""
 
     def load(self, checkpoint: CheckpointLoaded) -> None:
         """Note what an earlier holder settled of some shards."""
@@ -70,12 +71,12 @@ class Holdings:
         self._settled_through = max(settled.through for settled in self._settled)
 
     def begin(self, held: Held) -> None:
-        """Pass over the fires that an earlier holder has settled, then wait for the next."""
+        """Skip the fires that an earlier holder has settled, then wait for the next one."""
         if held.due > self._settled_through or not self.pass_over(held):
             self._course.await_due(held)
 
     def pass_over(self, held: Held) -> bool:
-        """Move on behind the fires that an earlier holder has settled; returns whether there were any."""
+        """Advance past the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
         if held.due > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
@@ -86,12 +87,12 @@ class Holdings:
         return True
 
     def unreported(self, subject: str, sequence: int) -> Held | None:
-        """Return a schedule if it is still held, and no earlier holder of its shard had read it."""
+        """Return a schedule if it is still held and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
         return None if held is None or _had_read(self._settled[held.shard], held) else held
 
     def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
-        """Fire for these shards from now on and for no others; returns those that are new."""
+        """Fire for these shards and no others from now on; returns the new ones."""
         before, self._ownership.shards = self._ownership.shards, shards
         self._outcomes.overdue.gained(shards - before, now)
         changed = before ^ shards
@@ -100,7 +101,7 @@ class Holdings:
         return shards - before
 
     def change_hands(self) -> bool:
-        """Take over, or let go, some of those whose shards have changed hands; returns whether more are left."""
+        """Take over or hand over some schedules whose shards have changed hands; returns whether more are left."""
         if not self._changing:
             return False
         for _ in range(min(len(self._changing), MAX_HANDOVERS_PER_STEP)):
@@ -120,7 +121,7 @@ class Holdings:
     ) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
 
-        `last` is the message with the highest sequence that was told: no schedule that is held has a higher one.
+        `last` is the message with the highest sequence that was read: no held schedule has a higher one.
         """
         shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
@@ -136,12 +137,12 @@ class Holdings:
         if flight is not None and flight.stage in (Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE):
             self._purges.purge(held, flight.ending)
             return
-        self._course.hand_over(held)  # what was built before another held it
+        self._course.hand_over(held)  # discards what was built before another instance held it
         if held.flight is None or held.flight.stage is Stage.READING:
             self.pass_over(held)
 
 
 def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
-    """Tell whether the writer of a checkpoint had read this schedule, and not one of another stream."""
+    """Return whether the writer of a checkpoint had read this schedule, not one of an earlier stream of that name."""
     is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
     return held.sequence <= settled.sequence and not is_later

@@ -37,23 +37,25 @@ from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND
 
 LEASE_DURATION_NS = 1750 * MILLISECOND
-"""So long (ns) after an instance was last heard its shards are claimed by others: *Live* promises 3 s in all."""
+"""How long (ns) after an instance's last heartbeat its shards are claimed by others: *Live* promises 3 s in all."""
 
 OWN_HEARTBEAT_LIMIT_NS = 1_000 * MILLISECOND
-"""Whoever has not heard himself for so long (ns) may be cut off, although he still can be heard."""
+"""An instance that has not received its own heartbeat for so long (ns) may be cut off, even if others receive it."""
 
 SERVING_KEPT_NS = 1_000 * MILLISECOND
-"""How long (ns) a stream still counts as served that cannot be for the moment: a reconnect moves no shards."""
+"""How long (ns) a stream still counts as served after it cannot be served: a reconnect moves no shards."""
 
 RETURN_GRACE_NS = 1_250 * MILLISECOND
-"""So long (ns) after our return we count on those who lived when we left: others connect half a second after us, and
-*Live* leaves 3 s from the end of the outage."""
+"""How long (ns) after our return we expect the instances that were alive before: they may connect half a second after
+us, and *Live* allows 3 s from the end of the outage."""
 
 NO_HOLDER = ""
+"""Stands in a record for a shard without a holder."""
 
 STALE_HEARTBEAT_NS = OWN_HEARTBEAT_LIMIT_NS + SERVING_KEPT_NS
-"""What was stored so long (ns) after the last that its teller had heard is too old to give shards for, by one clock:
-both instants are the server's. It is the age at which its teller would not say it any more."""
+"""How long (ns) after the last message that its sender had received a heartbeat is stored if it is stale.
+
+Both instants are of the server's clock. It is the age at which the sender itself would no longer claim to serve."""
 
 Holders = tuple[str, ...]
 """The holder of each shard of a stream."""
@@ -63,7 +65,7 @@ UNHELD: Holders = (NO_HOLDER,) * SHARDS
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the record of a stream says, and its revision: 0 where there is none."""
+    """What the record of a stream says, and its revision: 0 if there is none."""
 
     holders: Holders = UNHELD
     revision: int = 0
@@ -75,9 +77,9 @@ class _Other:
     stored_at: int
     serves: frozenset[str] | None
     times: int = 1
-    """How often it was heard since we listen; what was heard once may have been stored long before.
+    """Heartbeats received since we subscribed; the first one may have been stored long before.
 
-    Once more for who is counted on."""
+    One more for an instance that is expected to be back."""
 
 
 @dataclass(slots=True)
@@ -88,35 +90,35 @@ class Leases:
     serves: frozenset[str] = frozenset()
     """The streams that we serve."""
     since: int = 0
-    """When (ns) others were told of us first; 0 before that."""
+    """When (ns) our first heartbeat was sent; 0 before that."""
     is_leaving: bool = False
     """Whether we give up everything."""
     fitness: Fitness = field(default_factory=Fitness)
-    """Who can do what a holder has to."""
+    """Which instances are able to serve which streams."""
     _now: int = 0
-    """When (ns) we looked last who lives."""
+    """When (ns) we last checked which instances are alive."""
     _others: dict[str, _Other] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _served_at: dict[str, int] = field(default_factory=dict)
-    """When each stream could be served last."""
+    """When (ns) each stream could last be served."""
     _wanted: dict[str, tuple[tuple[str, ...], Holders]] = field(default_factory=dict)
     _own_received_at: int | None = None
     _own_fresh_at: int | None = None
-    """When (ns) we heard last what we had told in time."""
+    """When (ns) we last received a heartbeat of our own that was not stale."""
     _own_stored_at: int | None = None
-    """When the last that we heard of ourselves was stored, by the server's clock."""
+    """When our last heartbeat that we received was stored, by the server's clock."""
     _newest: int = 0
-    """When the newest that we heard of any instance was stored, by the server's clock."""
+    """When the newest heartbeat of any instance was stored, by the server's clock."""
     _served: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    """What each served, we among them, as far as it was told while we heard ourselves."""
+    """What each instance served, we included, while we received our own heartbeats."""
     _expected: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    """What each is counted on to serve again, we among them."""
+    """What each instance is expected to serve again, we included."""
     _expected_until: int = 0
 
-    # -- what is heard -------------------------------------------------------------------------------------------
+    # -- what is received ---------------------------------------------------------------------------------------
 
     def listening_anew(self) -> None:
-        """Trust no revision any more: the records are told again from the beginning, and may be gone."""
+        """Discard all revisions: the records are received again from the beginning, and may be gone."""
         self._own_received_at = self._own_fresh_at = None
         for other in self._others.values():
             other.times = 0
@@ -131,35 +133,36 @@ class Leases:
         last_received: int | None = None,
         cannot: Iterable[str] = (),
     ) -> bool:
-        """Note that an instance told at `stored_at`, by the server's clock, what it serves; None: all streams.
+        """Take a heartbeat of an instance that `serves` some streams; None: all.
 
-        It had received what was stored at `last_received`; None if it does not say. It says what it `cannot` serve.
-        Returns whether that changes who is wanted where.
+        It was stored at `stored_at` (ns, by the server's clock). The last message that its sender had received was
+        stored at `last_received`; None if it does not say. It names the streams that its sender `cannot` serve.
+        Returns whether that changes which holders are wanted.
         """
         self._newest = max(self._newest, stored_at)
         is_stale = last_received is not None and stored_at - last_received >= STALE_HEARTBEAT_NS
-        told = frozenset() if is_stale else None if serves is None else frozenset(serves)
+        served = frozenset() if is_stale else None if serves is None else frozenset(serves)
         is_news = instance == self.me and self._own_heartbeat(now, stored_at, is_stale=is_stale)
         if self._own_received_at is not None and not self._was_disconnected(stored_at) and now >= self._expected_until:
-            self._served[instance] = told
+            self._served[instance] = served
         if instance == self.me:
             return is_news
         is_news = self.fitness.reported(instance, cannot)
         known = self._others.get(instance)
-        self._others[instance] = _Other(now, stored_at, told, 1 if known is None else known.times + 1)
-        return is_news or known is None or known.serves != told
+        self._others[instance] = _Other(now, stored_at, served, 1 if known is None else known.times + 1)
+        return is_news or known is None or known.serves != served
 
     def left(self, instance: str) -> None:
-        """Note that an instance gave up everything."""
+        """Note that an instance has given up all shards and left."""
         self._discard(instance)
 
     def recorded(self, key: str, record: Record) -> None:
-        """Note what the record of a stream says; what is older than what is known changes nothing."""
+        """Take the record of a stream as it was received; one that is older than the known one changes nothing."""
         if record.revision > self.record(key).revision:
             self.looked_up(key, record)
 
     def looked_up(self, key: str, record: Record) -> None:
-        """Note what was found to be the record of a stream just now, whatever was told before."""
+        """Take the record of a stream as it was just looked up, whatever was received before."""
         before, self._records[key] = self.record(key).holders, record
         if not self.fitness.is_flawless:
             self._note_claims(key, before, record.holders)
@@ -167,53 +170,53 @@ class Leases:
     # -- what follows --------------------------------------------------------------------------------------------
 
     def able(self, caught_up: Iterable[str], now: int) -> frozenset[str]:
-        """Return the streams to say that we serve, given those of which all that is stored has been read."""
+        """Return the streams that our heartbeats name as served; those in `caught_up` have been read completely."""
         if self._own_fresh_at is not None and now - self._own_fresh_at < OWN_HEARTBEAT_LIMIT_NS:
             self._served_at.update(dict.fromkeys(caught_up, now))
         self._served_at = {key: at for key, at in self._served_at.items() if now - at < SERVING_KEPT_NS}
         return frozenset(self._served_at)
 
     def is_receiving(self, now: int) -> bool:
-        """Tell whether we hear ourselves, and so would hear others."""
+        """Return whether we receive our own heartbeats, and so would receive those of others."""
         return self._own_received_at is not None and now - self._own_received_at < LEASE_DURATION_NS
 
     def discard_gone(self, now: int) -> list[str]:
-        """Forget the dead, and return their names."""
+        """Discard the instances that are gone, and return their names."""
         self._now = now
         if not self.is_receiving(now):
             return []
-        dead = [name for name, other in self._others.items() if now - other.received_at >= LEASE_DURATION_NS]
-        for name in dead:
+        gone = [name for name, other in self._others.items() if now - other.received_at >= LEASE_DURATION_NS]
+        for name in gone:
             self._discard(name)
-        return dead
+        return gone
 
     def living(self, key: str) -> list[str]:
-        """Return the living instances that serve a stream, or are counted on to serve it, as far as they can."""
+        """Return the living instances that serve a stream, or are expected to, if they are able to."""
         others = [name for name in self._others if self._serves(name, key) or self._is_expected(name, key)]
         living = others if self.is_leaving or key not in self.serves else [*others, self.me]
         return self.fitness.of(key, self.me, living, self._now)
 
     @property
     def count(self) -> int:
-        """How many instances are known, we among them; what is stored of the dead is known too, for a moment."""
+        """How many instances are known, we included; for a moment also gone ones, by their stored heartbeats."""
         return len(self._others) + 1
 
     @property
     def alive(self) -> int:
-        """How many instances live, we among them: those who told of themselves lately, by what is stored."""
+        """How many instances are alive, we included: those with a recently stored heartbeat."""
         return 1 + sum(self._newest - other.stored_at < LEASE_DURATION_NS for other in self._others.values())
 
     @property
     def others(self) -> Iterable[str]:
-        """The names of the others that may live."""
+        """The names of the other instances that may be alive."""
         return self._others.keys()
 
     def on_record(self) -> list[str]:
-        """Return the streams of which there is a record."""
+        """Return the streams that have a record."""
         return [key for key, record in self._records.items() if record.revision]
 
     def outlook(self, now: int) -> Hashable:
-        """Return what `change` depends on, beside a stream's record and whether we serve it: who else does, and how."""
+        """Return what `change` depends on, except for a stream's record and whether we serve it."""
         expected = frozenset(self._expected.items()) if now < self._expected_until else None
         others = frozenset((name, other.serves) for name, other in self._others.items())
         return self.is_receiving(now), self.is_leaving, self.fitness.is_flawless, others, expected
@@ -223,10 +226,10 @@ class Leases:
         return _shards_of(self.me, self.record(key).holders)
 
     def to_fire(self, key: str, now: int) -> frozenset[int]:
-        """Return the shards to fire for: those that we hold, and those that we fire for beside their holders.
+        """Return the shards to fire for: those that we hold, and those that we fire for in addition to their holders.
 
-        For such as are idle whatever the record says, and for one where we are on trial; to have been stored by
-        another one first is all that can happen to a fire.
+        The latter are the shards of idle holders, whatever the record says, and one on which we are on trial. At worst
+        another instance has stored the fire first.
         """
         if self.fitness.is_flawless:
             return self.held(key)
@@ -239,9 +242,10 @@ class Leases:
         return held.union(shard for shard in idle if wanted[shard] == self.me)
 
     def relieve_idle(self, key: str, overdue: Mapping[int, int], fired: Sequence[int], now: int) -> list[str]:
-        """Judge the holders of a stream by what came due and was not seen to fire; returns who is relieved now.
+        """Judge the holders of a stream by fires that were due and not read back; returns those that are relieved now.
 
-        `overdue` says of a shard which fire time (ns) passed unseen, `fired` which is the last that was seen of each.
+        `overdue` has the fire time (ns) that passed without a fire, by shard; `fired` the last fire time (ns) read back
+        of each shard.
         """
         parts: dict[str, list[int]] = {}
         for shard, holder in enumerate(self.record(key).holders):
@@ -259,13 +263,13 @@ class Leases:
         return self._records.get(key, Record())
 
     def change(self, key: str, now: int) -> Holders | None:
-        """Return what the record of a stream should say instead; None where we have nothing to change.
+        """Return what the record of a stream should say instead; None if we have nothing to change.
 
-        It is to be written in place of the revision that is known, and told by `recorded` when it is.
+        It is to be written in place of the known revision, and passed to `recorded` once it is written.
         """
         self._now = now
         if not self.is_receiving(now):
-            return None  # a record may be there that was not told yet, and who seems to live may be dead
+            return None  # a record may not be received yet, and instances that seem alive may be gone
         if now >= self._expected_until:
             self._expected.clear()
         record, holders = self.record(key), self.record(key).holders
@@ -280,13 +284,13 @@ class Leases:
                 else holder
                 for shard, holder in enumerate(holders)
             )
-        else:  # nobody can fire yet, or for the moment: everybody keeps what he has, and what is nobody's is ours
+        else:  # no instance can fire at the moment: each keeps its shards, and shards without a holder are ours
             changed = tuple(holder if holder in self._others else self.me for holder in holders)
         is_lost = record.revision == 0 and changed != UNHELD
         return changed if changed != holders or is_lost else None
 
     def _wanted_holders(self, key: str, living: tuple[str, ...]) -> Holders:
-        """Draw the wanted holders anew where others live than before."""
+        """Draw the wanted holders again if the living instances have changed."""
         known = self._wanted.get(key)
         if known is None or known[0] != living:
             known = self._wanted[key] = living, wanted_holders(key, living)
@@ -295,19 +299,19 @@ class Leases:
     def _may_change(self, key: str, shard: int, wanted: str, living: list[str]) -> bool:
         holder = self.record(key).holders[shard]
         if self._is_expected(wanted, key) and wanted != self.me and not self._serves(wanted, key):
-            return False  # he goes on with what he has, and is given nothing
+            return False  # it keeps its shards, and gets no further ones
         if holder == self.me:
             return self.is_leaving or key in self.serves or not self._is_expected(self.me, key)
         return wanted == self.me and holder not in living and not self._was_taken_back(key, shard, holder)
 
     def _was_taken_back(self, key: str, shard: int, holder: str) -> bool:
-        """Tell whether a holder took a shard back that we had claimed since it was idle, and could serve it."""
+        """Return whether a holder took a shard back that we had claimed because it was idle, and can serve it."""
         if self.fitness.is_flawless or not self.fitness.has_claimed(key, holder, shard, self._now):
             return False
         return holder in self._others and self._serves(holder, key)
 
     def _note_claims(self, key: str, before: Holders, after: Holders) -> None:
-        """Note which shards are ours now, so that none is claimed from an idle holder again and again."""
+        """Note which shards are ours now, so that each is claimed from an idle holder only once."""
         for shard, holder in enumerate(before):
             if holder != self.me == after[shard]:
                 self.fitness.claims(key, holder, shard, self._now)
@@ -328,7 +332,7 @@ class Leases:
         self.fitness.discard(instance)
 
     def _own_heartbeat(self, now: int, stored_at: int, *, is_stale: bool) -> bool:
-        """Note that we heard ourselves; returns whether that is news."""
+        """Take one of our own heartbeats; returns whether that changes which holders are wanted."""
         self._own_fresh_at = self._own_fresh_at if is_stale else now
         if self._was_disconnected(stored_at) and now >= self._expected_until:
             self._expect_the_others(now, stored_at)
@@ -336,25 +340,25 @@ class Leases:
         return self._own_received(now, stored_at)
 
     def _was_disconnected(self, stored_at: int) -> bool:
-        """Tell whether nothing of ours was stored for long before this."""
+        """Return whether none of our heartbeats was stored for `OWN_HEARTBEAT_LIMIT_NS` before this one."""
         return self._own_stored_at is not None and stored_at - self._own_stored_at >= OWN_HEARTBEAT_LIMIT_NS
 
     def _expect_the_others(self, now: int, stored_at: int) -> None:
-        """Expect those who lived when we left to be back soon."""
-        assert self._own_stored_at is not None, "we were never there"
+        """Expect the instances that were alive when we lost contact to be back within `RETURN_GRACE_NS`."""
+        assert self._own_stored_at is not None, "we had contact before"
         self._expected, self._expected_until = dict(self._served), now + RETURN_GRACE_NS
         if stored_at - self._own_stored_at < LEASE_DURATION_NS:
-            return  # who died is missed as early as ever
+            return  # an instance that is gone is detected as early as ever
         for name in self._served:
             other = self._others.get(name)
             if other is not None and other.times and not self._was_disconnected(other.stored_at):
                 other.received_at, other.times = now + RETURN_GRACE_NS - LEASE_DURATION_NS, other.times + 1
 
     def _own_received(self, now: int, stored_at: int) -> bool:
-        """Judge from now on.
+        """Judge the other instances from now on, since we receive our own heartbeats.
 
-        Of those who were heard only in what was stored before, we need not wait for the dead; those who were not heard
-        of have their time from now on, since we were deaf before.
+        An instance whose only heartbeat was stored long before is gone at once. One without a heartbeat since we
+        subscribed has its time from now on, since we received nothing before.
         """
         is_news, self._own_received_at = self._own_received_at is None, now
         for name, other in list(self._others.items()):
@@ -367,7 +371,7 @@ class Leases:
 
 
 def wanted_holders(key: str, living: Iterable[str]) -> Holders:
-    """Return who should hold each shard of a stream."""
+    """Return the wanted holder of each shard of a stream."""
     draws: Mapping[str, bytes] = {name: _draws(name, key) for name in living}
     if not draws:
         return UNHELD
@@ -380,5 +384,5 @@ def _draws(name: str, key: str) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _shards_of(instance: str, holders: Holders) -> frozenset[int]:
-    """Return the shards that an instance holds: asked of each stream again and again, and most are divided alike."""
+    """Return the shards that an instance holds; cached, since it is called often and most streams are divided alike."""
     return frozenset(shard for shard, holder in enumerate(holders) if holder == instance)

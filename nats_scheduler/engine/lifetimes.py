@@ -1,18 +1,19 @@
-"""When a stream lets go of its schedules by itself, and why one is gone that was held.
+"""When a stream removes its schedules by itself, and why a schedule that was held is gone.
 
 A stream removes messages without a request: by `max_age`, by a message's own TTL, and by its limits of messages and
-bytes. A schedule that goes that way before its fire is a mistake that nobody sees, so it is told.
+bytes. A schedule that is removed that way before its fire is a mistake that is easily missed, so it is reported.
 
 The rules:
 
-- A TTL is known from the message alone: what has one ends when it runs out, wherever the server sees to it.
-- `max_age` is believed of the server only: when it is over the schedule is looked at, and again after a while where it
-  is still there, since servers remove such messages some time later.
-- A removal that somebody asked for is no limit's doing: requests seen on the API are remembered until what they
-  concern is found gone.
+- A TTL is known from the message alone: a schedule with one ends when it runs out, whether the server or the sidecar
+  acts on it.
+- `max_age` is decided by the server alone: when it is over the schedule is re-checked, and again after a while if it is
+  still there, since servers remove such messages some time later.
+- A removal that was requested is not attributed to a limit: requests seen on the API are noted until what they concern
+  is found gone.
 
-Cost: an addition for each schedule that is read or moves on; one dictionary entry for each request to remove a
-schedule that is held. Limit: `Nats-Rollup: all` empties a stream without a request, and is taken for a limit.
+Cost: one addition for each schedule that is read or advances; one dictionary entry for each request to remove a
+schedule that is held. Limit: `Nats-Rollup: all` empties a stream without a request, and is attributed to a limit.
 """
 
 from nats_scheduler.engine.events import Ending
@@ -27,25 +28,25 @@ from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_AGE_SLACK_NS = 2 * SECOND
-"""So long (ns) after `max_age` is over a schedule is looked at: servers look for what has aged about once a second."""
+"""How long (ns) after `max_age` is over a schedule is re-checked: servers remove aged messages about once a second."""
 
 MAX_REQUESTS_NOTED = 10_000
-"""Requests to remove one message that are remembered; then the oldest is forgotten."""
+"""Most requests to remove one message that are noted; beyond that the oldest is discarded."""
 
 MAX_WIDE_REQUESTS_NOTED = 64
-"""Requests with a wildcard, or for a whole stream, that are remembered."""
+"""Most requests with a wildcard, or for a whole stream, that are noted."""
 
 _MARKER = b"Nats-Marker-Reason"
 _NEVER = b"never"
 
 
 class Lifetimes:
-    """The ends of the schedules of one stream that nobody asks for."""
+    """The ends of one stream's schedules that were not requested."""
 
     def __init__(self, rules: StreamRules, *, removes_expired: bool, keeps_all: bool) -> None:
-        """Take what the stream says; `removes_expired` where the server does not act on TTLs, and the sidecar does.
+        """Take the rules of the stream; `removes_expired` if the sidecar acts on TTLs because the server does not.
 
-        `keeps_all` is False where consumers remove messages too.
+        `keeps_all` is False if consumers remove messages too.
         """
         self._keeps_all = keeps_all
         self.limited(rules)
@@ -53,21 +54,21 @@ class Lifetimes:
         self._asked: dict[int, None] = {}
         self._wide: list[tuple[str | None, int]] = []
         self._discarded_through = 0
-        """What was read up to this sequence may have been asked for in a request that is forgotten."""
+        """The removal of what was read up to this sequence may have been requested by a request that was discarded."""
         self._unseen_through = 0
-        """What was read up to this sequence may have been asked for while nobody listened."""
+        """The removal of what was read up to this sequence may have been requested while no requests were received."""
 
     def limited(self, rules: StreamRules) -> None:
-        """Go by the limits of the stream, which may have changed.
+        """Take the limits of the stream, which may have changed.
 
-        A schedule that is held and waits is looked at when it would have been before; then the new limits count.
+        A schedule that already waits is re-checked at the instant of the old limits; from then on the new ones count.
         """
         self.max_age = rules.max_age
-        """How long (ns) the stream keeps a message; 0 where it sets no time."""
+        """How long (ns) the stream keeps a message; 0 if it sets no limit."""
         self._evicts = rules.evicts and self._keeps_all
 
     def expiry(self, message: StoredMessage, known: int | None) -> int:
-        """Return when the TTL of a schedule runs out (ns); `known` is what the sidecar has to see to itself."""
+        """Return when the TTL of a schedule runs out (ns); `known` is that instant if the sidecar acts on TTLs."""
         if known is not None:
             return known
         if not self._reads_ttl or message.block.find(MSG_TTL) < 0:
@@ -79,22 +80,23 @@ class Lifetimes:
         return NEVER_EXPIRES if header_value(message.block, MSG_TTL) == _NEVER else NO_EXPIRY
 
     def ends(self, held: Held) -> int:
-        """Return when the stream lets go of a schedule (ns); `NO_EXPIRY` or later where it keeps it."""
+        """Return when the stream removes a schedule (ns); `NO_EXPIRY` or later if it keeps it."""
         if not self.max_age or held.expires == NEVER_EXPIRES:
             return held.expires
         return min(held.expires, held.stored_at + self.max_age)
 
     def early(self, held: Held) -> Ending | None:
-        """Say what ends a schedule before its next fire, None where nothing does."""
+        """Return what ends a schedule before its next fire, None if nothing does."""
         ends = self.ends(held)
         if ends > held.due:
             return None
         return Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
 
     def age_check_at(self, held: Held, now: int = 0) -> int:
-        """Return when (ns) to look whether `max_age` has ended a schedule; one that outlived it is looked at again.
+        """Return when (ns) to re-check whether `max_age` has ended a schedule.
 
-        Again after as long as it did, so that one which is kept for another reason costs a few looks in its life.
+        One that outlived it by some time is re-checked after as long again. So a schedule that is kept for another
+        reason costs a few reads in its life.
         """
         if held.expires == NEVER_EXPIRES:
             return NEVER_EXPIRES
@@ -102,7 +104,7 @@ class Lifetimes:
         return max(aged, now) + max(MAX_AGE_SLACK_NS, now - aged)
 
     def why_gone(self, held: Held, now: int) -> Ending:
-        """Say why a schedule is found gone at `now` (ns)."""
+        """Return why a schedule is gone that was not found at `now` (ns)."""
         if self._was_asked(held):
             return Ending.REMOVED
         if self.ends(held) <= now:
@@ -110,11 +112,11 @@ class Lifetimes:
         return Ending.LIMITS if self._evicts and held.sequence > self._unseen_through else Ending.REMOVED
 
     def why_expired(self, held: Held) -> Ending:
-        """Say why a schedule ends whose TTL has run out, and which may have been removed long before."""
+        """Return why a schedule ends whose TTL has run out: it may have been removed long before."""
         return Ending.REMOVED if self._was_asked(held) else Ending.EXPIRED
 
     def why_covered(self, held: Held, message: StoredMessage) -> Ending:
-        """Say why a message that is no schedule took the place of one: it may be the marker that the server left."""
+        """Return why a message that is no schedule replaced one: it may be the marker that the server left."""
         if message.block.find(_MARKER) < 0:
             return Ending.OVERWRITTEN
         if header_value(message.block, _MARKER) != b"MaxAge":
@@ -124,7 +126,7 @@ class Lifetimes:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def removal_requested(self, request: RemovalRequested, roster: Roster, last_read: int) -> None:
-        """Remember what may be gone because somebody asked for it; `last_read` is the highest sequence read."""
+        """Note what a request may have removed; `last_read` is the highest sequence read."""
         below = last_read + 1 if request.below is None else request.below
         if request.sequence is not None:
             self._remember(request.sequence)
@@ -136,7 +138,7 @@ class Lifetimes:
             self._remember(held.sequence)
 
     def requests_missed(self, last_read: int) -> None:
-        """Note that what was read up to `last_read` may have been removed while no request was seen."""
+        """Note that requests to remove messages up to `last_read` may have been missed."""
         self._unseen_through = last_read
 
     def _remember(self, sequence: int) -> None:
@@ -147,7 +149,7 @@ class Lifetimes:
             self._discarded_through = max(self._discarded_through, oldest)
 
     def _was_asked(self, held: Held) -> bool:
-        """Tell whether somebody asked to remove a schedule, or may have."""
+        """Return whether the removal of a schedule was requested, or may have been."""
         if held.sequence in self._asked or held.sequence <= self._discarded_through:
             return True
         return any(
@@ -157,4 +159,4 @@ class Lifetimes:
 
 
 UNLIMITED = Lifetimes(StreamRules("", ()), removes_expired=True, keeps_all=False)
-"""Those of a stream that keeps everything."""
+"""The lifetimes of a stream that keeps everything."""

@@ -16,14 +16,14 @@ from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_MISNAMED_NOTED = 10_000
-"""Messages that are remembered at most; then the oldest is forgotten."""
+"""Most messages that are noted; beyond that the oldest is discarded."""
 
 MAX_MISNAMED_REPORTS = 100
-"""Of those that were stored before, so many are told when we gain shards: more lines would not be written anyway."""
+"""Most reports when shards are gained, of messages that were stored before: the log would drop further lines."""
 
 
 class Misnaming:
-    """What one stream's messages call their headers."""
+    """The misnamed headers of one stream's messages."""
 
     def __init__(self, emit: Callable[[Action], None]) -> None:
         self._emit = emit
@@ -31,13 +31,13 @@ class Misnaming:
         """The last messages on their subjects whose headers are misnamed, by subject."""
 
     def covered(self, message: StoredMessage) -> None:
-        """Forget what lay on the subject of a message before."""
+        """Discard the note of an earlier message on the same subject."""
         known = self.noted.get(message.subject)
         if known is not None and known.sequence < message.sequence:
             del self.noted[message.subject]
 
     def found(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_reported: bool) -> None:
-        """Note a message, and tell of it, where that `is_reported` now."""
+        """Note a message, and report it now if `is_reported`."""
         known = self.noted.get(message.subject)
         if known is not None and known.sequence >= message.sequence:
             return
@@ -49,7 +49,7 @@ class Misnaming:
             self._emit(Report(event))
 
     def report(self, shards: frozenset[int]) -> None:
-        """Tell of what was noted in these shards."""
+        """Report the messages noted in these shards."""
         ours = (event for event in self.noted.values() if shard_of(event.subject) in shards)
         for event in islice(ours, MAX_MISNAMED_REPORTS):
             self._emit(Report(event))

@@ -1,7 +1,8 @@
-"""Which fires were overdue: due before anybody could fire them in time, so that they say nothing about punctuality.
+"""Which fires were overdue: due before they could be fired in time, so that they say nothing about punctuality.
 
-The rule: a fire is overdue when its time lay before its schedule was stored (an `@at` in the past), or before we could
-fire for its shard: held it, and had read all that is stored. What another instance stored before we could is not.
+The rule: a fire is overdue if its time is before its schedule was stored (an `@at` in the past), or before this
+instance could fire for its shard: it held the shard and had read all that is stored. A fire that another instance
+stored before that is not overdue.
 Cost: 64 integers a stream, two comparisons a fire.
 """
 
@@ -15,7 +16,7 @@ from nats_scheduler.message.stored import StoredMessage
 
 
 class OverdueRule:
-    """Since when we can fire for each shard of one stream."""
+    """Since when this instance can fire for each shard of one stream."""
 
     def __init__(self) -> None:
         self._able_since = [0] * SHARDS
@@ -30,7 +31,7 @@ class OverdueRule:
             self._able_since[shard] = now
 
     def read_back(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireReadBack:
-        """Tell of a fire that was read back; `held` is its schedule if it still is."""
+        """Return the event of a fire that was read back; `held` is its schedule, None if it is held no longer."""
         if held is None:
             shard, known_since = shard_of(generated.schedule), generated.schedule_stored_at
         else:

@@ -1,13 +1,13 @@
-"""Which schedules of a stream are held, where the operator allows so many and no more.
+"""Which schedules of a stream are held if the operator limits how many.
 
 The rule: the oldest stored schedules have the places, by the sequence of the message that is the last on its subject.
-That follows from what is stored alone, so that every instance, and every restart, holds the same ones.
-So a schedule that is replaced while others wait lines up behind them: its message is the youngest.
+That follows from what is stored alone, so that every instance holds the same ones, before and after a restart.
+So a schedule that is replaced while others wait goes to the end of the queue: its message is the youngest.
 
-A place falls free when a schedule is not held any more: it was removed, overwritten, replaced by an invalid one.
-Then the oldest that waits is taken. What came due while it waited is not made up: nobody expects it hours late.
+A place becomes free when a schedule is not held any more: it was removed, overwritten, or replaced by an invalid one.
+Then the oldest that waits is held. Fires that came due while it waited are not made up: they would be hours late.
 
-Cost: where there is no limit, nothing; else an entry of two heaps a schedule.
+Cost: nothing without a limit; otherwise two heap entries a schedule.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from nats_scheduler.message.restrictions import Restrictions
 
 
 class Places:
-    """The places of one stream, and who waits for one."""
+    """The places of one stream, and the schedules that wait for one."""
 
     def __init__(self, roster: Roster, restrictions: Restrictions) -> None:
         self._roster = roster
@@ -27,9 +27,9 @@ class Places:
         self._most = restrictions.max_schedules
         self._waiting: dict[str, Held] = {}
         self._oldest: list[tuple[int, str]] = []
-        """Those that wait, as a heap; some may not any more."""
+        """Schedules that wait, as a heap; stale entries are skipped."""
         self._youngest: list[tuple[int, str]] = []
-        """Those that are held, as a heap by their negative sequences; some may not be any more."""
+        """Schedules that are held, as a heap by their negative sequences; stale entries are skipped."""
 
     @property
     def is_limited(self) -> bool:
@@ -44,12 +44,12 @@ class Places:
         return self._waiting.get(subject)
 
     def wait(self, held: Held) -> None:
-        """Have a schedule wait, in place of an earlier version of it."""
+        """Let a schedule wait; it replaces an earlier version of it."""
         self._waiting[held.subject] = held
         heapq.heappush(self._oldest, (held.sequence, held.subject))
 
     def discard(self, subject: str) -> None:
-        """Have nothing wait on a subject."""
+        """Discard the schedule that waits on a subject, if there is one."""
         self._waiting.pop(subject, None)
 
     def placed(self, held: Held) -> None:
@@ -58,14 +58,14 @@ class Places:
             heapq.heappush(self._youngest, (-held.sequence, held.subject))
 
     def take_next(self) -> Held | None:
-        """Return the oldest that waits, and have it wait no longer, where there is a place for it."""
+        """Take the oldest schedule that waits if there is a place for it."""
         if self._most is None or len(self._roster) >= self._most or self._first_waiting() is None:
             return None
         _sequence, subject = heapq.heappop(self._oldest)
         return self._waiting.pop(subject)
 
     def misplaced(self) -> Held | None:
-        """Return the youngest that has a place, where there is none for an older one that waits."""
+        """Return the youngest schedule with a place if an older one waits and no place is free."""
         waiting = self._first_waiting()
         if self._most is None or waiting is None or len(self._roster) < self._most:
             return None
@@ -73,14 +73,14 @@ class Places:
         return held if held is not None and held.sequence > waiting else None
 
     def rejection_of(self, held: Held) -> Rejection:
-        """Say that there is no place for a schedule."""
+        """Return the rejection that says that there is no place for a schedule."""
         restrictions, most = self._restrictions, self._most or 0
         rejection = restrictions.number_fault(held.terms.dialect.schedule, held.pattern.text, most)
-        assert rejection is not None, "where nothing is limited nobody waits"
+        assert rejection is not None, "a schedule waits only if there is a limit"
         return rejection
 
     def _first_waiting(self) -> int | None:
-        """Return the sequence of the oldest that waits."""
+        """Return the sequence of the oldest schedule that waits."""
         oldest = self._oldest
         while oldest and not _is(self._waiting.get(oldest[0][1]), oldest[0][0]):
             heapq.heappop(oldest)

@@ -1,29 +1,30 @@
-"""The contract between the engine's shell and whatever holds a stream: a real server, or the one in memory.
+"""The contract between the engine's shell and a stream: on a real server, or in memory.
 
-Two implementations exist, `jetstream.contact.StreamContact` and `testing.memory_contact.MemoryContact`; one suite
-of tests runs over both (`tests/contract/`).
+Two implementations exist, `jetstream.contact.StreamContact` and `testing.memory_contact.MemoryContact`; one suite of
+tests runs over both (`tests/contract/`).
 
 What every implementation promises:
 
-- It tells facts by calling `tell`, from the event loop's thread, in the order in which it learned them.
+- It passes inputs to a `Notify` function, from the event loop's thread, in the order in which it received them.
 - `publish`, `read`, `read_duplicate`, `purge` and `remove` return at once. Each fire, read, purge and removal is
   answered by exactly one input, also when the contact ends: then with `Unknown`, `ContentUnread`, `DuplicateUnread`, or
   a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one
   `FiresStored`.
-- Fires are sent in the order in which they were given. One that was answered `Stored` is in the stream; one that was
-  `Refused` is not and never will be; of one that is `Unknown` nobody can say.
+- Fires are sent in the order in which they were given. A fire answered `Stored` is in the stream; one answered
+  `Refused` is not and never will be; one answered `Unknown` may be or not.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
   nothing.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
-- That there is no message on the schedule's subject, or an older one, is told (`ContentRead`) only where whoever says
-  so had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that was
-  followed: what it does not know yet is `ContentUnread`, so that no fire is sent before its schedule is known there.
+- `ContentRead` says that there is no message on the schedule's subject, or an older one, only if the server that
+  answered had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that
+  was followed: then the answer is `ContentUnread`, so that no fire is sent before the leader has its schedule.
 - A fire that the server has in process under the same identity is `Unknown`: it may be stored yet.
 - `remove` removes a schedule or a generated message whose own TTL has run out, and nothing else, whatever sequence it
   is given.
-- What `follow` tells has no body, and may have a `Nats-Msg-Size` header in its place; what is read has both as stored.
-- `follow` tells every message stored after a sequence, once and in order, and `CaughtUp` when it has told all that was
-  stored when it began; then it goes on. It ends only by cancellation or with an exception that says why.
+- What `follow` delivers has no body, and may have a `Nats-Msg-Size` header in its place; what is read has both as
+  stored.
+- `follow` delivers every message stored after a sequence, once and in order, and `CaughtUp` when it has delivered all
+  that was stored when it began; then it continues. It ends only by cancellation or with an exception that says why.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
 
 Notify = Callable[[Input], None]
-"""Takes a fact."""
+"""Takes an input."""
 
 
 class StreamPort(Protocol):
@@ -45,15 +46,15 @@ class StreamPort(Protocol):
         ...
 
     def read(self, request: ReadContent) -> None:
-        """Begin to read what a fire will say."""
+        """Begin to read the content of a fire."""
         ...
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to look at what has the identity of a fire."""
+        """Begin to read the message that has the identity of a fire."""
         ...
 
     def purge(self, request: PurgeSchedule) -> None:
-        """Begin to remove a schedule's versions."""
+        """Begin to purge a schedule's versions."""
         ...
 
     def remove(self, request: RemoveExpired) -> None:
@@ -61,9 +62,9 @@ class StreamPort(Protocol):
         ...
 
     async def follow(self, after: int) -> None:
-        """Tell every message with a sequence above `after`, until cancelled."""
+        """Deliver every message with a sequence above `after`, until cancelled."""
         ...
 
     def end(self, reason: str) -> None:
-        """End the contact and answer everything that is still open; a second time is harmless."""
+        """End the contact and answer everything that is still open; calling it twice is harmless."""
         ...

@@ -1,15 +1,15 @@
-"""The schedules whose fires the server refuses for the time being, by reason, and which of them tries again next.
+"""The schedules whose fires the server refuses at the moment, by reason, and which of them retries next.
 
 The rules:
 
-- Refusals with the same code have the same reason until it is known better, and end together: a stream that was full, a
-  permission that was missing. So of each reason one schedule, the *probe*, tries again soon, and the others rest.
-- A refused fire that is stored in the end lets two others try, so that all are back after some round trips; a reason
-  that still holds for others costs no more attempts than that.
-- A probe that is refused again passes its turn on: one schedule with a mistake of its own keeps no other waiting.
-- Who rests is tried now and then all the same, at most `MAX_RESTING_RETRIES_PER_SECOND` of a reason.
+- Refusals with the same code are assumed to have the same reason and to end together: a stream that was full, a missing
+  permission. So for each reason one schedule, the *probe*, retries soon, and the others rest.
+- A refused fire that is stored in the end starts two others, so that all are back after some round trips; if the reason
+  persists for others, it costs no more attempts than that.
+- A probe that is refused again passes its turn on: one schedule with a mistake of its own delays no other.
+- A schedule that rests is retried now and then anyway, at most `MAX_RESTING_RETRIES_PER_SECOND` for each reason.
 
-Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that lasts.
+Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that persists.
 """
 
 from dataclasses import dataclass, field
@@ -21,34 +21,34 @@ from nats_scheduler.engine.roster import Roster
 from nats_scheduler.schedule.instants import SECOND
 
 PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
-"""Longest back-off (ns) of the one that tries for all: *Live* promises that fires resume within 3 s."""
+"""Longest back-off (ns) of the probe: *Live* promises that fires resume within 3 s."""
 
 MAX_RESTING_RETRIES_PER_SECOND = 100
-"""So many of those that rest are tried each second at most, for each reason."""
+"""Most resting schedules that are retried in a second, for each reason."""
 
 RETRIES_PER_STORED = 2
-"""So many are let try for each that is stored: enough to double, so that 100,000 are back after 17 round trips."""
+"""Schedules that retry for each fire that is stored: the number doubles, so 100,000 are back after 17 round trips."""
 
 REMINDER_INTERVAL_NS = 300 * SECOND
-"""A reason that lasts is told again this often (ns)."""
+"""A reason that persists is reported again after this time (ns)."""
 
 
 @dataclass(slots=True)
 class _Reason:
-    """What is refused with one code."""
+    """The schedules that are refused with one code."""
 
     reported_at: int
     members: dict[int, Held] = field(default_factory=dict)
-    """By sequence; whoever waits longest is first."""
+    """By sequence; the one that waits longest is first."""
     probe: int = 0
-    """The sequence of the one that tries for all."""
+    """The sequence of the schedule that retries for all."""
     tries_at: int = 0
-    """When (ns) it does, or did."""
+    """When (ns) the probe retries, or did."""
     attempts: int = 0
 
 
 class Refusals:
-    """What the server refuses of one stream."""
+    """The refused schedules of one stream."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -58,7 +58,7 @@ class Refusals:
         self._reasons: dict[int, _Reason] = {}
 
     def refused(self, held: Held, code: int, now: int) -> int:
-        """Have a schedule try again, soon or when its turn comes; returns the longest wait (ns)."""
+        """Schedule the retry of a refused fire, soon or when its turn comes; returns the longest wait (ns)."""
         sequence = held.sequence
         if self._codes.get(sequence, code) != code:
             self.discard(sequence)
@@ -77,7 +77,7 @@ class Refusals:
         return reason.tries_at - now if reason.probe == sequence else rest
 
     def stored(self, sequence: int, now: int) -> None:
-        """Let others try where a fire that was refused is stored."""
+        """Let others retry, since a fire that was refused is stored."""
         reason = self._reasons[self._codes[sequence]]
         self.discard(sequence)
         reason.attempts = 0
@@ -86,8 +86,8 @@ class Refusals:
             self._roster.wake(held, now)
 
     def retry_soon(self, now: int) -> None:
-        """Let one of each reason try soon: what it was refused for may have ended."""
-        at = now + FIRST_BACK_OFF_NS  # who asks for a change is seen before it is made, and may ask often
+        """Let the probe of each reason retry soon: the reason may have ended."""
+        at = now + FIRST_BACK_OFF_NS  # a request for a change is seen before the change is made, and may come often
         for reason in self._reasons.values():
             reason.attempts = 0
             if reason.tries_at > at:
@@ -95,7 +95,7 @@ class Refusals:
                 self._roster.wake(reason.members[reason.probe], at)
 
     def discard(self, sequence: int) -> None:
-        """Await nothing more of a schedule; where it tried for all, the next one does."""
+        """Discard a schedule; if it was the probe, the next one is."""
         del self.held[sequence]
         code = self._codes.pop(sequence)
         reason = self._reasons[code]
@@ -112,7 +112,7 @@ class Refusals:
             reason.tries_at -= by
 
     def reminders(self, now: int) -> list[tuple[Held, int]]:
-        """Return, of each reason that lasts since it was told last, the schedule that tries, and how many there are."""
+        """Return the probe and the number of schedules of each reason that is due to be reported again."""
         persisting = [reason for reason in self._reasons.values() if now - reason.reported_at >= REMINDER_INTERVAL_NS]
         for reason in persisting:
             reason.reported_at = now
@@ -124,6 +124,6 @@ class Refusals:
         return [(sequence, flight.failing) for sequence, flight in flights if flight is not None and flight.failing]
 
     def _probe(self, reason: _Reason, at: int) -> None:
-        """Have the one that waits longest try for all at an instant (ns)."""
+        """Make the schedule that waits longest the probe, which retries at an instant (ns)."""
         reason.probe, reason.tries_at = next(iter(reason.members)), at
         self._roster.wake(reason.members[reason.probe], at)

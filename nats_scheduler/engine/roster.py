@@ -20,17 +20,17 @@ from nats_scheduler.engine.agenda import Agenda
 from nats_scheduler.engine.held import NO_WAKE, Held
 
 MIN_AGENDA_ENTRIES = 1024
-"""With fewer entries than this beside those that are valid, nothing is forgotten before its time."""
+"""Stale entries up to this number are kept until their time comes."""
 
 SPAN_BITS = 34
 """A span is 2 to this power of nanoseconds, 17 s."""
 
 MAX_MOVED_PER_CALL = 2_048
-"""So many entries of the span to come are moved in one go, which takes a millisecond or so."""
+"""Entries of the next span that are put in order in one call, which takes about a millisecond."""
 
 
 class _Span:
-    """What is to be looked at in one span that is far."""
+    """The entries of one span that are not in order yet."""
 
     __slots__ = ("first", "held", "stale")
 
@@ -39,7 +39,7 @@ class _Span:
         """No entry has an earlier instant (ns)."""
         self.held: list[Held] = []
         self.stale = 0
-        """So many of them, at most, are to be looked at no more."""
+        """How many of them, at most, are stale."""
 
 
 class Roster:
@@ -50,13 +50,13 @@ class Roster:
         self._agenda = Agenda()
         self._spans: dict[int, _Span] = {}
         self._order: list[int] = []
-        """The numbers of the spans that are far, as a heap; some may be gone."""
+        """The numbers of the spans, as a heap; some may be gone."""
         self._in_spans = 0
-        """Entries in all spans."""
+        """How many entries are in spans."""
         self._ordered_through = 0
-        """The last span of which new entries are near at once."""
+        """The number of the last span whose new entries are put in order at once."""
         self.rolls_up = False
-        """Whether any schedule that was held ever rolls up its target."""
+        """Whether any schedule that was ever held rolls up its target."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -74,7 +74,7 @@ class Roster:
         return held if held is not None and held.sequence == sequence else None
 
     def hold(self, held: Held) -> None:
-        """Hold a schedule in place of whatever was held on its subject."""
+        """Hold a schedule; it replaces the one that was held on its subject."""
         if held.subject in self._held:
             self.remove(held.subject)
         self._held[held.subject] = held
@@ -82,26 +82,26 @@ class Roster:
             self.rolls_up = True
 
     def remove(self, subject: str) -> Held | None:
-        """Hold nothing on a subject; returns what was held."""
+        """Hold no schedule on a subject any more; returns the one that was held."""
         held = self._held.pop(subject, None)
         if held is not None:
             self.cancel_wake(held)
         return held
 
     def wake(self, held: Held, instant: int) -> None:
-        """Have the schedule looked at when `instant` (ns) comes, instead of any time set before."""
+        """Wake the schedule when `instant` (ns) comes, instead of any time set before."""
         if held.wake != NO_WAKE:
             self.cancel_wake(held)
         held.wake = instant
         span = self._spans.get(instant >> SPAN_BITS)
         if span is None or instant < span.first:
             self._enter(held, instant)
-        else:  # nearly all of a start
+        else:  # the case of nearly all schedules at a start
             span.held.append(held)
             self._in_spans += 1
 
     def cancel_wake(self, held: Held) -> None:
-        """Look at the schedule no more, until it is woken for another reason."""
+        """Remove the wake of a schedule, until another one is set."""
         instant, held.wake = held.wake, NO_WAKE
         if instant == NO_WAKE:
             return
@@ -112,23 +112,23 @@ class Roster:
             self._agenda.discard_stale()
 
     def next_wake(self) -> int | None:
-        """Return the earliest instant at which something is to be looked at, or was before it changed."""
-        near, number = self._agenda.first(), self._first_span()
+        """Return the earliest instant of an entry; it may be of an entry that is stale."""
+        ordered, number = self._agenda.first(), self._first_span()
         if number is None:
-            return near
-        far = self._spans[number].first
-        return far if near is None or far < near else near
+            return ordered
+        first = self._spans[number].first
+        return first if ordered is None or first < ordered else ordered
 
     def pop_woken(self, now: int, most: int) -> list[Held]:
-        """Take the next schedules whose time has come, at most so many, by time and then by sequence.
+        """Take the next schedules whose time has come, at most `most`, by time and then by sequence.
 
-        Fewer when there are no more, or when more have to come near first: then `next_wake` has come already.
+        Fewer if there are no more, or if more have to be put in order first: then `next_wake` has come already.
         """
         current = now >> SPAN_BITS
         woken: list[Held] = []
         while True:
             number = self._first_span()
-            # Of a far span that has begun, some may be earlier than what is near.
+            # Entries of a span that has begun may be earlier than those that are in order.
             woken += self._agenda.pop(now if number is None else min(now, (number << SPAN_BITS) - 1), most - len(woken))
             if len(woken) == most or number is None or number > current + 1:
                 return woken
@@ -151,13 +151,13 @@ class Roster:
         self._in_spans += 1
 
     def _first_span(self) -> int | None:
-        """Return the number of the first span that is far."""
+        """Return the number of the first span."""
         while self._order and self._order[0] not in self._spans:
             heapq.heappop(self._order)
         return self._order[0] if self._order else None
 
     def _order_some(self, number: int) -> bool:
-        """Move some of the first far span; returns whether more of it is left."""
+        """Put some entries of the first span in order; returns whether more of it is left."""
         self._ordered_through = max(self._ordered_through, number)
         entries = self._spans[number].held
         rest = max(len(entries) - MAX_MOVED_PER_CALL, 0)
@@ -171,7 +171,7 @@ class Roster:
         return bool(entries)
 
     def _became_stale(self, span: _Span, number: int) -> None:
-        """Count an entry of a span as stale, and forget those that are, once they are more than half."""
+        """Count an entry of a span as stale; once more than half are, discard them."""
         span.stale += 1
         if 2 * span.stale <= len(span.held):
             return

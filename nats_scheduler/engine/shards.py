@@ -1,8 +1,8 @@
 """Shards: how the schedules of one stream are divided among instances.
 
-The rule: the shard of a message is told by its subject alone, and is the same in every instance and every version; the
-number of shards never changes either, because instances of two versions share one stream during an upgrade.
-Everything about a schedule goes by the shard of its subject: its fires, its removal, its place in the checkpoint.
+The rule: the shard of a message follows from its subject alone, and is the same in every instance and every version.
+The number of shards never changes either, because instances of two versions share one stream during an upgrade.
+All work on a schedule goes by the shard of its subject: its fires, its purge, its place in the checkpoint.
 
 Cost: a fraction of a microsecond. Limit: no more than 64 instances have work on one stream.
 """
@@ -13,7 +13,7 @@ SHARDS = 64
 """How many shards a stream has."""
 
 ALL_SHARDS = frozenset(range(SHARDS))
-"""What an instance holds that is alone."""
+"""What a single instance holds."""
 
 
 def shard_of(subject: str) -> int:

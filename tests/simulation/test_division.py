@@ -3,13 +3,9 @@
 The rule: each test fails with the bug planted that it stands for.
 """
 
-<<<<<<< HEAD
 import pytest
 
-from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER
-=======
 from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER_NS
->>>>>>> 64ed0b7 (engine: give constants their subject and unit)
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
