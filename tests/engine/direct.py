@@ -1,6 +1,6 @@
-"""The engine alone on a desk: facts are handed to it one by one, and its actions lie there to be looked at.
+"""The engine alone on a desk: inputs are given to it one by one, and its actions are kept for the test to check.
 
-Its rule: nothing answers by itself; a test that says nothing about a fire leaves it in flight.
+Its rule: nothing answers by itself; a fire stays in flight until the test answers it.
 """
 
 from collections.abc import Sequence
@@ -79,11 +79,11 @@ class Desk:
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START
         self.actions: list[Action] = []
-        """What the last step asked for."""
+        """The actions of the last step."""
         self.step(MessagesRead(messages), *([CaughtUp()] if live else []))
 
     def step(self, *facts: Input) -> list[Action]:
-        """Hand facts to the engine."""
+        """Step the engine with inputs."""
         self.actions = self.engine.step(self.now, facts)
         return self.actions
 
@@ -94,13 +94,13 @@ class Desk:
         return self
 
     def read(self, *messages: StoredMessage) -> None:
-        """Let the follower tell messages."""
+        """Let the engine receive messages from the follower."""
         self.step(MessagesRead(messages))
 
     def found(
         self, message: StoredMessage | None, source: StoredMessage | None = None, *, of: StoredMessage | None = None
     ) -> None:
-        """Answer the read of a schedule (`of`, or the message itself) with what lies on its subject."""
+        """Answer the read of a schedule (`of`, or the message itself) with what is stored on its subject."""
         asked = of or message
         assert asked is not None
         self.step(ContentRead(asked.subject, asked.sequence, message, source))
@@ -132,12 +132,12 @@ class Desk:
 
     @property
     def reads(self) -> list[tuple[str, int]]:
-        """The schedules that the last step looks at."""
+        """The schedules that the last step reads."""
         return [(action.schedule, action.sequence) for action in self.asked(ReadContent)]
 
     @property
     def purges(self) -> list[tuple[str, int]]:
-        """What the last step wants removed: subject and highest sequence."""
+        """The purges that the last step asks for: subject and highest sequence."""
         return [(action.schedule, action.through) for action in self.asked(PurgeSchedule)]
 
     @property
@@ -150,11 +150,11 @@ class Desk:
         """When the engine wants to be stepped again, in seconds after the start."""
         return (self.asked(WakeAt)[-1].instant - START) / SECOND
 
-    def told(self, kind: type[Kind]) -> list[Kind]:
+    def reported(self, kind: type[Kind]) -> list[Kind]:
         """Return the reported events of one kind."""
         events: Sequence[Event] = [action.event for action in self.asked(Report)]
         return [event for event in events if isinstance(event, kind)]
 
     def is_held(self, subject: str = SCHEDULE) -> bool:
-        """Tell whether a schedule is held on a subject."""
+        """Return whether a schedule is held on a subject."""
         return self.engine.held.on(subject) is not None

@@ -1,6 +1,6 @@
 """A random life of a world: schedules come, change and go, the sidecar is killed, connections are cut, time passes.
 
-Its rule: one seed, one life. What is done is recorded as the reference wants it.
+Its rule: one seed, one life. What is done is recorded in the form that the reference takes.
 """
 
 from random import Random
@@ -11,7 +11,7 @@ from tests.judge.patterns import SECOND, Pattern
 
 SUBJECTS = [f"s.{number}" for number in range(4)]
 LONGEST_OUTAGE_SECONDS = 25
-"""Well inside the duplicate window, which is what remembers a fire whose message was consumed."""
+"""Well inside the duplicate window, which detects a repeated fire whose message was consumed."""
 
 
 class RandomLife:
@@ -50,7 +50,7 @@ class RandomLife:
 
     @property
     def active(self) -> list[Version]:
-        """The versions that are the last message on their subjects, so far as a publisher knows."""
+        """The versions that are the last message on their subjects, as far as a publisher knows."""
         return list(self._active.values())
 
     # -- acts ----------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class RandomLife:
             self.world.purge(subject)
 
     def cancel(self) -> None:
-        """Cancel a schedule by a message that says so."""
+        """Cancel a schedule by a cancel message."""
         subject = self.random.choice(SUBJECTS)
         self._end(subject, by_cancel=True)
         self.world.publish("x.cancel", {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge"})

@@ -1,8 +1,8 @@
-"""Exactly what must have been stored, and when, in a life that is simple enough to say so.
+"""What must have been stored, and when, in a life that is simple enough to compute it exactly.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
-Everything but the fires happens between the seconds, so that what comes first is never a matter of opinion.
-Histories in which that cannot be said are for the checkers of `tests.judge`.
+Everything but the fires happens between full seconds, so that the order of events is never ambiguous.
+Ambiguous histories are for the checkers of `tests.judge`.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Version:
     pattern: Pattern
     ended_at: int | None = None
     was_cancelled: bool = False
-    """It was ended by a message that the sidecar has to read first, and not by the server."""
+    """Whether it was ended by a message that the sidecar has to read first, and not by the server."""
 
     def dues(self, until: int) -> list[int]:
         """List the instants at which it is due, up to `until` (ns); all of them for `at`."""

@@ -1,4 +1,4 @@
-"""A schedule is told as accepted once: by whoever holds its shard, or comes to hold it when nobody did."""
+"""A schedule is reported as accepted once: by the holder of its shard, or by the next holder if there was none."""
 
 from nats_scheduler.engine.backlog import MAX_CHECKS_PER_STEP, MAX_UNREPORTED
 from nats_scheduler.engine.events import ScheduleAccepted
@@ -18,54 +18,54 @@ def holding_nothing() -> Desk:
     return desk
 
 
-def told_when_gained(desk: Desk, *checkpoints: CheckpointLoaded) -> list[str]:
-    """Give the engine all shards, and return what it tells as accepted."""
+def reported_when_gained(desk: Desk, *checkpoints: CheckpointLoaded) -> list[str]:
+    """Give the engine all shards, and return what it reports as accepted."""
     desk.step(*checkpoints, ShardsHeld(ALL_SHARDS))
-    return [event.schedule for event in desk.told(ScheduleAccepted)]
+    return [event.schedule for event in desk.reported(ScheduleAccepted)]
 
 
 def test_what_is_held_is_told_at_once() -> None:
     desk = Desk()
     desk.read(schedule(EVERY, 3))
-    assert desk.told(ScheduleAccepted) == [ScheduleAccepted(SCHEDULE, 3, START + 5 * SECOND)]
+    assert desk.reported(ScheduleAccepted) == [ScheduleAccepted(SCHEDULE, 3, START + 5 * SECOND)]
 
 
 def test_what_was_stored_before_its_shard_was_held_is_told_when_it_is_and_once() -> None:
     desk = holding_nothing()
     desk.read(schedule(EVERY, 3))
-    assert desk.told(ScheduleAccepted) == []
-    assert told_when_gained(desk) == [SCHEDULE]
+    assert desk.reported(ScheduleAccepted) == []
+    assert reported_when_gained(desk) == [SCHEDULE]
     desk.step(ShardsHeld(frozenset()))
-    assert told_when_gained(desk) == []
+    assert reported_when_gained(desk) == []
 
 
 def test_what_an_earlier_holder_had_read_was_told_by_him() -> None:
     desk = holding_nothing()
-    desk.read(schedule(EVERY, 3, "s.told"), schedule(EVERY, 4, "s.untold"))
-    assert told_when_gained(desk, CheckpointLoaded(START, 3)) == ["s.untold"]
+    desk.read(schedule(EVERY, 3, "s.reported"), schedule(EVERY, 4, "s.untold"))
+    assert reported_when_gained(desk, CheckpointLoaded(START, 3)) == ["s.untold"]
 
 
 def test_what_is_replaced_or_gone_before_its_shard_is_held_is_not_told() -> None:
     desk = holding_nothing()
     desk.read(schedule(EVERY, 3, "s.gone"), schedule(EVERY, 4), plain("s.gone", 5), schedule("@every 7s", 6))
     desk.step(ShardsHeld(ALL_SHARDS))
-    assert desk.told(ScheduleAccepted) == [ScheduleAccepted(SCHEDULE, 6, START + 7 * SECOND)]
+    assert desk.reported(ScheduleAccepted) == [ScheduleAccepted(SCHEDULE, 6, START + 7 * SECOND)]
 
 
 def test_what_was_stored_before_the_stream_was_read_is_not_told_one_by_one() -> None:
     desk = Desk(schedule(EVERY))
-    assert desk.told(ScheduleAccepted) == []
+    assert desk.reported(ScheduleAccepted) == []
     desk.step(ShardsHeld(frozenset()))
-    assert told_when_gained(desk) == []
+    assert reported_when_gained(desk) == []
 
 
 def test_many_are_told_a_slice_at_a_time_and_only_the_last_are_remembered() -> None:
     desk = holding_nothing()
     count = MAX_UNREPORTED + 5
     desk.step(MessagesRead([schedule(EVERY, number, f"s.{number}") for number in range(1, count + 1)]))
-    told = told_when_gained(desk)
-    assert len(told) == MAX_CHECKS_PER_STEP
+    reported = reported_when_gained(desk)
+    assert len(reported) == MAX_CHECKS_PER_STEP
     for _ in range(count // MAX_CHECKS_PER_STEP + 1):
         desk.step()
-        told += [event.schedule for event in desk.told(ScheduleAccepted)]
-    assert told == [f"s.{number}" for number in range(6, count + 1)]
+        reported += [event.schedule for event in desk.reported(ScheduleAccepted)]
+    assert reported == [f"s.{number}" for number in range(6, count + 1)]

@@ -1,4 +1,4 @@
-"""Whole random lives of a stream, compared with what a naive reference says must be stored: no more, no less."""
+"""Random lives of a stream: exactly what a naive reference expects is stored."""
 
 from random import Random
 
@@ -20,13 +20,13 @@ SEEDS = sample(range(25), fast=5)
 ACTS = 60
 
 CANCEL_TAKES = 5 * SECOND
-"""Longest time (ns) until a cancel holds: the follower is up to 3 s late, and what is on its way arrives 2 s later."""
+"""Longest time (ns) until a cancel holds: the follower is up to 3 s late, and a fire in flight takes up to 2 s more."""
 
 
 class LostAnswers(Perfect):
     """Everything arrives at once, but first answers get lost, and so do purges.
 
-    Not so the answer to a repeated fire: the one that was consumed cannot be seen in the stream, and would be awaited.
+    The answer to a repeated fire arrives: a fire that was consumed cannot be read back, and would never be concluded.
     """
 
     def __init__(self, seed: int) -> None:

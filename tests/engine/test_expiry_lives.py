@@ -1,6 +1,6 @@
-"""Random lives of a world without message TTLs, against the plainest model of what should be left of it.
+"""Random lives of a world without message TTLs, compared with a simple model of what should be left of it.
 
-The model knows of every message that was ever stored when it was stored and how long it may live, and nothing else.
+The model has the time of storage and the lifetime of every message that was ever stored, and nothing else.
 """
 
 import os
@@ -19,7 +19,7 @@ TTLS = {"": None, "1s": 1, "2500ms": 2, "5": 5, "0012": 12, "1m": 60, "never": N
 """The texts that are used, and the seconds that they stand for."""
 
 GRACE_SECONDS = 2
-"""Rounding up to the second, and a removal that is needed for a last fire first."""
+"""Time (ns) for rounding up to the second, and for a last fire that needs the message before its removal."""
 
 
 class Life:
@@ -64,7 +64,7 @@ class Life:
         self.world.regain_contact()
 
     def left(self) -> set[int]:
-        """Return what the stream holds, the schedules left out that were replaced."""
+        """Return what the stream holds, without schedules that were replaced."""
         return {message.sequence for message in self.world.stream.messages() if self._counts(message)}
 
     def wanted(self) -> set[int]:

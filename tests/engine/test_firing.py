@@ -1,4 +1,4 @@
-"""When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, look at the stream."""
+"""When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, read the stream."""
 
 import pytest
 
@@ -161,7 +161,7 @@ def test_reading_a_message_again_is_harmless() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.read(message, message)
-    assert desk.told(ScheduleAccepted) == []
+    assert desk.reported(ScheduleAccepted) == []
     assert desk.in_flight(message, 5).sequence == 1
 
 
@@ -169,7 +169,7 @@ def test_a_schedule_read_again_after_its_end_is_looked_at_and_harms_nobody() -> 
     first, early = schedule("@every 5s"), schedule("@every 1s", 2, "s.early")
     desk = Desk(first, early)
     desk.read(plain("s.one", 3))
-    desk.now = START - SECOND  # so that what became stale stays in the agenda
+    desk.now = START - SECOND  # so that stale entries stay in the agenda
     desk.read(first)
     desk.at(4)
     assert ("s.one", 1) in desk.reads
@@ -182,13 +182,13 @@ def test_a_fire_that_is_too_large_is_reported_once_and_blocks_nobody() -> None:
     desk = Desk(large, small, max_payload=1_500)
     desk.at(5)
     desk.found(large)
-    refusals = desk.told(FireRefused)
+    refusals = desk.reported(FireRefused)
     assert [(refusal.code, refusal.fire.schedule) for refusal in refusals] == [(10054, "s.one")]
     desk.found(small)
     assert desk.fire.schedule == "s.two"
     desk.at(6)
     desk.found(large)
-    assert desk.told(FireRefused) == []
+    assert desk.reported(FireRefused) == []
 
 
 def test_a_header_block_beyond_the_servers_limit_is_never_sent() -> None:
@@ -198,7 +198,7 @@ def test_a_header_block_beyond_the_servers_limit_is_never_sent() -> None:
     desk.at(5)
     desk.found(large)
     assert desk.fires == []
-    assert [refusal.code for refusal in desk.told(FireRefused)] == [10097]
+    assert [refusal.code for refusal in desk.reported(FireRefused)] == [10097]
 
 
 def test_an_operator_hears_of_acceptance_and_of_fires() -> None:
@@ -206,8 +206,8 @@ def test_an_operator_hears_of_acceptance_and_of_fires() -> None:
     world.publish("s.one", EVERY_5S)
     world.advance("5s")
     world.settle()
-    told = [type(event) for event in world.events]
-    assert told.count(ScheduleAccepted) == told.count(FireStored) == told.count(FireReadBack) == 1
+    reported = [type(event) for event in world.events]
+    assert reported.count(ScheduleAccepted) == reported.count(FireStored) == reported.count(FireReadBack) == 1
 
 
 def test_a_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() -> None:
@@ -216,7 +216,7 @@ def test_a_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() 
     desk.at(5)
     desk.found(message)
     assert desk.fires == []
-    assert [(told.code, told.fire.schedule) for told in desk.told(FireRefused)] == [(10190, "s.one")]
+    assert [(event.code, event.fire.schedule) for event in desk.reported(FireRefused)] == [(10190, "s.one")]
 
 
 def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_the_reason() -> None:
@@ -231,18 +231,18 @@ def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_th
     fire = desk.fire
     assert (fire.fire_time, fire.next_fire) == (leap_day, None)
     desk.concluded(fire, Stored(2))
-    assert [ended.ending for ended in desk.told(ScheduleEnded)] == [Ending.EXHAUSTED]
+    assert [ended.ending for ended in desk.reported(ScheduleEnded)] == [Ending.EXHAUSTED]
     assert not desk.is_held()
     assert desk.purges == []
 
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more(guard: bool) -> None:
-    herd = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * MAX_IN_FLIGHT + 1)]
-    desk = Desk(*herd, guard=guard)
+    burst = [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}") for number in range(1, 2 * MAX_IN_FLIGHT + 1)]
+    desk = Desk(*burst, guard=guard)
     desk.at(4.99)
     while desk.reads:
-        desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in herd))
+        desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in burst))
     first = desk.at(5).fires
     assert 0 < len(first) < MAX_IN_FLIGHT
     while desk.asked(WakeAt):
@@ -250,13 +250,13 @@ def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more(guard: bool) 
         first += desk.fires
     assert len(first) == MAX_IN_FLIGHT
     assert desk.asked(WakeAt) == []
-    last = herd[-1]
+    last = burst[-1]
     desk.read(message_on("x.cancel", 10_000, Nats_Scheduler=last.subject, Nats_Schedule_Next="purge"))
     sent = [fire.schedule for fire in first]
     for fire in first:
         desk.concluded(fire, Stored(20_000))
         sent += [more.schedule for more in desk.fires]
-    assert sent == [message.subject for message in herd[:-1]]
+    assert sent == [message.subject for message in burst[:-1]]
 
 
 def looks_by_sequence(desk: Desk) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Being alive is not being able: who cannot hold, or does not fire, is given nothing while somebody else can."""
+"""Alive is not able: an instance that cannot hold, or does not fire, gets no shards while another one can hold them."""
 
 import pytest
 
@@ -34,14 +34,14 @@ OURS = ("a",) * SHARDS
 THEIRS = ("b",) * SHARDS
 
 
-def hears(leases: Leases, other: str, now: int, *, cannot: tuple[str, ...] = ()) -> None:
-    """Let an instance hear itself and another one."""
+def receives(leases: Leases, other: str, now: int, *, cannot: tuple[str, ...] = ()) -> None:
+    """Let an instance receive its own heartbeat and that of another one."""
     leases.received(other, {KEY}, now, now, cannot=cannot)
     leases.received(leases.me, {KEY}, now, now)
     leases.discard_gone(now)
 
 
-# -- who cannot
+# -- instances that are unable
 
 
 def test_one_that_cannot_hands_everything_to_one_that_can() -> None:
@@ -54,7 +54,7 @@ def test_one_that_cannot_hands_everything_to_one_that_can() -> None:
 def test_what_one_that_cannot_holds_is_claimed_by_one_that_can() -> None:
     b = instance("b", "a")
     b.recorded(KEY, Record(OURS, 1))
-    hears(b, "a", 0, cannot=(KEY,))
+    receives(b, "a", 0, cannot=(KEY,))
     assert write(b, 2) == THEIRS
 
 
@@ -71,7 +71,7 @@ def test_where_nobody_can_all_share_the_work_and_none_takes_it_from_another() ->
     for one, other in ((a, "b"), (b, "a")):
         one.recorded(KEY, record)
         one.fitness.denied(KEY, SHARD, WHY, 0)
-        hears(one, other, 0, cannot=(KEY,))
+        receives(one, other, 0, cannot=(KEY,))
         assert one.change(KEY, 0) is None
 
 
@@ -123,27 +123,27 @@ def test_with_a_new_connection_the_trial_begins_at_once() -> None:
 
 def test_the_dead_are_not_remembered_as_unable() -> None:
     b = instance("b", "a")
-    hears(b, "a", 0, cannot=(KEY,))
+    receives(b, "a", 0, cannot=(KEY,))
     b.left("a")
-    hears(b, "a", 0)
+    receives(b, "a", 0)
     assert sorted(b.living(KEY)) == ["a", "b"]
 
 
-# -- who is idle
+# -- holders that are idle
 
 
 def idle_holder(now: int = 0) -> Leases:
-    """Make an instance that sees that another one holds everything and fires nothing."""
+    """Make an instance in whose view another one holds all shards and fires nothing."""
     a = instance("a", "b", now=now)
     a.recorded(KEY, Record(THEIRS, 1))
     return a
 
 
 def judged(leases: Leases, overdue: int, fired: int, now: int) -> list[str]:
-    """Judge the holders by one overdue fire in one shard, and one that was seen in another."""
+    """Judge the holders by one overdue fire in one shard, and one that was read back in another."""
     last = [0] * SHARDS
     last[SHARD + 1] = fired
-    hears(leases, "b", now)
+    receives(leases, "b", now)
     return leases.relieve_idle(KEY, {SHARD: overdue}, last, now)
 
 
@@ -193,7 +193,7 @@ def test_it_is_forgiven_where_our_own_fires_are_refused_too_and_not_blamed_again
 
 
 def fight(*instances: Leases, now: int) -> int:
-    """Let instances change the record in turn for as long as one of them wants to; return how often it was changed."""
+    """Let instances change the record in turn until none wants to; return how often it was changed."""
     for revision in range(2, 100):
         writer = next((one for one in instances if one.change(KEY, now) is not None), None)
         if writer is None:
@@ -210,7 +210,7 @@ def test_two_that_relieve_each_other_come_to_rest_and_both_fire_until_that_ends(
     for one, other in ((a, "b"), (b, "a")):
         one.recorded(KEY, Record(wanted_holders(KEY, ["a", "b"]), 1))
         for now in (0, IDLE_CONFIRMED_AFTER_NS):
-            hears(one, other, now)
+            receives(one, other, now)
             relieved = one.relieve_idle(KEY, dict.fromkeys(range(SHARDS), 10), [9] * SHARDS, now)
         assert relieved == [other]
         one.serves = frozenset({KEY})
@@ -218,7 +218,7 @@ def test_two_that_relieve_each_other_come_to_rest_and_both_fire_until_that_ends(
     assert a.to_fire(KEY, IDLE_CONFIRMED_AFTER_NS) | b.to_fire(KEY, IDLE_CONFIRMED_AFTER_NS) == frozenset(range(SHARDS))
     over = IDLE_CONFIRMED_AFTER_NS + FIRST_RELIEF_NS
     for one, other in ((a, "b"), (b, "a")):
-        hears(one, other, over)
+        receives(one, other, over)
     fight(a, b, now=over)
     assert a.to_fire(KEY, over) == frozenset(range(SHARDS)) - b.to_fire(KEY, over) != frozenset()
 
@@ -255,11 +255,11 @@ def test_where_everybody_else_is_idle_and_we_do_not_serve_they_keep_what_they_ha
     assert a.living(KEY) == ["b"]
 
 
-# -- what the engine sees
+# -- what the engine detects
 
 
 def desk_of(holder: bool) -> Desk:
-    """Make a desk with a schedule, whose shard is ours or not."""
+    """Make a desk with a schedule in a shard that is ours or not."""
     desk = Desk(schedule("@every 5s"))
     if not holder:
         desk.step(ShardsHeld(frozenset()))

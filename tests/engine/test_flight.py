@@ -1,4 +1,4 @@
-"""The stages of a flight: the table, its description, and that no step leaves it."""
+"""The stages of a flight: the table, its description, and that each step obeys it."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever may publish to the stream can write what looks like a fire: it keeps no schedule from firing, nor a fire."""
+"""A client that may publish to the stream can forge a fire: a forgery prevents no fire and delays no schedule."""
 
 from random import Random
 
@@ -118,7 +118,7 @@ class TestAnIdentityThatIsTakenBeforehand:
         assert genuine(world) == [10]
 
     def test_no_identity_of_a_publishers_own_takes_the_place_of_ours(self) -> None:
-        """A header that is hidden from the server's search is kept, whatever it says."""
+        """A header that is hidden from the server's search is kept, whatever its value."""
         world = ScheduleWorld()
         own = f"Nats-Msg-Id: {fire_identity(SCHEDULE, 1, second(10))}\r\n"
         lines = "".join(f"{name}: {value}\r\n" for name, value in EVERY_10S.items())
@@ -130,7 +130,7 @@ class TestAnIdentityThatIsTakenBeforehand:
         assert [message.block.count(own.encode()) for message in world.stream.messages(TARGET)] == [1]
 
     def test_two_instances_store_one(self) -> None:
-        """Both are told of the same message that has taken the identity, and so take the same second one."""
+        """Both instances read the same message under the identity, and so choose the same second identity."""
         world = ScheduleWorld()
         world.publish(SCHEDULE, EVERY_10S, GENUINE)
         world.publish("elsewhere", forged(second(10)))
@@ -171,10 +171,10 @@ class TestAnIdentityThatIsTakenBeforehand:
 
 
 class TestADuplicate:
-    """The server says that it has the fire already, and where."""
+    """The server answers that it has the fire already, and under which sequence."""
 
-    def look(self, message: StoredMessage | None, stored_by: int | None, source: str = "") -> bool:
-        """Return whether the fire is taken for stored."""
+    def counts_as_stored(self, message: StoredMessage | None, stored_by: int | None, source: str = "") -> bool:
+        """Return whether the fire counts as stored."""
         schedule_message = schedule("@every 5s", body=GENUINE, Nats_Schedule_Source=source)
         desk = Desk(schedule_message)
         fire = desk.in_flight(schedule_message, 5)
@@ -192,15 +192,15 @@ class TestADuplicate:
         return message._replace(**changes)  # type: ignore[arg-type]
 
     def test_the_fire_of_another_instance_is_stored(self) -> None:
-        assert self.look(self.other(), second(5))
+        assert self.counts_as_stored(self.other(), second(5))
 
     def test_clocks_of_nodes_may_differ(self) -> None:
         earlier = second(0.1)
-        assert self.look(self.other(stored_at=earlier), earlier)
+        assert self.counts_as_stored(self.other(stored_at=earlier), earlier)
 
     def test_what_lies_there_since_before_its_time_is_not_it(self) -> None:
         earlier = second(-0.1)
-        assert not self.look(self.other(stored_at=earlier), earlier)
+        assert not self.counts_as_stored(self.other(stored_at=earlier), earlier)
 
     @pytest.mark.parametrize(
         "changes",
@@ -212,15 +212,15 @@ class TestADuplicate:
         ],
     )
     def test_what_differs_from_it_is_not_it(self, changes: dict[str, object]) -> None:
-        assert not self.look(self.other(**changes), second(5))
+        assert not self.counts_as_stored(self.other(**changes), second(5))
 
     def test_the_body_of_a_sample_may_be_another(self) -> None:
-        assert self.look(self.other(body=b"later"), second(5), source="some.source")
+        assert self.counts_as_stored(self.other(body=b"later"), second(5), source="some.source")
 
     def test_what_is_gone_is_believed_unless_it_was_there_before_its_time(self) -> None:
-        assert self.look(None, None)
-        assert self.look(None, second(60))
-        assert not self.look(None, second(-1))
+        assert self.counts_as_stored(None, None)
+        assert self.counts_as_stored(None, second(60))
+        assert not self.counts_as_stored(None, second(-1))
 
     def test_where_the_account_maps_the_target_the_very_same_message_is_it(self) -> None:
         message = schedule("@every 5s", body=GENUINE)
@@ -249,7 +249,7 @@ class TestADuplicate:
 
 
 class TestAGeneratedMessage:
-    """What is read of the stream counts where it can be a fire."""
+    """A message that is read from the stream counts only if it can be a fire."""
 
     def fired(self, pattern: str, message: StoredMessage) -> bool:
         desk = Desk(schedule(pattern), live=False)
@@ -301,7 +301,7 @@ class TestAGeneratedMessage:
                 None,
             )
         )
-        assert desk.told(FireReadBack) == []
+        assert desk.reported(FireReadBack) == []
 
 
 def test_one_that_says_purge_is_the_cancel_that_it_is_for_a_native_server_and_is_told_as_such() -> None:
@@ -317,7 +317,7 @@ def test_one_that_says_purge_is_the_cancel_that_it_is_for_a_native_server_and_is
             None,
         )
     )
-    assert len(desk.told(FireForged)) == 1
+    assert len(desk.reported(FireForged)) == 1
     assert desk.purges == [(SCHEDULE, 1)]
 
 
@@ -338,6 +338,6 @@ def test_what_the_server_would_not_know_again_or_not_store_is_refused_and_told(
     desk = Desk(message)
     desk.at(5)
     desk.found(message)
-    told = [(event.code, event.description) for event in desk.told(FireRefused)]
-    assert told == ([] if refusal is None else [(refusal.code, refusal.description)])
+    reported = [(event.code, event.description) for event in desk.reported(FireRefused)]
+    assert reported == ([] if refusal is None else [(refusal.code, refusal.description)])
     assert bool(desk.fires) is (refusal is None)

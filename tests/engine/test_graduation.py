@@ -27,7 +27,7 @@ def read(
     checkpoint: CheckpointLoaded | None = None,
     expired_by_us: bool = False,
 ) -> Handover:
-    """Let a stream with these messages be read."""
+    """Read a stream with these messages."""
     rules = StreamRules("S", ("s.>", "t.>"), allow_msg_ttl=expired_by_us)
     checkpoints = [checkpoint] if checkpoint is not None else []
     handover = Handover(rules, level, checkpoints, expired_by_us=expired_by_us)

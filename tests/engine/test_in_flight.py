@@ -12,7 +12,7 @@ from tests.engine.direct import Desk, schedule
 
 COUNT = 2 * MAX_IN_FLIGHT + 50
 STEPS = 50
-"""More than any of these needs, so that one that never ends fails."""
+"""More steps than any test here needs, so that one that never ends fails."""
 
 
 class Server:
@@ -35,7 +35,7 @@ class Server:
             self.desk.step(*answers)
 
     def conclude_all(self, *, known: bool = True) -> list[str]:
-        """Conclude what is in flight; returns of which schedules that was."""
+        """Conclude what is in flight; returns the schedules of these fires."""
         concluded, self.in_flight = self.in_flight, []
         outcomes = [Stored(10_000 + fire.sequence) if known else Unknown("no answer") for fire in concluded]
         self.desk.step(*map(PublishConcluded, concluded, outcomes))

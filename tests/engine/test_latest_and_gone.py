@@ -17,7 +17,7 @@ CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_
 
 
 def endings(desk: Desk) -> list[Ending]:
-    return [ended.ending for ended in desk.told(ScheduleEnded)]
+    return [ended.ending for ended in desk.reported(ScheduleEnded)]
 
 
 def test_a_replacement_fires_instead() -> None:
@@ -63,7 +63,7 @@ def test_what_becomes_of_a_replaced_fire_changes_nothing(outcome: Stored | Refus
     desk.read(new)
     desk.concluded(fire, outcome)
     assert (desk.at(60).fires, desk.reads) == ([], [])
-    assert desk.told(FireRefused) == []
+    assert desk.reported(FireRefused) == []
 
 
 def test_a_replaced_fire_is_not_awaited_by_the_checkpoint() -> None:
@@ -79,7 +79,7 @@ def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
     desk = Desk(schedule("@every 5s"))
     desk.read(schedule("@every nonsense", 2))
     assert endings(desk) == [Ending.REPLACED]
-    assert [told.rejection.code for told in desk.told(ScheduleRejected)] == [10189]
+    assert [event.rejection.code for event in desk.reported(ScheduleRejected)] == [10189]
     assert desk.at(10).reads == []
     desk.read(schedule("@every 5s", 3))
     assert desk.engine.rejected == {}
@@ -192,7 +192,7 @@ def test_a_refusal_by_the_guard_leads_to_a_look_and_is_no_fault() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 5), WRONG_LAST_SEQUENCE)
-    assert (desk.reads, desk.told(FireRefused)) == ([("s.one", 1)], [])
+    assert (desk.reads, desk.reported(FireRefused)) == ([("s.one", 1)], [])
     desk.found(None, of=message)
     assert endings(desk) == [Ending.REMOVED]
 
@@ -204,7 +204,7 @@ def test_a_refusal_by_the_guard_after_an_unknown_outcome_leads_to_a_look_at_once
     desk.concluded(fire, Unknown("cut"))
     assert desk.at(6).fires == [fire]
     desk.concluded(fire, WRONG_LAST_SEQUENCE)
-    assert (desk.reads, desk.told(FireRefused)) == ([("s.one", 1)], [])
+    assert (desk.reads, desk.reported(FireRefused)) == ([("s.one", 1)], [])
 
 
 def test_a_guard_that_refuses_without_reason_is_backed_off_from() -> None:
@@ -219,7 +219,7 @@ def test_a_guard_that_refuses_without_reason_is_backed_off_from() -> None:
 
 
 class TestWithoutTheGuard:
-    """A server 2.10 refuses no stale fire: what may have been removed is looked at again before it fires."""
+    """A server of 2.10 refuses no stale fire: a schedule that may have been removed is re-checked before it fires."""
 
     def test_the_look_is_short_before_the_fire(self) -> None:
         assert Desk(schedule("@every 5s"), guard=False).wake == 4.95

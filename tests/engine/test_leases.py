@@ -1,6 +1,7 @@
-"""Leases: from any order of events every shard comes to have one holder, and all hold their part.
+"""Leases: after any order of events each shard gets one holder, and each instance its part.
 
-The instances of the random histories hear each other through a model of a key-value bucket, each at its own pace.
+The instances of the random histories receive each other's heartbeats through a model of a key-value bucket, each at its
+own pace.
 """
 
 import random
@@ -31,7 +32,7 @@ BEAT = 500 * MILLISECOND
 
 
 def instance(name: str, *others: str, now: int = 0) -> Leases:
-    """Make an instance that serves the stream and hears itself and others."""
+    """Make an instance that serves the stream and receives its own heartbeats and those of others."""
     leases = Leases(name, frozenset({KEY}))
     for one in (*others, name):
         leases.received(one, {KEY}, now, now)
@@ -54,8 +55,8 @@ def test_one_that_is_alone_takes_everything_at_once() -> None:
 
 
 def test_nothing_is_claimed_before_the_record_can_be_known() -> None:
-    deaf = Leases("a", frozenset({KEY}))
-    assert deaf.change(KEY, 0) is None
+    unsubscribed = Leases("a", frozenset({KEY}))
+    assert unsubscribed.change(KEY, 0) is None
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
@@ -103,14 +104,14 @@ def test_one_who_does_not_hear_himself_judges_nobody() -> None:
 
 
 def test_one_who_does_not_hear_himself_hands_nothing_over_to_whom_he_remembers() -> None:
-    """The bucket was silent for everybody: nobody can say who still lives, until somebody is heard again."""
+    """The bucket delivered nothing to any instance: none can know which are alive until heartbeats arrive again."""
     a = instance("a", "b")
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
     a.serves = frozenset()  # what comes of it after `OWN_HEARTBEAT_LIMIT_NS` and `SERVING_KEPT_NS`
     assert a.change(KEY, LEASE_DURATION_NS) is None
     a.received("a", (), LEASE_DURATION_NS, LEASE_DURATION_NS)
     assert a.living(KEY) == []
-    assert a.change(KEY, LEASE_DURATION_NS) is None, "nobody else lives"
+    assert a.change(KEY, LEASE_DURATION_NS) is None, "no other instance is alive"
 
 
 def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
@@ -123,7 +124,7 @@ def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
 
 
 def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> None:
-    """Whoever listens anew is told again what the dead had stored, and hands nothing over to them."""
+    """An instance that subscribes again receives heartbeats of gone instances, and hands nothing over to them."""
     a = instance("a")
     write(a, 1)
     a.listening_anew()
@@ -135,7 +136,7 @@ def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> No
 
 
 def test_nor_by_what_is_stored_of_ourselves() -> None:
-    """Whoever stood still hears his own last word first, which is as old as that of one who died meanwhile."""
+    """An instance that stalled first receives its own last heartbeat, as old as that of one that died meanwhile."""
     a = instance("a")
     a.listening_anew()
     a.received("dead", {KEY}, 10 * LEASE_DURATION_NS, 1)
@@ -237,7 +238,7 @@ def test_words_that_were_long_on_their_way_give_nobody_shards_and_do_not_make_a_
     a.received("b", {KEY}, 0, 2 * STALE_HEARTBEAT_NS, last_received=STALE_HEARTBEAT_NS + 1)
     assert a.living(KEY) == ["b", "a"]
     assert a.received("b", {KEY}, now, 3 * STALE_HEARTBEAT_NS, last_received=2 * STALE_HEARTBEAT_NS), (
-        "his part is another's from now on"
+        "its part belongs to another one from now on"
     )
     assert a.living(KEY) == ["a"]
     a.received("a", {KEY}, now, 3 * STALE_HEARTBEAT_NS)
@@ -249,7 +250,7 @@ def test_one_whose_own_words_come_back_late_says_that_he_does_not_serve() -> Non
     assert a.able([KEY], 0) == {KEY}
     a.received("a", {KEY}, STALE_HEARTBEAT_NS, STALE_HEARTBEAT_NS + 1, last_received=1)
     assert a.able([KEY], STALE_HEARTBEAT_NS) == frozenset()
-    assert a.is_receiving(STALE_HEARTBEAT_NS), "he hears what others say nevertheless"
+    assert a.is_receiving(STALE_HEARTBEAT_NS), "it still receives what others send"
     a.received("a", (), STALE_HEARTBEAT_NS + 1, STALE_HEARTBEAT_NS + 2, last_received=STALE_HEARTBEAT_NS + 1)
     assert a.able([KEY], STALE_HEARTBEAT_NS + 1) == {KEY}
 
@@ -276,7 +277,7 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     a.recorded(KEY, Record(holders, 9))
     assert a.change(KEY, 0) is None
     a.listening_anew()
-    assert a.change(KEY, 0) is None, "it may be told yet"
+    assert a.change(KEY, 0) is None, "the record may be received yet"
     a.received("a", {KEY}, 1, 1)
     assert a.record(KEY).revision == 0
     assert write(a, 1) == holders
@@ -290,7 +291,7 @@ BACK = 3 * LEASE_DURATION_NS
 
 
 def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:
-    """Have two hold a stream while nothing can be stored; return the first one that is back, and serves at once."""
+    """Let two instances hold a stream during an outage of the bucket; return the first that is back and serves."""
     a = instance("a", "b")
     for one in ("b", "a"):
         a.received(one, {KEY}, 0, 0)
@@ -305,7 +306,7 @@ def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:
 
 
 def tell_on(a: Leases, served: dict[str, set[str]]) -> None:
-    """Have all tell what they serve until nobody is counted on any more."""
+    """Let all instances send heartbeats until none is expected back any more."""
     for now in (*range(BACK, BACK + RETURN_GRACE_NS, BEAT), BACK + RETURN_GRACE_NS):
         for one, keys in served.items():
             a.received(one, keys, now, now)
@@ -317,7 +318,7 @@ def test_the_first_one_back_from_an_outage_leaves_the_others_their_part_for_a_mo
     soon = BACK + RETURN_GRACE_NS - 1
     a.received("a", {KEY}, soon, soon)
     assert (a.discard_gone(soon), a.change(KEY, soon)) == ([], None)
-    assert a.discard_gone(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be dead"
+    assert a.discard_gone(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be gone"
     assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
 
 
@@ -359,7 +360,7 @@ def test_who_died_while_we_were_away_for_a_moment_is_missed_as_early_as_ever() -
 
 
 def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
-    """The outage was ours alone: we come back, read, and are handed our part when we have."""
+    """The outage was ours alone: we are handed our part after we have caught up."""
     a = back_from_an_outage("b")
     a.serves = frozenset()
     a.received("b", {KEY}, BACK, BACK)
@@ -373,7 +374,7 @@ def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
 
 @dataclass
 class Bucket:
-    """The record and the heartbeats, and what each instance has yet to hear of them."""
+    """The record and the heartbeats, and what each instance has yet to receive of them."""
 
     record: Record = field(default_factory=Record)
     unheard: dict[str, list[tuple[str, Record | None]]] = field(default_factory=dict)
@@ -386,7 +387,7 @@ class Bucket:
 
 @dataclass
 class ModelFleet:
-    """Instances that come, go, die and fall asleep."""
+    """Instances that start, leave, die and stall."""
 
     bucket: Bucket = field(default_factory=Bucket)
     alive: dict[str, Leases] = field(default_factory=dict)
@@ -423,7 +424,7 @@ class ModelFleet:
             leases.recorded(KEY, self.bucket.record)
 
     def beat(self, rng: random.Random, *, whole: bool) -> None:
-        """Let half a second pass: those who are awake tell that they live, hear something, and act."""
+        """Let half a second pass: those that are not stalled send a heartbeat, receive something, and act."""
         self.now += BEAT
         awake = [name for name in self.alive if name not in self.asleep]
         rng.shuffle(awake)

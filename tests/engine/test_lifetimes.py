@@ -1,4 +1,4 @@
-"""Schedules that their stream removes by itself: told when they are taken on, looked at when they end, told again."""
+"""Schedules that their stream removes: reported when accepted, re-checked when they end, and reported then."""
 
 import pytest
 
@@ -20,16 +20,16 @@ from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule
 WEEK = 7 * DAY
 LATE = START + 30 * DAY
 AT_LATE = f"@at {format_rfc3339(LATE)}"
-LOOK = (WEEK + MAX_AGE_SLACK_NS) / SECOND
-"""Seconds after the start at which a schedule that aged is looked at."""
+AGE_CHECK = (WEEK + MAX_AGE_SLACK_NS) / SECOND
+"""Seconds after the start at which a schedule that aged is re-checked."""
 
 
 def endings(desk: Desk) -> list[Ending]:
-    return [event.ending for event in desk.told(ScheduleEnded)]
+    return [event.ending for event in desk.reported(ScheduleEnded)]
 
 
 def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
-    return [(one.schedule, one.sequence, one.due, one.ending) for one in desk.told(ScheduleLost)]
+    return [(one.schedule, one.sequence, one.due, one.ending) for one in desk.reported(ScheduleLost)]
 
 
 # -- at acceptance -------------------------------------------------------------------------------------------------
@@ -53,22 +53,22 @@ def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on(
 ) -> None:
     desk = Desk(max_age=max_age)
     desk.read(schedule(pattern) if ttl is None else schedule(pattern, Nats_TTL=ttl))
-    (accepted,) = desk.told(ScheduleAccepted)
-    told = [(event.ends - START, event.ending) for event in desk.told(ScheduleEndsEarly)]
-    assert told == ([] if expected is None else [expected])
-    assert all(event.due == accepted.due for event in desk.told(ScheduleEndsEarly))
+    (accepted,) = desk.reported(ScheduleAccepted)
+    reported = [(event.ends - START, event.ending) for event in desk.reported(ScheduleEndsEarly)]
+    assert reported == ([] if expected is None else [expected])
+    assert all(event.due == accepted.due for event in desk.reported(ScheduleEndsEarly))
 
 
 def test_where_the_server_has_no_ttls_never_does_not_keep_a_schedule() -> None:
     desk = Desk(max_age=WEEK, removes_expired=True)
     desk.read(schedule(AT_LATE, Nats_TTL="never"))
-    assert [event.ending for event in desk.told(ScheduleEndsEarly)] == [Ending.MAX_AGE]
+    assert [event.ending for event in desk.reported(ScheduleEndsEarly)] == [Ending.MAX_AGE]
 
 
 def test_what_was_stored_before_the_start_is_not_told_again_at_each_start() -> None:
     desk = Desk(schedule(AT_LATE), max_age=WEEK, live=False)
     desk.step(CaughtUp())
-    assert desk.told(ScheduleEndsEarly) == []
+    assert desk.reported(ScheduleEndsEarly) == []
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------
@@ -77,8 +77,8 @@ def test_what_was_stored_before_the_start_is_not_told_again_at_each_start() -> N
 def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire() -> None:
     one = schedule(AT_LATE)
     desk = Desk(one, max_age=WEEK)
-    assert desk.at(LOOK - 1).reads == []
-    assert desk.at(LOOK).reads == [(SCHEDULE, 1)]
+    assert desk.at(AGE_CHECK - 1).reads == []
+    assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
     desk.found(None, of=one)
     assert (endings(desk), lost(desk)) == ([Ending.MAX_AGE], [(SCHEDULE, 1, LATE, Ending.MAX_AGE)])
     assert not desk.is_held()
@@ -87,17 +87,17 @@ def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire()
 def test_a_schedule_that_outlives_its_max_age_waits_on_and_fires() -> None:
     one = schedule(AT_LATE)
     desk = Desk(one, max_age=WEEK)
-    looks = []
-    seconds = LOOK
+    checks = []
+    seconds = AGE_CHECK
     while seconds < 30 * DAY / SECOND - 1:
-        looks.append(seconds)
+        checks.append(seconds)
         desk.at(seconds)
         assert desk.reads == [(SCHEDULE, 1)]
         desk.found(one)
         assert desk.fires == []
         seconds = desk.wake
-    assert len(looks) < 25, "the looks grow rarer"
-    assert seconds == 30 * DAY / SECOND - 1, "the last look is the one before its fire"
+    assert len(checks) < 25, "the checks become less frequent"
+    assert seconds == 30 * DAY / SECOND - 1, "the last check is the one before its fire"
     desk.at(seconds)
     desk.found(one)
     desk.at(30 * DAY / SECOND)
@@ -110,7 +110,7 @@ def test_a_repeating_schedule_fires_until_it_ages_and_that_is_told() -> None:
     fire = desk.in_flight(one, 100 * 3600)
     assert fire.fire_time == START + 100 * HOUR
     desk.concluded(fire, Stored(2))
-    assert desk.at(LOOK).reads == [(SCHEDULE, 1)]
+    assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
     desk.found(None, of=one)
     assert lost(desk) == [(SCHEDULE, 1, START + 200 * HOUR, Ending.MAX_AGE)]
 
@@ -136,7 +136,7 @@ def test_a_marker_that_the_server_left_says_why_a_schedule_is_gone() -> None:
     assert (endings(desk), lost(desk)) == ([Ending.OVERWRITTEN], [])
 
 
-# -- what somebody asked for ---------------------------------------------------------------------------------------
+# -- removals that were requested -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_was_removed_on_request_is_not_blamed_on_the_stream(request_: Remov
     one = schedule(AT_LATE)
     desk = Desk(one, max_age=WEEK, evicts=True)
     desk.step(request_)
-    desk.at(LOOK)
+    desk.at(AGE_CHECK)
     desk.found(None, of=one)
     assert (endings(desk), lost(desk)) == ([Ending.REMOVED], [])
 
@@ -166,7 +166,7 @@ def test_a_request_for_something_else_excuses_nothing(request_: RemovalRequested
     one = schedule(AT_LATE)
     desk = Desk(one, max_age=WEEK)
     desk.step(request_)
-    desk.at(LOOK)
+    desk.at(AGE_CHECK)
     desk.found(None, of=one)
     assert endings(desk) == [Ending.MAX_AGE]
 
@@ -176,7 +176,7 @@ def test_a_schedule_that_came_after_a_wide_purge_was_not_removed_by_it() -> None
     desk.step(RemovalRequested(filter=">"))
     one = schedule(AT_LATE, 2)
     desk.read(one)
-    desk.at(LOOK)
+    desk.at(AGE_CHECK)
     desk.found(None, of=one)
     assert endings(desk) == [Ending.MAX_AGE]
 
@@ -193,7 +193,7 @@ def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(flood: list[Remov
     desk = Desk(one, max_age=WEEK)
     desk.step(RemovalRequested(filter=SCHEDULE) if flood[0].sequence else RemovalRequested(filter="s.>"))
     desk.step(*flood)
-    desk.at(LOOK)
+    desk.at(AGE_CHECK)
     desk.found(None, of=one)
     assert endings(desk) == [Ending.REMOVED]
 
@@ -229,8 +229,8 @@ def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -
     one = schedule(AT_LATE)
     desk = Desk(one, max_age=WEEK)
     desk.step(ShardsHeld(frozenset()))
-    assert desk.at(LOOK).reads == []
-    assert desk.at(LOOK + 60).reads == [(SCHEDULE, 1)]
+    assert desk.at(AGE_CHECK).reads == []
+    assert desk.at(AGE_CHECK + 60).reads == [(SCHEDULE, 1)]
     desk.found(None, of=one)
     assert (endings(desk), desk.is_held()) == ([], False)
 
@@ -239,8 +239,8 @@ def test_limits_that_change_count_at_once_for_what_comes_and_at_its_look_for_wha
     one = schedule(AT_LATE)
     desk = Desk(one, max_age=WEEK)
     desk.engine.lifetimes.limited(StreamRules("DESK", (">",), max_age=60 * DAY))
-    assert desk.at(LOOK).reads == [(SCHEDULE, 1)]
+    assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
     desk.found(one)
     desk.read(schedule(AT_LATE, 2, "s.two"))
-    assert desk.told(ScheduleEndsEarly) == []
+    assert desk.reported(ScheduleEndsEarly) == []
     assert desk.at(30 * DAY / SECOND - 1).reads == [(SCHEDULE, 1), ("s.two", 2)]

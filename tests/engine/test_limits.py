@@ -1,4 +1,4 @@
-"""How many schedules are held: what goes beyond is rejected, and what is held is not touched."""
+"""How many schedules are held: those beyond the limit are rejected, and those that are held stay."""
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import ScheduleRejected
@@ -13,7 +13,7 @@ from tests.engine.direct import Desk, plain, schedule
 
 
 def desk_for(most: int, *messages: StoredMessage) -> Desk:
-    """Make a desk whose operator allows so many schedules."""
+    """Make a desk whose operator limits the number of schedules."""
     desk = Desk()
     rules = StreamRules("DESK", (">",), allow_msg_ttl=True, restrictions=Restrictions(max_schedules=most))
     desk.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=True))
@@ -28,7 +28,7 @@ def held_by(desk: Desk) -> list[str]:
 def test_a_schedule_beyond_the_limit_is_rejected_and_told() -> None:
     desk = desk_for(2, schedule("@daily", 1, "s.1"), schedule("@daily", 2, "s.2"))
     desk.read(schedule("@hourly", 3, "s.3"))
-    [rejected] = desk.told(ScheduleRejected)
+    [rejected] = desk.reported(ScheduleRejected)
     assert (rejected.schedule, rejected.rejection.code, rejected.rejection.value) == ("s.3", 10023, "@hourly")
     assert held_by(desk) == ["s.1", "s.2"]
 
@@ -36,7 +36,7 @@ def test_a_schedule_beyond_the_limit_is_rejected_and_told() -> None:
 def test_a_replacement_is_not_one_schedule_more() -> None:
     desk = desk_for(2, schedule("@daily", 1, "s.1"), schedule("@daily", 2, "s.2"))
     desk.read(schedule("@hourly", 3, "s.1"))
-    assert desk.told(ScheduleRejected) == []
+    assert desk.reported(ScheduleRejected) == []
     assert desk.engine.held.exactly("s.1", 3) is not None
 
 
@@ -49,4 +49,4 @@ def test_a_place_that_became_free_can_be_taken() -> None:
 def test_those_stored_first_are_held_after_a_restart() -> None:
     desk = desk_for(2, *(schedule("@daily", number, f"s.{number}") for number in range(1, 5)))
     assert held_by(desk) == ["s.1", "s.2"]
-    assert [rejected.schedule for rejected in desk.told(ScheduleRejected)] == ["s.3", "s.4"]
+    assert [rejected.schedule for rejected in desk.reported(ScheduleRejected)] == ["s.3", "s.4"]

@@ -1,4 +1,4 @@
-"""Headers that look like those of a schedule: told once, noted for as long as they are the last on their subject."""
+"""Headers that look like those of a schedule: reported once, noted while their message is the last on its subject."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from nats_scheduler.engine.shards import ALL_SHARDS
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule
 
 
-def told(desk: Desk) -> list[tuple[str, int, list[str]]]:
-    return [(one.subject, one.sequence, [h for h, _ in one.headers]) for one in desk.told(HeadersMisnamed)]
+def reported(desk: Desk) -> list[tuple[str, int, list[str]]]:
+    return [(one.subject, one.sequence, [h for h, _ in one.headers]) for one in desk.reported(HeadersMisnamed)]
 
 
 def test_a_message_that_was_meant_to_be_a_schedule_is_reported_when_it_is_read() -> None:
     desk = Desk()
     desk.read(message_on("s.x", 1, Nats_Schedul="@daily", Nats_Schedule_Target=TARGET))
-    assert told(desk) == [("s.x", 1, ["Nats-Schedul"])]
+    assert reported(desk) == [("s.x", 1, ["Nats-Schedul"])]
     assert not desk.is_held("s.x")
 
 
@@ -24,24 +24,24 @@ def test_a_schedule_with_a_header_that_nobody_reads_is_reported_and_fires_all_th
     desk = Desk()
     one = schedule("@every 1s", Nats_Schedule_Timezone="Europe/Berlin")
     desk.read(one)
-    assert told(desk) == [(SCHEDULE, 1, ["Nats-Schedule-Timezone"])]
+    assert reported(desk) == [(SCHEDULE, 1, ["Nats-Schedule-Timezone"])]
     assert desk.in_flight(one, 1).schedule == SCHEDULE
 
 
 def test_what_was_stored_before_is_reported_once_by_whoever_holds_its_shard() -> None:
     desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), live=False)
     desk.step(ShardsHeld(frozenset()), CaughtUp())
-    assert told(desk) == []
+    assert reported(desk) == []
     desk.step(ShardsHeld(ALL_SHARDS))
-    assert told(desk) == [("s.x", 1, ["Nats-Schedul"])]
+    assert reported(desk) == [("s.x", 1, ["Nats-Schedul"])]
     desk.step(ShardsHeld(ALL_SHARDS))
-    assert told(desk) == []
+    assert reported(desk) == []
 
 
 def test_what_another_message_covers_is_no_news() -> None:
     desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), plain("s.x", 2), live=False)
     desk.step(CaughtUp())
-    assert (told(desk), desk.engine.misnaming.noted) == ([], {})
+    assert (reported(desk), desk.engine.misnaming.noted) == ([], {})
 
 
 @pytest.mark.slow
@@ -50,4 +50,4 @@ def test_a_flood_of_them_costs_bounded_memory_and_bounded_time() -> None:
     desk = Desk(*flood, live=False)
     assert len(desk.engine.misnaming.noted) == MAX_MISNAMED_NOTED
     desk.step(CaughtUp())
-    assert len(told(desk)) == MAX_MISNAMED_REPORTS
+    assert len(reported(desk)) == MAX_MISNAMED_REPORTS

@@ -1,4 +1,4 @@
-"""Stored, refused, unknown: what becomes of a fire decides what happens next, and never freezes its schedule."""
+"""Stored, refused, unknown: the outcome of a fire decides the next action, and no outcome blocks its schedule."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_duplicate_counts_as_stored_once_it_was_looked_at() -> None:
     assert due(desk) == 5
     desk.step(DuplicateRead(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
     assert due(desk) == 10
-    assert [told.duplicate for told in desk.told(FireStored)] == [True]
+    assert [event.duplicate for event in desk.reported(FireStored)] == [True]
 
 
 def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> None:
@@ -74,7 +74,7 @@ def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> No
     fire = desk.in_flight(message, 5)
     for seconds in (6, 8, 30, 3600):
         desk.concluded(fire, Unknown("no answer"))
-        assert [told.fire for told in desk.told(FireUnknown)] == [fire]
+        assert [event.fire for event in desk.reported(FireUnknown)] == [fire]
         assert desk.at(seconds).fires == [fire], "the same object, and so the same bytes and the same identity"
     desk.concluded(fire, Stored(2))
     assert desk.fire.fire_time == START + 3600 * SECOND, "and only then what came due meanwhile is made up"
@@ -99,7 +99,7 @@ def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
     desk.read(stored_fire(fire, 2, desk.now))
     assert due(desk) == 10
     desk.concluded(fire, Unknown("no answer"))
-    assert desk.told(FireUnknown) == []
+    assert desk.reported(FireUnknown) == []
     assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
 
 
@@ -107,7 +107,7 @@ def test_a_refused_fire_is_tried_again_and_recovers() -> None:
     message = schedule("@every 1h")
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 3600), FULL)
-    refusal = desk.told(FireRefused)[0]
+    refusal = desk.reported(FireRefused)[0]
     assert (refusal.code, refusal.retry_after) == (10077, 50_000_000)
     desk.at(3600.05)
     desk.found(message)
@@ -122,7 +122,7 @@ def test_each_refusal_is_reported_once_and_the_pause_grows_up_to_a_second() -> N
     codes, pauses = [], []
     for outcome in (*[FULL] * 12, DENIED):
         desk.concluded(desk.fire, outcome)
-        codes += [told.code for told in desk.told(FireRefused)]
+        codes += [event.code for event in desk.reported(FireRefused)]
         pauses.append(desk.wake - (desk.now - START) / SECOND)
         desk.at(desk.wake)
         desk.found(message)
@@ -138,7 +138,7 @@ def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> No
     desk.found(message)
     assert desk.fire.fire_time == START + 15 * SECOND
     desk.concluded(desk.fire, Stored(2))
-    assert [(told.first, told.made_up, told.while_running) for told in desk.told(FiresMissed)] == [
+    assert [(event.first, event.made_up, event.while_running) for event in desk.reported(FiresMissed)] == [
         (START + 5 * SECOND, START + 15 * SECOND, True)
     ]
 
@@ -189,7 +189,7 @@ def test_the_wall_clock_stepping_forwards_makes_up_once() -> None:
 
 
 def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedule() -> None:
-    """A stream with `no_ack` says nothing, also when its guard refuses the fire of a schedule that is gone."""
+    """A stream with `no_ack` answers nothing, also when its guard refuses the fire of a schedule that is gone."""
     message = schedule("@at 2026-01-01T00:00:00Z")
     desk = Desk(message)
     fire = desk.in_flight(message, 1)

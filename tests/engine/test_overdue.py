@@ -1,4 +1,4 @@
-"""A fire that came due before anybody could fire it in time is told as overdue; it says nothing about punctuality."""
+"""A fire that came due before it could be fired in time is reported as overdue; it says nothing about punctuality."""
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, PurgeConcluded, ShardsHeld, Stored
@@ -13,12 +13,12 @@ EVERY = schedule("@every 5s")
 
 
 def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireReadBack:
-    """Let the fire in flight be stored and read back, and return what is told of it."""
+    """Let the fire in flight be stored and read back, and return its event."""
     fire = desk.fire
     desk.concluded(fire, Stored(at_sequence))
     desk.read(plain(TARGET, at_sequence, stored_at=desk.now + late))
-    (told,) = desk.told(FireReadBack)
-    return told
+    (reported,) = desk.reported(FireReadBack)
+    return reported
 
 
 def test_a_fire_in_time_is_not_overdue_however_late_the_server_stores_it() -> None:
@@ -32,8 +32,8 @@ def test_an_instant_before_its_schedule_was_stored_is_overdue() -> None:
     late = schedule(f"@at {format_rfc3339(START - 200_000_000 * SECOND)}")
     desk.read(late)
     desk.found(late)
-    told = seen(desk)
-    assert (told.overdue, told.stored_at - told.fire_time) == (True, 200_000_000 * SECOND + MILLISECOND)
+    reported = seen(desk)
+    assert (reported.overdue, reported.stored_at - reported.fire_time) == (True, 200_000_000 * SECOND + MILLISECOND)
 
 
 def test_it_is_overdue_also_when_its_schedule_is_gone_before_it_is_read_back() -> None:
@@ -46,7 +46,7 @@ def test_it_is_overdue_also_when_its_schedule_is_gone_before_it_is_read_back() -
     desk.step(PurgeConcluded(SCHEDULE, 1))
     assert not desk.is_held()
     desk.read(plain(TARGET, 2, stored_at=desk.now + MILLISECOND))
-    assert [told.overdue for told in desk.told(FireReadBack)] == [True]
+    assert [event.overdue for event in desk.reported(FireReadBack)] == [True]
 
 
 def test_what_came_due_before_everything_was_read_is_overdue() -> None:
@@ -80,11 +80,11 @@ def test_what_came_due_before_its_shard_was_held_is_overdue() -> None:
 
 
 def test_what_its_last_holder_stored_in_time_is_not_overdue_for_the_next() -> None:
-    """It is read by the new holder, who had no part in it."""
+    """The new holder reads it back, and did not publish it."""
     holder, heir = Desk(EVERY), Desk(EVERY)
     heir.step(ShardsHeld(frozenset()))
     fire = holder.in_flight(EVERY, 5)
     heir.at(5.1)
     heir.step(ShardsHeld(ALL))
     heir.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
-    assert [told.overdue for told in heir.told(FireReadBack)] == [False]
+    assert [event.overdue for event in heir.reported(FireReadBack)] == [False]

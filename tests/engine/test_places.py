@@ -1,4 +1,4 @@
-"""The oldest stored schedules have the places that the operator allows, whoever looks, and whenever it began."""
+"""The oldest stored schedules have the places that the operator allows, on every instance, whenever it started."""
 
 import random
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def engine_for(most: int) -> StreamEngine:
 
 
 def desk_for(most: int, *messages: StoredMessage) -> Desk:
-    """Make a desk whose operator allows so many schedules."""
+    """Make a desk whose operator limits the number of schedules."""
     desk = Desk()
     desk.engine = engine_for(most)
     desk.actions = desk.engine.step(START, [MessagesRead(messages), CaughtUp()])
@@ -65,7 +65,7 @@ def test_a_place_that_falls_free_is_taken_by_the_oldest_that_waits() -> None:
     desk = desk_for(2, *(schedule("@daily", n, f"s.{n}") for n in (1, 2, 3, 4)))
     desk.read(plain("s.1", 5))
     assert held_by(desk.engine) == {"s.2": 2, "s.3": 3}
-    assert [accepted.schedule for accepted in desk.told(ScheduleAccepted)] == ["s.3"]
+    assert [accepted.schedule for accepted in desk.reported(ScheduleAccepted)] == ["s.3"]
     assert waiting_for(desk.engine) == {"s.4": 4}
 
 
@@ -73,7 +73,7 @@ def test_a_schedule_that_is_replaced_while_others_wait_lines_up_behind_them() ->
     desk = two_places_of_three()
     desk.read(schedule("@hourly", 4, "s.1"))
     assert held_by(desk.engine) == {"s.2": 2, "s.3": 3}
-    assert [(told.schedule, told.sequence) for told in desk.told(ScheduleRejected)] == [("s.1", 4)]
+    assert [(event.schedule, event.sequence) for event in desk.reported(ScheduleRejected)] == [("s.1", 4)]
     assert held_by(engine_after_restart(2, [*map_of(2, 3), schedule("@hourly", 4, "s.1")])) == {"s.2": 2, "s.3": 3}
 
 
@@ -133,7 +133,9 @@ def test_an_at_whose_time_passed_while_it_waited_never_fires_and_is_removed() ->
     desk.read(plain("s.1", 4))
     assert (desk.fires, desk.reads, desk.purges) == ([], [], [("s.2", 2)])
     desk.step(PurgeConcluded("s.2", 2))
-    assert [(told.schedule, told.ending) for told in desk.told(ScheduleEnded)] == [("s.2", Ending.MISSED_ITS_TIME)]
+    assert [(event.schedule, event.ending) for event in desk.reported(ScheduleEnded)] == [
+        ("s.2", Ending.MISSED_ITS_TIME)
+    ]
     assert held_by(desk.engine) == {"s.3": 3}
 
 
@@ -141,7 +143,7 @@ def test_a_repeating_schedule_that_waited_goes_on_with_its_next_fire() -> None:
     desk = desk_for(1, schedule("@daily", 1, "s.1"), schedule("@every 4s", 2, "s.2"))
     desk.at(10)
     desk.read(plain("s.1", 3))
-    assert [(told.schedule, told.due - START) for told in desk.told(ScheduleAccepted)] == [("s.2", 12 * SECOND)]
+    assert [(event.schedule, event.due - START) for event in desk.reported(ScheduleAccepted)] == [("s.2", 12 * SECOND)]
     desk.found(schedule("@every 4s", 2, "s.2"))
     desk.at(11.5)
     desk.found(schedule("@every 4s", 2, "s.2"))
@@ -175,10 +177,10 @@ def test_of_two_that_are_read_out_of_order_the_older_one_has_the_place() -> None
     desk.read(schedule("@daily", 2, "s.2"))
     desk.read(schedule("@daily", 1, "s.1"))
     assert held_by(desk.engine) == {"s.1": 1}
-    assert [told.schedule for told in desk.told(ScheduleRejected)] == ["s.2"]
+    assert [event.schedule for event in desk.reported(ScheduleRejected)] == ["s.2"]
 
 
-# -- whoever looks, and whenever it began --------------------------------------------------------------------------
+# -- every instance, whenever it started --------------------------------------------------------------------------
 
 
 @dataclass
@@ -208,13 +210,13 @@ class Stream:
 
 
 class Instance:
-    """One engine, whose reads and purges are answered out of what is stored, until it asks for nothing more."""
+    """One engine; its reads and purges are answered from what is stored until it asks for nothing more."""
 
     def __init__(self, stream: Stream, most: int, shards: frozenset[int]) -> None:
         self.engine = engine_for(most)
         self._stream = stream
         self.asked: list[RemovalRequested] = []
-        """What it asked to remove, which the others see."""
+        """Its requests to remove messages, which the others receive."""
         self.hear(ShardsHeld(shards), MessagesRead(stream.in_order), CaughtUp())
 
     def hear(self, *facts: Input) -> None:
@@ -253,7 +255,7 @@ def test_every_instance_and_every_restart_holds_the_same_schedules(seed: int) ->
 
 
 def happened(stream: Stream, chance: random.Random) -> list[Input]:
-    """Let something happen to a stream; returns what is told of it."""
+    """Let something happen to a stream; returns the inputs that report it."""
     subject, kind = chance.choice(SUBJECTS), chance.random()
     if kind < 0.6:
         return [MessagesRead([stream.store(schedule("@yearly", 0, subject))])]
@@ -273,6 +275,6 @@ def assert_the_oldest_are_held(stream: Stream, instance: Instance, most: int) ->
     valid = {m.sequence: subject for subject, m in last.items() if m is not None and b"@yearly" in m.block}
     expected = [(valid[sequence], sequence) for sequence in sorted(valid)]
     assert held == dict(expected[:most])
-    # One that was purged while it waited is not missed before its turn comes.
+    # The purge of a schedule that waits is noticed only when its turn comes.
     gone = {subject for subject in waiting if last[subject] is None}
     assert {s: n for s, n in waiting.items() if s not in gone} == dict(expected[most:])

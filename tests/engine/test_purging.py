@@ -1,4 +1,4 @@
-"""A schedule that is done is removed, and stays silent while, or because, it cannot be."""
+"""A schedule that is done is purged, and does not fire again while, or if, it cannot be."""
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
@@ -27,14 +27,14 @@ def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
     desk.concluded(fire, Stored(2))
     assert desk.purges == [("s.one", 1)]
     desk.step(PurgeConcluded("s.one", 1))
-    assert [told.ending for told in desk.told(ScheduleEnded)] == [Ending.FIRED]
+    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.FIRED]
     assert not desk.is_held()
 
 
 def test_a_failed_purge_is_repeated_and_the_schedule_stays_silent() -> None:
     desk = fired()
     desk.step(PurgeConcluded("s.one", 1, "no answer"))
-    assert [(told.reason, told.refused) for told in desk.told(PurgeFailed)] == [("no answer", False)]
+    assert [(event.reason, event.refused) for event in desk.reported(PurgeFailed)] == [("no answer", False)]
     assert desk.wake == 5.05
     desk.at(5.05)
     assert (desk.purges, desk.fires, desk.reads) == ([("s.one", 1)], [], [])
@@ -43,7 +43,7 @@ def test_a_failed_purge_is_repeated_and_the_schedule_stays_silent() -> None:
 def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent() -> None:
     desk = fired()
     desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
-    assert [told.refused for told in desk.told(PurgeFailed)] == [True]
+    assert [event.refused for event in desk.reported(PurgeFailed)] == [True]
     desk.read(schedule(AT_5S))
     desk.at(3600)
     assert (desk.purges, desk.fires, desk.reads) == ([], [], [])
@@ -63,7 +63,7 @@ def test_a_purge_that_concludes_after_a_replacement_does_not_end_that() -> None:
     desk.read(schedule("@every 5s", 3))
     desk.step(PurgeConcluded("s.one", 1))
     assert desk.is_held()
-    assert desk.told(ScheduleEnded) == []
+    assert desk.reported(ScheduleEnded) == []
 
 
 def test_older_versions_that_cannot_be_removed_are_reported() -> None:
@@ -71,7 +71,7 @@ def test_older_versions_that_cannot_be_removed_are_reported() -> None:
     desk.read(schedule("@every 5s", 2))
     assert desk.purges == [("s.one", 1)]
     desk.step(PurgeConcluded("s.one", 1, "no answer"))
-    assert [told.through for told in desk.told(PurgeFailed)] == [1]
+    assert [event.through for event in desk.reported(PurgeFailed)] == [1]
     assert desk.is_held()
     assert desk.engine.is_idle
 
@@ -134,11 +134,11 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
     assert sorted(sequence for _subject, sequence in desk.purges) == list(range(1, 101))
 
 
-# -- servers that forget what they removed -------------------------------------------------------------------------
+# -- servers that lose their purges in a crash -----------------------------------------------------------------------
 
 
 def purged_desk(*, guard: bool) -> Desk:
-    """Make a desk at which one schedule has fired and was removed."""
+    """Make a desk on which one schedule has fired and was purged."""
     message = schedule(AT_5S)
     desk = Desk(message, guard=guard)
     desk.at(4.96)
@@ -159,7 +159,7 @@ def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_serve
     desk = purged_desk(guard=False)
     assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
     desk.step(PurgeConcluded(SCHEDULE, 1, "cut"))
-    assert desk.at(60).purges == [], "it is not removed without a look"
+    assert desk.at(60).purges == [], "it is not purged without a read"
     assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
     desk.at(5 + PURGED_KEPT_NS / SECOND + 1)
     assert reconnected(desk) == []

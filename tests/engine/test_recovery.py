@@ -26,7 +26,7 @@ AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "
 
 
 class LostFires(Perfect):
-    """A network that swallows fires, and the answers to purges."""
+    """A network that loses fires, and the answers to purges."""
 
     def publish(self, fire: Fire) -> Fate:
         return Fate(arrives=False)
@@ -48,7 +48,7 @@ def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> N
     assert fire_times(world) == [5, 25, 30]
     missed = [event for event in world.events if isinstance(event, FiresMissed)]
     assert [(event.first, event.made_up) for event in missed] == [(START + 10 * SECOND, START + 25 * SECOND)]
-    assert not missed[0].while_running, "nobody ran when they came due"
+    assert not missed[0].while_running, "no instance ran when they came due"
 
 
 def test_one_fire_that_is_merely_late_is_no_missed_fire() -> None:
@@ -104,7 +104,7 @@ def test_what_a_native_server_generated_before_a_downgrade_is_no_rejected_schedu
 
 
 class TestTheCheckpoint:
-    """It says what an earlier holder settled where the stream cannot: the messages were consumed away."""
+    """The checkpoint says what an earlier holder settled if the stream cannot: the messages were consumed."""
 
     def restarted(self, pattern: str, *, through: float, sequence: int = 1, now: float = 22) -> Desk:
         desk = Desk(live=False)
@@ -271,5 +271,5 @@ def test_a_drained_holder_claims_nothing_that_came_due_since(pattern: str, *, lo
 
 def test_the_history_is_counted_once_and_not_announced_one_by_one() -> None:
     desk = Desk(schedule("@every 5s"), schedule("@every nonsense", 2, "s.two"))
-    assert [(ready.schedules, ready.rejected) for ready in desk.told(StreamReady)] == [(1, 1)]
-    assert desk.told(ScheduleAccepted) == []
+    assert [(ready.schedules, ready.rejected) for ready in desk.reported(StreamReady)] == [(1, 1)]
+    assert desk.reported(ScheduleAccepted) == []

@@ -1,4 +1,4 @@
-"""What the server refuses is tried again soon by one for all, and by all as soon as one succeeds."""
+"""Of refused fires one is retried soon for all, and all are retried as soon as that one succeeds."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from tests.engine.direct import SCHEDULE, Desk, schedule
 FULL = Refused(503, 10077, "maximum messages exceeded")
 DENIED = Refused(403, 403, "our user may not publish to the target")
 LIVE = 3 * SECOND
-"""*Live* promises that fires resume so soon (ns)."""
+"""Within this time (ns) fires resume, as *Live* promises."""
 
 
 @dataclass
@@ -29,14 +29,14 @@ class Refusing(Perfect):
     attempts: int = 0
 
     def publish(self, fire: Fire) -> Fate:
-        """Refuse what is refused at present."""
+        """Refuse fires to the targets that are refused at the moment."""
         refusal = self.targets.get(fire.target)
         self.attempts += refusal is not None
         return DONE._replace(refusal=refusal, answer_takes=2 * MILLISECOND)
 
 
 def world_with(count: int, pattern: str = "@every 10s", **targets: Refused) -> tuple[ScheduleWorld, Refusing]:
-    """Make a world with so many schedules whose fires go to `out`."""
+    """Make a world with schedules whose fires go to `out`."""
     network = Refusing(dict(targets))
     world = ScheduleWorld(network=network)
     for number in range(count):
@@ -107,7 +107,7 @@ def test_who_asks_for_changes_all_the_time_does_not_make_us_hammer() -> None:
 
 
 def refused_together(desk: Desk, messages: list[StoredMessage]) -> None:
-    """Have the first fires of all refused."""
+    """Let the first fires of all schedules be refused."""
     desk.at(4)
     desk.step(*(ContentRead(m.subject, m.sequence, m, None) for m in messages))
     for fire in desk.at(5).fires:

@@ -1,4 +1,4 @@
-"""What the engine keeps of fires that are stored is small, however large they were, and whatever became of them.
+"""What the engine keeps of stored fires is small, however large they were.
 
 Bytes are counted in everything that can be reached from the engine, and not in a process.
 """
@@ -35,7 +35,7 @@ def large_bytes(root: object) -> int:
 
 
 def sampled(number: int, block: bytes = b"") -> list[tuple[StoredMessage, StoredMessage]]:
-    """Return schedules, each with what lies on its source."""
+    """Return schedules, each with what is stored on its source."""
     source = plain("in", 500, body=bytes(BODY))._replace(block=block)
     return [
         (schedule("@every 5s", n, f"s.{n}", Nats_Schedule_Source="in", Nats_Schedule_Rollup="sub"), source)
@@ -44,13 +44,13 @@ def sampled(number: int, block: bytes = b"") -> list[tuple[StoredMessage, Stored
 
 
 def fired_rounds(desk: Desk, schedules: list[tuple[StoredMessage, StoredMessage]], rounds: int) -> int:
-    """Have all schedules fire so many times; returns the sequence of the last fire that was stored."""
+    """Let all schedules fire several times; returns the sequence of the last fire that was stored."""
     sequence = NEXT_SEQUENCE
     for number in range(1, rounds + 1):
         desk.at(5 * number)
         fires = []
         for message, source in schedules:
-            # Each look finds bytes of its own, as a socket gives them.
+            # Each read returns new bytes, as a socket does.
             desk.found(message, source._replace(body=bytes(BODY), block=bytes(bytearray(source.block))))
             fires += desk.fires
         desk.step(FiresStored(fires, range(sequence + 1, sequence + 1 + len(fires))))
@@ -79,4 +79,4 @@ def test_what_was_removed_before_it_was_read_is_passed_by_once_something_behind_
     desk = Desk(*(message for message, _source in schedules))
     last = fired_rounds(desk, schedules, 30)
     desk.step(MessagesRead([plain(TARGET, last)]))
-    assert len({seen.stored_sequence for seen in desk.told(FireReadBack)}) == 600
+    assert len({seen.stored_sequence for seen in desk.reported(FireReadBack)}) == 600

@@ -1,4 +1,4 @@
-"""The agenda gives schedules back by time and then by sequence, whatever was changed meanwhile."""
+"""The agenda returns schedules by time and then by sequence, whatever was changed meanwhile."""
 
 from random import Random
 
@@ -81,7 +81,7 @@ def test_two_lives_of_one_message_do_not_collide_in_the_agenda() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_far_and_near_give_the_order_of_one_list(seed: int) -> None:
-    """Wake, rest, drop and replace at random over many spans, and let time go on; a list says what is to come."""
+    """Wake, cancel, remove and replace at random over many spans while time passes; a list is the reference."""
     random, roster, now = Random(seed), Roster(), random_start(seed)
     waking: dict[str, tuple[int, int]] = {}
     sequence = 0
@@ -115,7 +115,7 @@ def test_far_and_near_give_the_order_of_one_list(seed: int) -> None:
 
 
 def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
-    """A start after an outage must not move in one go what was due in all of it."""
+    """A start after an outage must not move all overdue entries in one call."""
     roster = Roster()
     for sequence in range(30):
         one = held(sequence)
@@ -127,7 +127,7 @@ def test_spans_that_have_passed_come_near_one_after_the_other() -> None:
 
 
 def test_a_herd_whose_span_has_passed_is_brought_near_in_pieces() -> None:
-    """And nothing of it is woken before, since what is left may be due earlier."""
+    """No schedule of the span is woken before the rest is moved, since the rest may be due earlier."""
     roster, count = Roster(), 3 * MAX_MOVED_PER_CALL
     for sequence in range(count):
         one = held(sequence)
@@ -144,7 +144,7 @@ def test_a_herd_whose_span_has_passed_is_brought_near_in_pieces() -> None:
 
 
 def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
-    """Neither entries nor spans: a fleet is replaced as a whole, and a lease is renewed for ever."""
+    """Neither entries nor spans: a fleet is replaced as a whole, and a schedule's wake is renewed for ever."""
     random, roster = Random(2), Roster()
     everyone = [held(sequence) for sequence in range(50)]
     for one in everyone:
@@ -159,7 +159,7 @@ def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
 
 
 def random_start(seed: int) -> int:
-    """Begin at the epoch or in our days."""
+    """Begin at the epoch or in our time."""
     return 0 if seed % 2 else 1_790_000_000_000_000_000
 
 

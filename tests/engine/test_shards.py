@@ -1,4 +1,4 @@
-"""Shards gained and lost: who fires, in every stage that a schedule can be in, and what the others keep."""
+"""Shards gained and lost: which instance fires, in every stage of a schedule, and what the others keep."""
 
 from collections import Counter
 
@@ -33,12 +33,12 @@ EVERY = "@every 5s"
 
 
 def hold(desk: Desk, shards: frozenset[int]) -> None:
-    """Tell which shards are held."""
+    """Set which shards are held."""
     desk.step(ShardsHeld(shards))
 
 
 def watching(pattern: str, **options: bool) -> Desk:
-    """Have an engine that holds nothing read a schedule."""
+    """Let an engine that holds no shards read a schedule."""
     desk = Desk(live=False, **options)
     desk.step(ShardsHeld(NONE), MessagesRead([schedule(pattern)]), CaughtUp())
     return desk
@@ -57,7 +57,7 @@ def test_subjects_are_spread_over_all_shards() -> None:
 
 
 class TestWhatOthersHold:
-    """It is known and kept up to date, and nothing is done about it."""
+    """A schedule of another holder is kept up to date, and nothing is done about it."""
 
     @pytest.mark.parametrize("pattern", [AT, EVERY])
     def test_it_is_not_fired_and_looked_at_only_when_its_fire_is_late(self, pattern: str) -> None:
@@ -89,7 +89,7 @@ class TestWhatOthersHold:
         assert not desk.is_held()
 
     def test_what_its_last_holder_asked_to_remove_is_removed_again(self) -> None:
-        """His request may have been lost with him."""
+        """The holder's request may have been lost when it died."""
         message = schedule(AT)
         fire = Desk(message).in_flight(message, 5)
         desk = watching(AT).at(5)
@@ -122,7 +122,7 @@ class TestWhatOthersHold:
         desk = watching(AT).at(36)
         assert desk.reads == [(SCHEDULE, 1)]
         desk.found(schedule(AT) if is_there else None, of=schedule(AT))
-        assert (desk.is_held(), desk.fires, desk.told(ScheduleEnded)) == (is_there, [], [])
+        assert (desk.is_held(), desk.fires, desk.reported(ScheduleEnded)) == (is_there, [], [])
         desk.at(60)
         assert desk.reads == []
         assert desk.at(70).reads == ([(SCHEDULE, 1)] if is_there else [])
@@ -149,9 +149,9 @@ class TestWhatOthersHold:
     def test_it_is_told_by_its_holder_alone(self) -> None:
         desk = watching(EVERY)
         desk.step(MessagesRead([schedule("@every soon", 2, "s.two"), schedule(EVERY, 3, "s.three")]))
-        assert (desk.told(ScheduleRejected), desk.told(ScheduleAccepted)) == ([], [])
+        assert (desk.reported(ScheduleRejected), desk.reported(ScheduleAccepted)) == ([], [])
         hold(desk, OURS)
-        assert [event.schedule for event in desk.told(ScheduleRejected)] == ["s.two"]
+        assert [event.schedule for event in desk.reported(ScheduleRejected)] == ["s.two"]
 
     def test_it_is_let_go_when_its_ttl_runs_out(self) -> None:
         desk = Desk(live=False, guard=False, removes_expired=True)
@@ -172,7 +172,7 @@ class TestWhatOthersHold:
 
 
 class TestAShardIsGained:
-    """Its schedules go on where the stream and the checkpoint say that they are."""
+    """The schedules of a gained shard continue where the stream and the checkpoint say."""
 
     @pytest.mark.parametrize("pattern", [AT, EVERY])
     def test_what_is_overdue_fires_at_once(self, pattern: str) -> None:
@@ -245,7 +245,7 @@ class TestAShardIsGained:
         assert (desk.at(6).fires, desk.wake) == ([], 9)
 
     def test_many_that_are_overdue_change_hands_a_slice_at_a_time(self) -> None:
-        """And the checkpoint speaks for none of them before."""
+        """The checkpoint covers none of them before that."""
         desk = Desk(live=False)
         schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 2 * MAX_HANDOVERS_PER_STEP + 2)]
         desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
@@ -269,17 +269,17 @@ class TestAShardIsGained:
         twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
         desk.step(ShardsHeld(NONE), MessagesRead([*wrong, *twice]), CaughtUp())
         hold(desk, OURS)
-        told, purges = desk.told(ScheduleRejected), desk.purges
+        reported, purges = desk.reported(ScheduleRejected), desk.purges
         for _ in range(10):
             desk.step()
-            told, purges = told + desk.told(ScheduleRejected), purges + desk.purges
-            assert len(desk.told(ScheduleRejected)) + len(desk.purges) <= MAX_CHECKS_PER_STEP
-        assert [event.sequence for event in told] == list(numbers)
+            reported, purges = reported + desk.reported(ScheduleRejected), purges + desk.purges
+            assert len(desk.reported(ScheduleRejected)) + len(desk.purges) <= MAX_CHECKS_PER_STEP
+        assert [event.sequence for event in reported] == list(numbers)
         assert purges == [(f"s.{number}", 8_999 + number) for number in numbers]
 
 
 class TestAShardIsLost:
-    """Nothing of it is begun any more, whatever stage it is in."""
+    """No fire of a lost shard begins, whatever the stage of its schedule."""
 
     def test_reading(self) -> None:
         message = schedule(EVERY)
@@ -369,7 +369,7 @@ class TestAShardIsLost:
         assert desk.engine.checkpoint(desk.now).unsettled == frozenset()
 
     def test_what_is_refused_and_finds_no_room_holds_it_back(self) -> None:
-        """Else the next holder would take it for settled, and purge it unfired."""
+        """Otherwise the next holder would consider it settled, and purge it unfired."""
         subjects = [name for name in map("s.{}".format, range(10_000)) if shard_of(name) == 0]
         subjects = subjects[: MAX_UNSETTLED_PER_SHARD + 5]
         messages = [
@@ -391,7 +391,7 @@ class TestAShardIsLost:
 
 
 class TestAHolderWhoWakesUpLate:
-    """Where no guard looks, what was looked at before the sleep is looked at again."""
+    """Without a guard, a schedule that was read before the process stalled is read again."""
 
     def test_a_late_fire_is_looked_at_again_on_a_server_without_the_guard(self) -> None:
         message = schedule(AT)

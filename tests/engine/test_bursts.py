@@ -1,4 +1,4 @@
-"""In a herd only what the next fires need is done at once; what waits is not lost, and is told in its time."""
+"""In a burst only what the next fires need is done at once; the rest is neither lost nor unreported, only later."""
 
 import pytest
 
@@ -23,11 +23,11 @@ EACH_MINUTE, EACH_HOUR = "5 * * * * *", "5 0 * * * *"
 AT_5S, AT_6S, AT_60S = (f"@at 2026-01-01T00:{time}Z" for time in ("00:05", "00:06", "01:00"))
 COUNT = 100
 FIRST = 1_001
-"""The sequence under which the first fire of a herd is stored."""
+"""The sequence under which the first fire of a burst is stored."""
 
 
-def herd(*patterns: str) -> tuple[Desk, list[Fire]]:
-    """Bring many schedules into flight, all of them by the sixth second; return their fires as well."""
+def burst(*patterns: str) -> tuple[Desk, list[Fire]]:
+    """Bring many schedules into flight, all by the sixth second; return the desk and their fires."""
     messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
     desk, fires = Desk(*messages), []
     for seconds in (4, 5):
@@ -43,19 +43,19 @@ def herd(*patterns: str) -> tuple[Desk, list[Fire]]:
 
 @pytest.mark.parametrize("pattern", [AT_5S, "@every 5s", "*/5 * * * * *"])
 def test_many_at_once_are_as_many_one_by_one(pattern: str) -> None:
-    told = []
+    reported = []
     for takes_apart in (False, True):
-        (desk, fires), actions = herd(*[pattern] * COUNT), []
+        (desk, fires), actions = burst(*[pattern] * COUNT), []
         for start, end in ((0, 30), (30, 31), (31, COUNT)):
             stored = FiresStored(fires[start:end], range(FIRST + start, FIRST + end))
             actions.append(desk.step(*(each(stored) if takes_apart else [stored])))
         actions.append(desk.step(MessagesRead([], through=FIRST + COUNT)))
-        told.append(repr(actions))
-    assert told[0] == told[1]
+        reported.append(repr(actions))
+    assert reported[0] == reported[1]
 
 
 def test_the_next_fires_of_a_herd_are_built_in_the_pause_and_not_while_it_fires() -> None:
-    desk, fires = herd(*["@every 5s"] * COUNT)
+    desk, fires = burst(*["@every 5s"] * COUNT)
     desk.step(FiresStored(fires, range(FIRST, FIRST + COUNT)))
     flights = [held.flight for held in desk.engine.held if held.flight is not None]
     assert [flight.fire for flight in flights] == [None] * COUNT
@@ -65,16 +65,16 @@ def test_the_next_fires_of_a_herd_are_built_in_the_pause_and_not_while_it_fires(
 
 
 def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> None:
-    desk, fires = herd(*[AT_5S] * COUNT)
+    desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    assert (desk.told(FireStored), desk.purges) == ([], [])
+    assert (desk.reported(FireStored), desk.purges) == ([], [])
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
-    assert [told.stored_sequence for told in desk.told(FireStored)] == list(range(FIRST, FIRST + COUNT))
+    assert [event.stored_sequence for event in desk.reported(FireStored)] == list(range(FIRST, FIRST + COUNT))
     assert desk.purges == [(fire.schedule, fire.sequence) for fire in fires]
 
 
 def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:
-    desk, fires = herd(*[AT_5S] * COUNT)
+    desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
     desk.at(5 + BURST_LIMIT_NS / SECOND - 0.001)
     assert desk.purges == []
@@ -83,7 +83,7 @@ def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:
 
 @pytest.mark.parametrize(("pattern", "waits"), [("@every 5s", False), (EACH_MINUTE, False), (EACH_HOUR, True)])
 def test_what_fires_again_soon_moves_on_at_once(pattern: str, waits: bool) -> None:
-    desk, fires = herd(*[AT_5S] * 20, *[pattern] * 80)
+    desk, fires = burst(*[AT_5S] * 20, *[pattern] * 80)
     first = fires[-1]
     assert first.next_fire is not None
     desk.step(FiresStored(fires[-1:], [FIRST]))
@@ -95,8 +95,8 @@ def test_what_fires_again_soon_moves_on_at_once(pattern: str, waits: bool) -> No
 
 
 def test_what_was_stored_is_settled_though_it_waits_to_be_removed() -> None:
-    """A holder that dies in the middle of a herd leaves word of each fire that is stored: others may consume them."""
-    desk, fires = herd(*[AT_5S] * 20, *[AT_6S] * 80)
+    """In a burst the checkpoint covers each stored fire at once: after a crash its message may have been consumed."""
+    desk, fires = burst(*[AT_5S] * 20, *[AT_6S] * 80)
     assert desk.engine.checkpoint(desk.now).through == START + 5 * SECOND - 1
     desk.step(FiresStored(fires[:20], range(FIRST, FIRST + 20)))
     assert desk.purges == []
@@ -104,7 +104,7 @@ def test_what_was_stored_is_settled_though_it_waits_to_be_removed() -> None:
 
 
 def test_what_waits_to_be_removed_keeps_the_engine_from_being_idle() -> None:
-    desk, fires = herd(*[AT_5S] * COUNT)
+    desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(DrainRequested(), FiresStored(fires[:30], range(FIRST, FIRST + 30)))
     desk.step(*(PublishConcluded(fire, Unknown("cut")) for fire in fires[30:]))
     assert not desk.engine.is_idle
@@ -114,7 +114,7 @@ def test_what_waits_to_be_removed_keeps_the_engine_from_being_idle() -> None:
 
 
 def test_what_is_replaced_while_it_waits_is_removed_once_and_its_successor_stays() -> None:
-    desk, fires = herd(*[AT_5S] * COUNT)
+    desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
     desk.read(schedule(AT_60S, 2_000, fires[0].schedule))
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
@@ -124,21 +124,21 @@ def test_what_is_replaced_while_it_waits_is_removed_once_and_its_successor_stays
 
 
 def test_what_is_read_back_while_it_waits_is_removed_once() -> None:
-    desk, fires = herd(*[AT_5S] * COUNT)
+    desk, fires = burst(*[AT_5S] * COUNT)
     desk.read(*(stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)))
-    seen, purges = desk.told(FireReadBack), desk.purges
+    seen, purges = desk.reported(FireReadBack), desk.purges
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    seen, purges = [*seen, *desk.told(FireReadBack)], [*purges, *desk.purges]
+    seen, purges = [*seen, *desk.reported(FireReadBack)], [*purges, *desk.purges]
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
-    seen, purges = [*seen, *desk.told(FireReadBack)], [*purges, *desk.purges]
+    seen, purges = [*seen, *desk.reported(FireReadBack)], [*purges, *desk.purges]
     assert (len(seen), sorted(purges)) == (COUNT, sorted((fire.schedule, fire.sequence) for fire in fires))
 
 
 def test_what_is_overwritten_while_it_waits_is_not_removed() -> None:
-    desk, fires = herd(*[AT_5S] * COUNT)
+    desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
     desk.read(plain(fires[0].schedule, 2_000))
-    assert [told.ending for told in desk.told(ScheduleEnded)] == [Ending.OVERWRITTEN]
+    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert len(desk.purges) == COUNT - 1
     assert fires[0].schedule not in dict(desk.purges)
