@@ -2,17 +2,17 @@
 
 Its rule: fires are matched to due targets one to one, so that what is missing and what is too much are both found.
 
-- *Complete*: each due of a known version is stored, unless nobody was ready between it and the next one (the
-  missed-fire rule: of those one make-up fire stands for all), or the version may have ended before anybody was.
-  Nobody but the publisher, or the fire of an `@at`, removes a schedule.
+- *Complete*: each due of a known version is stored, unless no instance was ready between it and the next one (the
+  missed-fire rule: of those one make-up fire stands for all), or the version may have ended before one was.
+  Only the publisher, or the fire of an `@at`, removes a schedule.
 - *Unique*: no due is stored twice, no fire is stored that no due asks for, and none is made up that a later one stands
   for. Where messages are consumed, this ends for a repetition that comes beyond the duplicate window.
 - *Timely*: never early, by more than the clock of an instance was ahead.
 - *Faithful*: target, body, and the headers of the scheduler.
 - *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged. Where no
-  guard decides (2.10) and for the atomic cancel, a window is left: what was looked at or in flight by then.
+  guard decides (2.10) and for the atomic cancel, a window is left: what was read or in flight by then.
   An older version that is uncovered, because what replaced it was deleted by its sequence, may fire again.
-- *Live*: while somebody is ready no fire is late, and after the last fault something fires.
+- *Live*: while an instance is ready no fire is late, and after the last fault something fires.
 - *Divided* is no promise, but what saves the work: where instances divide it, each part has one holder in the end,
   and keeps it.
 """
@@ -32,7 +32,7 @@ ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""
 
 MOST_HAND_OVERS = 10
-"""So often shards may change hands in the last seconds: where one instance does not take another for idle any more."""
+"""How often shards may change hands in the last seconds: a relief of an idle holder may end then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Violation:
     evidence: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Describe it in one line."""
         return f"{self.promise}: {self.schedule} (version {self.sequence}): {self.evidence}"
 
 
@@ -75,7 +75,7 @@ def verdict(history: History) -> list[Violation]:
 
 
 def complete(case: Case) -> list[Violation]:
-    """Find dues that are not stored although somebody was ready, and schedules that vanished."""
+    """Find dues that are not stored although an instance was ready, and schedules that vanished."""
     found = []
     for version in case.versions.values():
         horizon = min(version.may_end_from, case.history.end)
@@ -84,7 +84,7 @@ def complete(case: Case) -> list[Violation]:
             begin, end = max(due, version.stored_at), min(following, horizon)
             ready = case.readiness.longest(begin, end)
             if (version.sequence, due) not in case.stored and ready >= case.terms.slack:
-                evidence = f"the fire of {case.at(due)} is not stored; somebody was ready for {ready / SECOND:.3f} s"
+                evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
                 found.append(_violation("Complete", version, evidence))
         if _has_vanished(case, version):
             found.append(_violation("Complete", version, "it was not removed by its publisher, and is not stored"))
@@ -92,7 +92,7 @@ def complete(case: Case) -> list[Violation]:
 
 
 def _given_up(case: Case, version: Version, horizon: int) -> int:
-    """Return when the last fire is not owed any more: one that is refused is given up when the TTL runs out."""
+    """Return when the last fire is no longer owed: a refused fire ends when the TTL runs out."""
     is_refused = any(fault.kind == "refusing" for fault in case.history.faults)
     return min(version.expires, horizon) if is_refused else horizon
 
@@ -104,7 +104,7 @@ def _has_vanished(case: Case, version: Version) -> bool:
 
 
 def _lost(case: Case) -> list[Violation]:
-    """Find generated messages that are gone although nobody removed them and no TTL has run out."""
+    """Find generated messages that are gone although they were not removed and no TTL has run out."""
     kept = case.history.remaining_fires
     if kept is None or case.terms.consumed:
         return []
@@ -119,7 +119,7 @@ def _lost(case: Case) -> list[Violation]:
 
 
 def unique(case: Case) -> list[Violation]:
-    """Find fires that no due asks for, or that another one stands for."""
+    """Find fires without a due, or with a due that another fire stands for."""
     found = []
     for fire in case.history.fires:
         target = case.targets.get(fire.sequence)
@@ -134,7 +134,7 @@ def unique(case: Case) -> list[Violation]:
 
 
 def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
-    """Tell whether it repeats a message that was consumed, or expired, and that the server has forgotten."""
+    """Return whether it repeats a message that was consumed or expired and has left the duplicate window."""
     first = case.stored.get((fire.schedule_sequence or 0, fire.fire_time or 0))
     if first is None:
         return False
@@ -143,7 +143,7 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
 
 
 def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
-    """Tell whether the next one was due before anybody could have begun this fire."""
+    """Return whether the next one was due before any instance could have begun this fire."""
     following = version.following(due)
     if following is None or fire.stored_at < following:
         return False
@@ -194,7 +194,7 @@ def gone(case: Case) -> list[Violation]:
 
 def _expired(case: Case) -> list[Violation]:
     """Find fires for a time at which the TTL of their version had run out."""
-    ahead = case.terms.clock_ahead if case.terms.guard else 0  # there the sidecar knows of no TTL
+    ahead = case.terms.clock_ahead if case.terms.guard else 0  # with a guard the server acts on TTLs, not the sidecar
     return [
         _violation("Gone", version, f"it fired for {_time(case, fire)}, and expired at {case.at(version.expires)}")
         for version in case.versions.values()
@@ -204,7 +204,7 @@ def _expired(case: Case) -> list[Violation]:
 
 
 def _outlived(case: Case, calm: int) -> list[Violation]:
-    """Find generated messages whose TTL had run out before a time (ns) since which all was well."""
+    """Find generated messages whose TTL had run out before a time (ns) since which nothing was broken."""
     kept = case.history.remaining_fires or set()
     return [
         _violation("Gone", version, f"its fire {fire.sequence} expired, and is still stored")
@@ -243,7 +243,7 @@ def _stale(case: Case) -> list[Violation]:
 
 
 def live(case: Case) -> list[Violation]:
-    """Find fires that are late although somebody was ready, and versions that are silent after the last fault."""
+    """Find fires that are late although an instance was ready, and versions that are silent after the last fault."""
     found = []
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
@@ -260,7 +260,7 @@ def live(case: Case) -> list[Violation]:
 
 
 def _was_held_up(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
-    """Tell whether a fire was sent by one in trouble, and stored when a later one stood for it already."""
+    """Return whether a fire was sent by an instance with a fault, and stored after a later one stood for it."""
     in_trouble = any(f.instance is not None and f.begin <= fire.stored_at and f.end >= due for f in case.history.faults)
     return in_trouble and any(
         sequence == version.sequence and later > due and other.stored_at < fire.stored_at
@@ -269,7 +269,7 @@ def _was_held_up(case: Case, version: Version, due: int, fire: FireSeen) -> bool
 
 
 def divided(case: Case) -> list[Violation]:
-    """Find shards that nobody holds in the end, or more than one, and such as change hands without end."""
+    """Find shards without a holder in the end, or with more than one, and shards that change hands endlessly."""
     holders = case.history.holders
     if holders is None:
         return []

@@ -1,7 +1,8 @@
-"""What a fire says: its body, and its headers in their order.
+"""The content of a fire: its body, and its headers in their order.
 
-Its rule: a fire samples its source at one moment, from when it is due (or as late as what was read may have been on its
-way) until it is stored; where the source held nothing then, it is the schedule's own message.
+Its rule: a fire samples its source at one moment between two instants. The earlier one is when it is due or, if that is
+earlier, the `window` of the terms before it is stored; the later one is when it is stored. If the source held nothing
+at that moment, the content is the schedule's own message.
 The identity and the guard are the sidecar's and left out; everything else has to be there, and nothing more.
 """
 
@@ -17,7 +18,7 @@ OURS = ("Nats-Msg-Id", "Nats-Expected-")
 
 
 class Content(NamedTuple):
-    """What is stored in a target."""
+    """The content of a message that is stored on a target."""
 
     target: str
     body: bytes
@@ -25,7 +26,7 @@ class Content(NamedTuple):
 
 
 class Contents:
-    """What the fires of a history may say."""
+    """The allowed contents of the fires of a history."""
 
     def __init__(self, history: History) -> None:
         self._terms = history.terms
@@ -34,7 +35,7 @@ class Contents:
             self._sources[seen.subject].append(seen)
 
     def expected(self, version: Version, due: int, fire: FireSeen) -> list[Content]:
-        """Return all that a fire of this version may be."""
+        """Return all contents that a fire of this version may have."""
         following = version.pattern.following(due, version.stored_at)
         appended = [("Nats-Scheduler", version.schedule)]
         appended.append(("Nats-Schedule-Next", "purge" if following is None else written(following)))
@@ -59,5 +60,5 @@ class Contents:
 
 
 def said(fire: FireSeen) -> Content:
-    """Return what a fire says."""
+    """Return the content of a fire."""
     return Content(fire.target, fire.body, tuple(header for header in fire.headers if not header[0].startswith(OURS)))

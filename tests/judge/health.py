@@ -1,4 +1,4 @@
-"""When somebody was ready to fire: the stretches of a history in which nothing excuses a missing or late fire.
+"""When an instance was ready to fire: the stretches of a history in which nothing excuses a missing or late fire.
 
 Its rule: an instance is ready while it lives and nothing is broken for it or for all, once that has been so for as long
 as the terms allow for recovery.
@@ -32,7 +32,7 @@ class Readiness:
 
 
 def _recovered(begin: int, within: int, delays: list[Stretch]) -> int:
-    """Return when recovery that begins at `begin` is over, which begins anew after each delay."""
+    """Return when a recovery is over that begins at `begin`, and again after each delay."""
     for delay_begin, delay_end in delays:
         if delay_begin < begin + within and delay_end >= begin:
             begin = max(begin, delay_end)

@@ -1,4 +1,4 @@
-"""A recorded history: what was asked, what was stored, who lived when, and what was broken.
+"""A recorded history: what was requested and stored, which instances were alive when, and what was broken.
 
 Its rule: it holds observations and nothing derived, so that a simulation and real processes record the same.
 All times are integer nanoseconds on the clock of the server, which is the one that promises are judged by.
@@ -42,9 +42,9 @@ class Operation:
     schedule: str
     invoked_at: int
     completed_at: int | None = None
-    """When the server's consent came; None where the outcome is unknown: it happened at some time since, or never."""
+    """When the server acknowledged it; None if the outcome is unknown: it happened at some time since, or never."""
     sequence: int | None = None
-    """What the acknowledgement said, of a message that was stored."""
+    """The sequence in the acknowledgement of a message that was stored."""
     names: int | None = None
     """The sequence that a delete names."""
     pattern: Pattern | None = None
@@ -52,7 +52,7 @@ class Operation:
     body: bytes = b""
     """Unique for each schedule stored, so that a message can be traced to the request."""
     headers: Headers = ()
-    """The publisher's own, which a fire has too."""
+    """The publisher's own headers, which a fire has too."""
     source: str = ""
     """The subject that is sampled."""
     ttl: int = NEVER
@@ -77,7 +77,7 @@ class FireSeen:
 
     schedule: str
     schedule_sequence: int | None
-    """From its identity; None where it has none."""
+    """From its identity; None if it has none."""
     fire_time: int | None
     target: str
     stored_at: int
@@ -88,7 +88,7 @@ class FireSeen:
 
 @dataclass(frozen=True, slots=True)
 class SourceSeen:
-    """What lay on a source from some instant (ns) on; without a body, nothing did."""
+    """What was stored on a source from some instant (ns) on; without a body, nothing was."""
 
     subject: str
     since: int
@@ -114,9 +114,9 @@ class Fault:
     begin: int
     end: int
     silences: bool = False
-    """Nobody hears the instance meanwhile: where work is divided, others take over."""
+    """Whether no heartbeat of the instance arrives meanwhile: if work is divided, others take over."""
     delays_only: bool = False
-    """It stops nothing that goes well; but nobody recovers from anything else before it is over."""
+    """Whether it stops nothing that works, but delays the recovery from any other fault until it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +124,22 @@ class Terms:
     """Where the promises end in this history (`docs/concepts/promises.md`)."""
 
     guard: bool = True
-    """The server refuses stale fires (2.11)."""
+    """Whether the server refuses stale fires (2.11)."""
     resumes_within: int = 3 * SECOND
     """How long (ns) after the last fault an instance may need until it is ready."""
     slack: int = SECOND // 2
     """How late (ns) a fire may be while an instance is ready."""
     window: int = SECOND // 20
-    """How long (ns) after the end of a schedule a fire may still be stored, where no guard decides: what was looked at
-    or in flight by then."""
+    """How long (ns) after the end of a schedule a fire may still be stored if no guard decides: what was read or in
+    flight by then."""
     clock_ahead: int = 0
     """How far (ns) a clock of an instance was ahead of the server's at most."""
     clock_behind: int = 0
     consumed: bool = False
-    """Consumers remove generated messages, so that beyond the duplicate window nobody can know of them."""
+    """Whether consumers remove generated messages, so that they leave no trace after the duplicate window."""
     duplicate_window: int = 120 * SECOND
     divided: bool = False
-    """The instances divide the work, so that what befalls one of them concerns all."""
+    """Whether the instances divide the work, so that a fault of one of them concerns all."""
 
 
 @dataclass(slots=True)
@@ -160,6 +160,6 @@ class History:
     lives: list[Life] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None
-    """Who holds each shard in the end, where that was recorded."""
+    """The holders of each shard in the end, if that was recorded."""
     hand_overs: int = 0
     """How often shards changed hands in the last seconds, in which nothing was broken."""

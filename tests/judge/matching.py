@@ -12,7 +12,7 @@ Candidate = TypeVar("Candidate", bound=Hashable)
 
 
 def matched(candidates: Mapping[Thing, Sequence[Candidate]]) -> dict[Thing, Candidate]:
-    """Match things to candidates, none of which is taken twice; who finds none is left out."""
+    """Match things to candidates, each used once; a thing without a candidate is left out."""
     taken: dict[Candidate, Thing] = {}
 
     def place(thing: Thing, tried: set[Candidate]) -> bool:

@@ -1,4 +1,4 @@
-"""When a schedule is due, found naively: every second is looked at.
+"""When a schedule is due, found naively: every second is checked.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
 Limit: patterns that fire on whole seconds.
@@ -17,12 +17,12 @@ def written(instant: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What is asked for by a publisher."""
+    """The pattern that a publisher asks for."""
 
     kind: str
     """`at`, `every` or `cron`."""
     number: int
-    """The instant of `at` in seconds; the interval of `every`; `cron` fires where the second divides by it."""
+    """The instant of `at` in seconds; the interval of `every`; `cron` fires if the second divides by it."""
 
     @property
     def repeats(self) -> bool:

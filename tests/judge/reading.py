@@ -1,4 +1,4 @@
-"""Read what a judge is told out of stored messages, whoever stored them."""
+"""Read the history that a judge takes from stored messages, of any publisher."""
 
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.identity import parse_identity

@@ -1,4 +1,4 @@
-"""Each checker sees what it is for, in histories made by hand, and nothing else."""
+"""Each checker finds the violations of its promise, in histories made by hand, and no others."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tests.judge.matching import matched
 
 
 def asked(made: History, verb: Verb, seconds: float, *, sequence: int | None = None, known: bool = True) -> None:
-    """Have a publisher do something that takes a tenth of a second."""
+    """Let a publisher do something that takes a tenth of a second."""
     names = 1 if verb is Verb.DELETE else None
     made.operations.append(
         Operation(verb, "s.1", at(seconds), at(seconds + 0.1) if known else None, sequence, names=names)

@@ -1,4 +1,4 @@
-"""What the checkers see of schedules and fires that expire, and of sources, in histories made by hand."""
+"""What the checkers find about schedules and fires that expire, and about sources, in histories made by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,14 +12,14 @@ from tests.judge.patterns import Pattern
 
 
 def expired(made: History) -> None:
-    """Have the schedule live until 7 s, where the server sees to it."""
+    """Let the schedule live until 7 s, on a server that acts on TTLs."""
     made.operations[0].ttl = 5 * SECOND
     made.fires = [fire(4, 14), fire(6, 16)]
     made.remaining = set()
 
 
 def expired_while_nobody_could_fire(made: History) -> None:
-    """Have the sidecar see to it, which was away: what was due before is made up."""
+    """Let the sidecar act on the TTL after an outage: what was due before is made up."""
     expired(made)
     made.terms = replace(made.terms, guard=False)
     made.lives = [Life("i0", at(0), at(5)), Life("i0", at(8.5), at(12))]
@@ -40,7 +40,7 @@ def was_repeated_after_it_expired(made: History) -> None:
 
 
 def samples(made: History) -> None:
-    """Have it sample a source that holds nothing, from 5 s on something, and from 9 s on nothing again."""
+    """Let it sample a source that holds nothing, from 5 s on something, and from 9 s on nothing again."""
     made.operations[0].source = "src.1"
     sampled = (("X-Sample", "1"),)
     made.sources = [SourceSeen("src.1", at(5), b"sample", sampled), SourceSeen("src.1", at(9), None)]
@@ -54,7 +54,7 @@ def samples_what_lay_there_when_it_was_due(made: History) -> None:
 
 
 def was_uncovered(made: History) -> None:
-    """Have it be replaced at 6.5 s by a version that expires at 7.5 s, and then fire again."""
+    """Let it be replaced at 6.5 s by a version that expires at 7.5 s, and then fire again."""
     made.operations.append(
         Operation(Verb.STORE, "s.1", at(6.4), at(6.6), 17, None, Pattern("every", 20), "t.1", b"two", ttl=SECOND)
     )

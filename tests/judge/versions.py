@@ -35,7 +35,7 @@ class Version:
     """When its TTL runs out: it fires for no time from then on."""
     may_end_from: int = NEVER
     must_end_by: int = NEVER
-    """When it certainly had been deleted, purged, overwritten or replaced, by the server's word."""
+    """When it had certainly been deleted, purged, overwritten or replaced, by the server's acknowledgement."""
     cancelled_by: int = NEVER
     """When the cancel of it was acknowledged, which the sidecar has to read first."""
     replaced_at_sequence: int = NEVER
@@ -116,7 +116,7 @@ def _traced(history: History) -> list[tuple[ScheduleSeen, Operation]]:
 
 
 def _bear(version: Version, operation: Operation) -> None:
-    """Let an operation have its bearing on the end of a version."""
+    """Apply an operation to the end of a version."""
     if not _may_end(version, operation):
         return
     version.may_end_from = min(version.may_end_from, max(operation.invoked_at, version.stored_at))
@@ -147,7 +147,7 @@ def _must_end(version: Version, operation: Operation) -> bool:
 
 
 def _expire(version: Version) -> None:
-    """Have the server remove a version whose TTL runs out."""
+    """Let the server remove a version whose TTL runs out."""
     version.may_end_from = min(version.may_end_from, version.expires)
     if version.expires < version.must_end_by:
         version.must_end_by, version.ended_by = version.expires, None

@@ -20,11 +20,11 @@ from tests.nemesis.round import Outcome, play
 from tests.nemesis.tally import Tally, evidence
 
 TOLD_EVERY = 50
-"""Rounds between two tallies on the way."""
+"""Rounds between two intermediate tallies."""
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     given = _arguments()
     seeds = range(given.seed, given.seed + given.rounds) if given.round_seed is None else [given.round_seed]
     folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def played(seed: int, folder: Path) -> Outcome | str:
-    """Play one round in this process; returns what prevented it otherwise."""
+    """Play one round in this process; returns its result, or the error that prevented it."""
     try:
         outcome = asyncio.run(play(seed, folder))
     except Exception:

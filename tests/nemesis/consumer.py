@@ -1,6 +1,6 @@
 """A consumer of a work queue: it takes generated messages away as soon as they are stored, and notes each of them.
 
-Its rule: a message is noted before it is acknowledged, so that nothing is removed that nobody saw.
+Its rule: a message is noted before it is acknowledged, so that nothing is removed without a note.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ AGAIN_SECONDS = 0.5
 
 
 class Consumer:
-    """Whoever works on a work queue."""
+    """A consumer that works on a work queue."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -33,14 +33,14 @@ class Consumer:
             await account.api.call(f"CONSUMER.DURABLE.CREATE.{STREAM}.{DURABLE}", body)
 
     async def take_now_and_again(self) -> None:
-        """Take whatever comes, through whatever connection there is."""
+        """Take all messages, through any connection that can be made."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 async with self._ground.account() as account:
                     await self._take_through(account)
             except (JetStreamError, OSError):
-                pass  # nobody there
+                pass  # no server answers
             await time_reached(loop.time() + AGAIN_SECONDS)
 
     async def _take_through(self, account: Account) -> None:
@@ -50,7 +50,7 @@ class Consumer:
 
         def delivered(subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
             if not reply.startswith(b"$JS.ACK."):
-                return  # a word of the server about the request
+                return  # a status message of the server about the request
             fields = reply.split(b".")
             sequence, stored_at = int(fields[5]), int(fields[7])
             self.taken[sequence] = StoredMessage(

@@ -29,7 +29,7 @@ PROBE_SECONDS = 0.5
 
 
 class Ground:
-    """The servers, and what is done to them."""
+    """The servers, and the faults that they suffer."""
 
     def __init__(self, nodes: list[EmbeddedServer], cluster: Cluster | None, scenario: Scenario) -> None:
         self.nodes = nodes

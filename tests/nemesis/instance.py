@@ -1,7 +1,7 @@
 """One sidecar as a real process, behind proxies of its own, one for each server: it can be cut off alone.
 
-Its rule: a life begins when the process is started; it is broken until its first connection, which is when it can know
-anything.
+Its rule: a life begins when the process is started; it counts as broken until its first
+connection.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ def planted_command(bug: str) -> list[str]:
 
 
 class Instance:
-    """A sidecar, and what can be done to it."""
+    """A sidecar, and the faults that it can suffer."""
 
     def __init__(self, name: str, servers: list[str], folder: Path, record: Record, bug: str) -> None:
-        """Make one; `bug` names what is to be planted in it, "" for nothing."""
+        """Make a sidecar; `bug` names the bug to plant in it, "" for none."""
         self.name = name
         self._command = planted_command(bug) if bug else sidecar_command()
         self.is_struck = False
@@ -85,7 +85,7 @@ class Instance:
 
     @property
     def has_ended_by_itself(self) -> bool:
-        """Whether the process is over although nobody killed it."""
+        """Whether the process ended without being killed."""
         return self.process is not None and self.process.exit_code is not None
 
     @property
@@ -126,7 +126,7 @@ class Instance:
             self._each("heal")
 
     def _partition(self, way: str) -> None:
-        """Let nothing through: what is on its way is held, or lost, or the connection is refused."""
+        """Let nothing through: bytes in transit are held, or lost, or the connection is refused."""
         if way == "held":
             self._each("freeze")
         elif way == "held-answers":
@@ -149,6 +149,6 @@ class Instance:
 
     @property
     def traces(self) -> list[str]:
-        """The files in which one of its lives says that something unforeseen happened."""
+        """The logs of its lives that report something unforeseen."""
         files = sorted(self._folder.glob(f"{self.name}-life-*"))
         return [file.name for file in files if "Traceback" in file.read_text("utf-8", "replace")]

@@ -1,6 +1,6 @@
-"""Publishers: they store, replace, overwrite, delete, purge and cancel, several at a time, and note what they heard.
+"""Publishers: they store, replace, overwrite, delete, purge and cancel, several at a time, and note the answers.
 
-Its rule: they talk to the servers directly, and never ask again: what was not answered is of unknown outcome.
+Its rule: they send to the servers directly and never retry: a request without an answer has an unknown outcome.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE
 ANSWER_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
 UNAVAILABLE = 503
-"""The status of an answer that is no word on what became of a request."""
+"""The status of an answer that says nothing about the outcome of a request."""
 
 
 def steady(number: int) -> str:
-    """Return the subject of a schedule that nobody touches."""
+    """Return the subject of a schedule that no publisher changes."""
     return f"s.steady-{number}"
 
 
@@ -43,7 +43,7 @@ class Publishers:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def store_steady(self) -> None:
-        """Store the schedules that fire each second throughout; the servers must be well."""
+        """Store the schedules that fire each second throughout; the servers must work."""
         async with self._ground.account() as self._account:
             for number in range(STEADY):
                 pattern = Pattern("every" if number % 2 else "cron", 1)
@@ -51,20 +51,20 @@ class Publishers:
         self._account = None
 
     async def connect_now_and_again(self) -> None:
-        """Have a connection whenever a server gives one."""
+        """Keep a connection whenever a server accepts one."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 async with self._ground.account() as account:
                     self._account = account
                     await asyncio.shield(account.connection.lost)
-            except (JetStreamError, OSError):  # nobody there
+            except (JetStreamError, OSError):  # no server answers
                 await time_reached(loop.time() + AGAIN_SECONDS)
             finally:
                 self._account = None
 
     async def act_now_and_again(self) -> None:
-        """Ask for something, and again after a while, whatever became of the last."""
+        """Send requests, with pauses, whatever the outcome of the last one."""
         loop = asyncio.get_running_loop()
         while True:
             await time_reached(loop.time() + self._random.expovariate(1 / MEAN_PUBLISH_SECONDS))
@@ -107,7 +107,7 @@ class Publishers:
     # -- asking --------------------------------------------------------------------------------------------------
 
     async def _ask(self, operation: Operation) -> None:
-        """Ask for one thing, and note what was heard; without a connection nothing is asked."""
+        """Send one request and note the answer; without a connection nothing is sent."""
         if self._account is None:
             return
         operations = self._record.history.operations

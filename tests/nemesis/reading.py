@@ -1,4 +1,4 @@
-"""What was ever stored, read from the streams when all is over.
+"""What was ever stored, read from the streams at the end.
 
 Its rule: instants and sequences are the server's own, of the message itself or, for schedules, of the copy that the
 server made for the log when it stored them.
@@ -16,7 +16,7 @@ from tests.nemesis.ground import LOG, STREAM
 
 
 async def read_into(history: History, account: Account, taken: dict[int, StoredMessage]) -> int:
-    """Complete a history that has ended; returns how many schedules nobody saw stored.
+    """Complete a history that has ended; returns how many schedules have no copy in the log.
 
     `taken` holds, by sequence, what a consumer has taken away.
     """
@@ -37,7 +37,7 @@ async def read_into(history: History, account: Account, taken: dict[int, StoredM
 def _inferred(history: History) -> Iterator[ScheduleSeen]:
     """List schedules that must have been stored: by their acknowledgement, or by the body of a fire of theirs.
 
-    Of a leader that dies the copy may be lost, and nobody can say to the millisecond when it stored the schedule: where
+    The copy of a leader that dies may be lost, and the millisecond at which it stored the schedule is unknown. If
     its first fire shows that it waited for a quorum, its time is that of the request, else that of the answer.
     """
     bodies = {(fire.schedule, fire.body): fire.schedule_sequence for fire in history.fires if fire.schedule_sequence}

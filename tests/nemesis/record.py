@@ -1,4 +1,4 @@
-"""The record of a round while it runs: who lived when, and what was broken when.
+"""The record of a round while it runs: which process was alive when, and what was broken when.
 
 Its rule: an instant is taken from the clock that the servers stamp messages with, which is this machine's.
 What befalls one sidecar is a fault of its own for as long as it lasts, and a moment's fault for all: from then on the
@@ -13,7 +13,7 @@ from tests.judge.history import SECOND, Fault, History, Life, Terms
 
 HEARTBEAT_SECONDS = 0.02
 STOOD_STILL = SECOND // 4
-"""A heartbeat that comes later (ns) shows that the machine had no time for us."""
+"""A timer of this process that is later (ns) shows that the machine was overloaded."""
 
 
 def now() -> int:
@@ -22,17 +22,17 @@ def now() -> int:
 
 
 class Record:
-    """What is noted down in a round."""
+    """What is recorded in a round."""
 
     def __init__(self, terms: Terms) -> None:
         self.history = History(terms, begin=now())
         self.story: list[str] = []
         """What happened, line by line, for people."""
         self.stood_still = 0
-        """How often the machine had no time for us."""
+        """How often the machine was overloaded."""
 
     def tell(self, line: str, instant: int | None = None) -> None:
-        """Add a line to the story."""
+        """Add a line to the report."""
         self.story.append(f"{((instant or now()) - self.history.begin) / SECOND:8.3f} {line}")
 
     def took_over_from(self, kind: str, begin: int) -> None:
@@ -51,7 +51,7 @@ class Record:
         self.tell(f"life of {instance} until {(end - self.history.begin) / SECOND:.3f}", begin)
 
     async def watch_the_machine(self) -> None:
-        """Note when this process itself did not get to run: nobody else may have either."""
+        """Note when this process itself did not get to run: the others may have stalled too."""
         loop = asyncio.get_running_loop()
         while True:
             begin = now()

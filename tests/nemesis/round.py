@@ -24,14 +24,14 @@ from tests.nemesis.silence import longest_silence
 
 LATE_SCHEDULES = 3
 WATCHES_SECONDS = 2.5
-"""How long all is watched once *Live* must hold again."""
+"""How long the round goes on once *Live* must hold again."""
 HANDED_OVER_SECONDS = 1.0
-"""What sidecars that have just connected have for themselves before the first strike may come."""
+"""Time between the connection of the sidecars and the first strike."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a round."""
+    """The result of a round."""
 
     scenario: Scenario
     history: History
@@ -54,7 +54,7 @@ class Round:
         self.done: list[str] = []
         """The kinds of the strikes that were done."""
         self.surprises: list[str] = []
-        """What no sidecar should do, whatever breaks."""
+        """Errors that no sidecar should make, whatever breaks."""
         self._ground = ground
         names = [f"i{n}" for n in range(scenario.instances)]
         self.instances = [Instance(name, ground.urls, folder, self.record, bug) for name in names]
@@ -117,7 +117,7 @@ class Round:
         self.record.took_over_from(strike.kind, begin)
         self.record.tell(f"{strike} strikes {instance.name}", begin)
         await self._pass(strike.lasts)
-        # Where everything is slow but stands, nobody takes over.
+        # While connections are slow but stand, no other instance takes over.
         self.record.broken(strike.kind, None if strike.kind == "slow" else instance.name, begin)
         instance.heal(strike)
         instance.is_struck = False
@@ -181,7 +181,7 @@ class Round:
 async def play(seed: int, folder: Path, bug: str = "") -> Outcome:
     """Play the round of a seed and judge it; logs and stores are left in the folder.
 
-    `bug` names one of `tests.simulation.planted` that all sidecars are to have.
+    `bug` names one of `tests.simulation.planted` to plant in all sidecars.
     """
     scenario = drawn(seed)
     async with ground_for(scenario, folder) as ground:

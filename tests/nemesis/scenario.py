@@ -41,12 +41,12 @@ SLOWEST = 400
 """The longest delay of a direction (ms)."""
 
 BREAKS_FOR = 7.0
-"""In the first so many seconds, strikes begin."""
+"""Strikes begin within this time (s)."""
 LATE = 3 * SECOND // 4
-"""A fire is late when it is stored so long (ns) after its time although a sidecar was ready: the machine is shared."""
+"""A fire is late if it is stored this long (ns) after its time although a sidecar was ready: the machine is shared."""
 MEAN_PUBLISH_SECONDS = 0.12
 CONSUMES = 0.25
-"""In this part of the rounds the stream is a work queue."""
+"""The share of rounds in which the stream is a work queue."""
 STEADY = 6
 """Schedules that fire each second from the beginning to the end."""
 
@@ -65,7 +65,7 @@ class Strike:
     delay: float = 0.0
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Describe it in a few words."""
         how = f" {self.way}" if self.way else ""
         return f"{self.kind}{how} #{self.victim} at {self.after:.2f} s for {self.lasts:.2f} s"
 
@@ -80,22 +80,22 @@ class Scenario:
     nodes: int
     instances: int
     consumes: bool
-    """The stream is a work queue, and a consumer takes generated messages away."""
+    """Whether the stream is a work queue, and a consumer takes generated messages away."""
     strikes: tuple[Strike, ...]
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Describe it in one line."""
         where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
         return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
 
     @property
     def terms(self) -> Terms:
-        """Where the promises end: what stood still or was held up carries on with what it had sent."""
+        """The limits of the promises: what had been sent before a stall or a delay still arrives."""
         window = SECOND // 10 + self._in_flight()
         return Terms(guard=self.version != V2_10, slack=LATE, window=window, consumed=self.consumes)
 
     def _in_flight(self) -> int:
-        """Return how long (ns) a fire that was sent before can be on its way."""
+        """Return how long (ns) a fire that was sent before a fault can be in transit."""
         ways = {"stop": LONGEST["stop"], "partition": LONGEST["partition"], "slow": 3 * SLOWEST / 1000}
         kinds = {strike.kind for strike in self.strikes}
         return sum(int(longest * SECOND) for kind, longest in ways.items() if kind in kinds)

@@ -82,7 +82,7 @@ def _sum(lines: Iterable[Line]) -> Line:
 
 
 def evidence(outcome: Outcome) -> str:
-    """Write what a failed round shows, and how to repeat it."""
+    """Print what a failed round shows, and how to repeat it."""
     seed = outcome.scenario.seed
     lines = [f"round {seed} fails; repeat it: python -m tests.nemesis --round-seed {seed}", f"  {outcome.scenario}"]
     lines += [f"  {text}" for _promise, text in outcome.violations]
@@ -93,7 +93,7 @@ def evidence(outcome: Outcome) -> str:
 
 
 def _lines_of(history: History, schedule: str) -> list[str]:
-    """List all that is known of a schedule, in the order of time."""
+    """List everything recorded about a schedule, in the order of time."""
 
     def seconds(instant: int | None) -> str:
         return "never" if instant is None else f"{(instant - history.begin) / SECOND:.4f}"

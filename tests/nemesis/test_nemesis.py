@@ -1,6 +1,6 @@
 """Real servers and real sidecars keep every promise, whatever breaks; and a bug in real sidecars is found.
 
-`NATS_SCHEDULER_NEMESIS=N` plays N rounds of all kinds in the place of the usual ones; `NATS_SCHEDULER_SEED` says the
+`NATS_SCHEDULER_NEMESIS=N` plays N rounds of all kinds in the place of the usual ones; `NATS_SCHEDULER_SEED` sets the
 seed of the first of them, which is printed.
 """
 
@@ -74,23 +74,23 @@ def test_a_bug_that_is_planted_in_real_sidecars_is_found(outcomes: Outcomes, bug
 
 
 def loses_a_fire(history: History) -> None:
-    """Take the last fire but one of a schedule that nobody touched away."""
+    """Remove the last fire but one of a schedule that no publisher changed."""
     history.fires.remove(fires_of_one(history)[-2])
 
 
 def doubles_a_fire(history: History) -> None:
-    """Store a fire again, as if the server had not known it."""
+    """Store a fire again, as if the server had not detected the duplicate."""
     history.fires.append(replace(fires_of_one(history)[-2], sequence=10**9))
 
 
 def is_silent_in_the_end(history: History) -> None:
-    """Take away everything that came after the last fault."""
+    """Remove everything that was stored after the last fault."""
     last = max(fault.end for fault in history.faults)
     history.fires = [fire for fire in history.fires if fire.stored_at < last]
 
 
 def loses_a_schedule(history: History) -> None:
-    """Take a schedule that nobody touched out of the stream."""
+    """Remove a schedule that no publisher changed."""
     history.remaining.remove(fires_of_one(history)[0].schedule_sequence or 0)
 
 
@@ -115,7 +115,7 @@ def test_what_is_falsified_in_a_real_history_is_found(
 
 
 def fires_of_one(history: History) -> list[FireSeen]:
-    """Return the fires of a schedule that nobody touched."""
+    """Return the fires of a schedule that no publisher changed."""
     return [fire for fire in history.fires if fire.schedule == steady(0)]
 
 
