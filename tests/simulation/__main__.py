@@ -23,7 +23,7 @@ SEEDS_AT_ONCE = 50
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     given = _arguments()
     if given.seed is None:
         return _many(range(given.first, given.first + given.seeds), given.jobs)

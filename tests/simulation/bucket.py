@@ -1,8 +1,8 @@
 """The bucket of the registry: modelled as the stream that it is, and how one process sees it.
 
 Its rule: revisions are stream sequences and compare-and-set is the server's own check, both those of `MemoryStream`.
-A watcher hears every write once and in order, some late; it learns at once, or after a silence, that the bucket is
-gone.
+A watcher receives every write once and in order, some late; it is notified at once, or after a silence, that the bucket
+is gone.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ from tests.simulation.timeline import Timeline
 CONFIG = {"name": "KV_sim", "subjects": [">"], "max_msgs_per_subject": 1, "allow_rollup_hdrs": True}
 
 GAP_NOTICED = 1250 * MILLISECOND
-"""A message that got lost on its way to a watcher is told again after so long (ns) at most."""
+"""Longest time (ns) until a message that was lost in transit to a watcher is delivered again."""
 
 Told = Callable[[str, Object | None, StoredMessage], None]
 
 
 class BucketServer:
-    """What the server keeps of the bucket."""
+    """The bucket as the server holds it."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.stream: MemoryStream | None = None
         self.created = ""
         self.watchers: dict[Watcher, None] = {}
-        """In the order of their coming."""
+        """In the order in which they began."""
         self.versions: dict[str, list[bytes]] = {}
         """Everything that was ever written, by key."""
         self.leaderless_until = 0
-        """Nobody answers before this instant (ns)."""
+        """No request is answered before this instant (ns)."""
 
     @property
     def hand_overs(self) -> int:
@@ -55,12 +55,12 @@ class BucketServer:
         return sum(len(written) for key, written in self.versions.items() if key.startswith(LEASE))
 
     def look(self) -> str | None:
-        """Return when it was created, None where it does not exist."""
+        """Return when it was created, None if it does not exist."""
         self._listen()
         return self.created if self.stream is not None else None
 
     def create(self) -> str:
-        """Create it where it does not exist, and return when it was created."""
+        """Create it if it does not exist, and return when it was created."""
         self._listen()
         if self.stream is None:
             self.stream = MemoryStream(CONFIG, self.timeline.clock.now)
@@ -76,20 +76,20 @@ class BucketServer:
             watcher.is_gone()
 
     def last(self, key: str) -> StoredMessage | None:
-        """Return the last message of a key, None where there is none."""
+        """Return the last message of a key, None if there is none."""
         self._listen()
         return None if self.stream is None else self.stream.last(key)
 
     def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write in place of a revision; None where another one is there by now."""
+        """Write in place of a revision; None if another one is there by now."""
         headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
         return self.write(key, json.dumps(value).encode(), with_headers(b"", headers))
 
     def write(self, key: str, body: bytes, block: bytes = b"") -> int | None:
-        """Write a value; returns its revision, None where the server refused it for the one that is there."""
+        """Write a value; returns its revision, None if the server refused it because of the one that is there."""
         self._listen()
         if self.stream is None:
-            raise NoJetStreamError(f"{key}: nobody answers there")
+            raise NoJetStreamError(f"{key}: no server answers")
         outcome = self.stream.publish(key, block, body)
         if isinstance(outcome, Refused):
             assert outcome.code == WRONG_LAST_SEQUENCE_CODE, outcome
@@ -106,12 +106,12 @@ class BucketServer:
         self.stream.purge(key)
 
     def tell(self, key: str, body: bytes, block: bytes = b"") -> None:
-        """Take a value that nobody awaits an answer for."""
+        """Take a value whose sender awaits no answer."""
         if self.timeline.now >= self.leaderless_until and self.stream is not None:
             self.write(key, body, block)
 
     def watch(self, watcher: "Watcher") -> None:
-        """Tell a watcher what is stored, and from now on what is written."""
+        """Send a watcher what is stored, and from now on what is written."""
         self._listen()
         if self.stream is None:
             raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
@@ -130,7 +130,7 @@ class BucketServer:
 
 
 class Watcher:
-    """One who follows the bucket: it hears in order, which what is lost delays."""
+    """A watcher of the bucket: it receives in order, so that a lost message delays the later ones."""
 
     def __init__(self, link: Link, keys: Sequence[str], told: Told) -> None:
         self._link = link
@@ -140,12 +140,12 @@ class Watcher:
         self.ended = link.process.loop.create_future()
 
     def stored(self, message: StoredMessage) -> None:
-        """Have a message on its way."""
+        """Send a message."""
         if message.subject.startswith(self._prefixes):
             self._arrives(GAP_NOTICED if self._link.weather.is_lost() else 0, lambda: self._tell(message))
 
     def is_gone(self) -> None:
-        """Have the news on its way that there is nothing to follow any more, which can get lost."""
+        """Send the notice that there is nothing to follow any more; it can get lost."""
         silence = round(CONSUMER_SILENCE_LIMIT_SECONDS * SECOND)
         self._arrives(silence if self._link.weather.is_lost() else 0, self._end)
 
@@ -167,7 +167,7 @@ class SimulatedBucket:
     """The bucket through one connection: a `runtime.port.Bucket`."""
 
     def __init__(self, server: BucketServer, link: Link, memory: str, random: Random) -> None:
-        """Look at the bucket; of checkpoints the `latest` is remembered, an `older` one, or `none`."""
+        """Open the bucket; of checkpoints it returns the `latest`, an `older` one, or `none`."""
         self._server = server
         self._link = link
         self._memory = memory
@@ -176,7 +176,7 @@ class SimulatedBucket:
         self.broken: Callable[[str, str], None] = _raise
 
     async def open(self) -> bool:
-        """Create the bucket where it does not exist."""
+        """Create the bucket if it does not exist."""
         known = await self._link.ask_again(Point.OPEN_BUCKET, self._server.look)
         created = known
         if created is None:
@@ -186,7 +186,7 @@ class SimulatedBucket:
         return known is None
 
     async def get(self, key: str) -> Object | None:
-        """Return what is remembered of a checkpoint."""
+        """Return the checkpoint that this view returns."""
         last = await self._link.ask_again(
             Point.READ_CHECKPOINT, lambda: self._server.last(key), then=Point.CHECKPOINT_READ
         )
@@ -221,7 +221,7 @@ class SimulatedBucket:
         self._link.tell(lambda: self._server.tell(key, b"", with_headers(b"", [(b"KV-Operation", b"DEL")])))
 
     async def follow(self, keys: Sequence[str], told: Told) -> None:
-        """Tell what is stored, and then what is written."""
+        """Deliver what is stored, and then what is written."""
         link, watcher = self._link, Watcher(self._link, keys, told)
         try:
             await link.ask_again(Point.LISTEN, lambda: self._server.watch(watcher))

@@ -1,6 +1,6 @@
 """Instances in worlds made by hand, where nothing breaks by itself.
 
-Its rule: what happens is what a test does; time passes only where it says so.
+Its rule: only the test acts, and time passes only when the test says so.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from tests.simulation.world import silent
 
 
 class LeaderlessBucket(BucketServer):
-    """The bucket, which may take heartbeats and answer no write, or forget nothing."""
+    """The bucket, which may take heartbeats and answer no write, or delete nothing."""
 
     answers = True
     forgets = True
@@ -30,13 +30,13 @@ class LeaderlessBucket(BucketServer):
     """No write is answered before this instant (ns)."""
 
     def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write in place of a revision, where it answers."""
+        """Write in place of a revision, if it answers."""
         if not self.answers or self.timeline.now < self.unanswered_until:
             raise UnheardError
         return super().swap(key, value, revision)
 
     def forget(self, key: str) -> None:
-        """Remove what is stored under a key, where it does that."""
+        """Remove what is stored under a key, if it deletes."""
         if not self.forgets:
             raise UnheardError
         super().forget(key)

@@ -1,6 +1,6 @@
-"""A forger: it may publish anywhere but on a target at its time, and writes what looks like a fire.
+"""A forger: it may publish anywhere but on a target at its time, and stores messages that look like fires.
 
-Its rule: what it stores keeps no schedule from firing and stands for no fire, so the judge is told nothing of it.
+Its rule: what it stores keeps no schedule from firing and stands for no fire, so it is not in the judge's history.
 Limit: it does not cancel, which it could, nor does it write a fire that could be genuine (`message.genuine` says why).
 """
 
@@ -24,7 +24,7 @@ ELSEWHERE = "x.forged"
 
 
 class Forger:
-    """Whoever forges fires in a world."""
+    """A client that forges fires in a world."""
 
     def __init__(self, server: Server, seed: int, trace: Callable[[str], None]) -> None:
         self._server = server
@@ -57,7 +57,7 @@ class Forger:
             self._store(ELSEWHERE, schedule, next_fire, claims=self._random.random() < 0.5)
 
     def _store(self, subject: str, schedule: StoredMessage, fire_time: int, *, claims: bool) -> None:
-        """Store something under the identity of a fire, which `claims` to be that fire or says nothing of it."""
+        """Store something under the identity of a fire, which `claims` to be that fire or makes no such claim."""
         headers = {FORGED: "yes", "Nats-Msg-Id": fire_identity(schedule.subject, schedule.sequence, fire_time)}
         if claims:
             headers |= {"Nats-Scheduler": schedule.subject, "Nats-Schedule-Next": "9999-01-01T00:00:00Z"}

@@ -1,6 +1,6 @@
-"""One instance through all its lives, and what can befall it.
+"""One instance through all its lives, and the faults that it can suffer.
 
-Its rule: what is inside a process is in `tests.simulation.sidecar`; here is only what is done to it from outside.
+Its rule: what is inside a process is in `tests.simulation.sidecar`; here are only the faults from outside.
 """
 
 from collections.abc import Callable
@@ -40,9 +40,9 @@ class Instance:
         self.clock = SkewedClock(server.timeline)
         self.weather = Weather(random, server.timeline)
         self.crashed: Callable[[Instance], None] = lambda _instance: None
-        """Is called when it died at a point."""
+        """Called when it died at a point."""
         self.left: Callable[[Instance], None] = lambda _instance: None
-        """Is called when it has ended by itself."""
+        """Called when it has ended by itself."""
         self._server = server
         self._random = random
         self._trace = trace
@@ -66,7 +66,7 @@ class Instance:
 
     @property
     def beside(self) -> frozenset[int]:
-        """Those of them that another one holds, which it takes for idle."""
+        """Those of them whose holder is another one that it considers idle."""
         return self._sidecar.beside if self._sidecar is not None and self.is_alive else frozenset()
 
     def boot(self, memory: str) -> None:
@@ -80,7 +80,7 @@ class Instance:
         process.begin(self._live(f"{self.name}-{self._lives}", process, memory))
 
     def kill(self) -> None:
-        """End the process; what it sent is on its way."""
+        """Kill the process; what it sent before still arrives."""
         self.process.note("is killed")
         self.process.end()
 
@@ -92,14 +92,14 @@ class Instance:
             process.run(lambda: process.begin(self._leave(process, sidecar)))
 
     def doom(self, at: Point | None, after: int) -> None:
-        """Have it die at a point; where there is no process, the next one does."""
+        """Let it die at a point; if there is no process, the next one does."""
         if self.is_alive:
             self.process.doom = Doom(at, after)
         else:
             self._doom = Doom(at, after)
 
     def spare(self) -> None:
-        """Have it die nowhere any more."""
+        """Let it die at no point any more."""
         self.process.doom = self._doom = None
 
     def wake(self, *, acts_first: bool) -> None:
@@ -112,12 +112,12 @@ class Instance:
         self.process.hear(self._lose)
 
     def step_clock(self, ahead: int) -> None:
-        """Have the wall clock show another time."""
+        """Set the wall clock to another time."""
         self.process.note(f"has its clock set {ahead / SECOND:+.3f} s off")
         self.clock.ahead = ahead
 
     def hear(self, request: RemovalRequested) -> None:
-        """Hear what somebody asked the server to remove."""
+        """Receive a request to remove messages that the server got."""
         self.process.hear(lambda: None if self._sidecar is None else self._sidecar.doubt(request))
 
     def _new_process(self) -> Process:

@@ -1,7 +1,7 @@
 """One connection of one process to the server: it has one life, as `jetstream.connection` says.
 
-Its rule: what is asked happens at the server at one moment between the question and the answer, or never; whoever asks
-hears what happened, or that nobody can say.
+Its rule: a request takes effect at the server at one moment between request and answer, or never; its sender learns the
+outcome, or that it is unknown.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Link:
         self._open: set[asyncio.Future[Any]] = set()
 
     def lose(self, reason: str) -> None:
-        """End it; what was asked may still happen."""
+        """End it; requests that were sent may still take effect."""
         if self.lost.done():
             return
         self.lost.set_result(reason)
@@ -38,11 +38,11 @@ class Link:
         self._open.clear()
 
     async def ask(self, point: Point, do: Callable[[], Answer], then: Point | None = None) -> Answer:
-        """Ask for something that is done once; raises as the server's `do` does, and where no answer comes."""
+        """Ask for something that is done once; raises as the server's `do` does, and if no answer comes."""
         return await self._asked(point, do, then, None)
 
     async def ask_again(self, point: Point, do: Callable[[], Answer], then: Point | None = None) -> Answer:
-        """Ask a question, which changes nothing, and again while no answer comes."""
+        """Send a request that changes nothing, and repeat it until an answer comes."""
         return await self._asked(point, do, then, round(REQUEST_RESEND_INTERVAL_SECONDS * SECOND))
 
     async def _asked(self, point: Point, do: Callable[[], Answer], then: Point | None, again: int | None) -> Answer:
@@ -88,7 +88,7 @@ class Link:
 
 
 class UnheardError(Exception):
-    """Nobody answers this request: the group of servers that should has no leader."""
+    """This request gets no answer: the group of servers has no leader."""
 
 
 def _give(answer: "asyncio.Future[Any]", result: object) -> None:

@@ -1,6 +1,6 @@
-"""Bugs that are planted on purpose, each to be found by the checker that should see it.
+"""Bugs that are planted on purpose, each to be found by the checker of its promise.
 
-Its rule: a bug is one small change of the product that somebody could make by mistake, undone when the block ends.
+Its rule: a bug is one small change of the product that could be made by mistake, undone when the block ends.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def identity_without_fire_time() -> Changes:
 
 
 def retry_with_a_new_identity() -> Changes:
-    """Give each attempt an identity of its own, and no guard that could tell."""
+    """Give each attempt an identity of its own, and no guard."""
     numbers = count(1)
     original = Course._send
 
@@ -56,7 +56,7 @@ def retry_with_a_new_identity() -> Changes:
 
 
 def advance_before_stored() -> Changes:
-    """Take an unknown outcome for a stored fire."""
+    """Treat an unknown outcome as stored."""
     original = Outcomes.concluded
 
     def concluded(self: Outcomes, conclusion: PublishConcluded, now: int) -> None:
@@ -66,13 +66,13 @@ def advance_before_stored() -> Changes:
 
 
 def purge_without_a_sequence() -> Changes:
-    """Remove whatever lies on the subject of a schedule that is done."""
+    """Purge everything on the subject of a schedule that is done."""
     original = MemoryStream.purge
     yield MemoryStream, "purge", lambda self, matching=">", _through=None: original(self, matching)
 
 
 def checkpoint_that_settles_too_much() -> Changes:
-    """Call everything settled up to this moment, whatever is in flight."""
+    """Report everything as settled up to this moment, whatever is in flight."""
 
     def checkpoint(self: StreamEngine, now: int) -> CheckpointLoaded:
         return CheckpointLoaded(now + 3_000 * MILLISECOND, self.last_read)
@@ -81,7 +81,7 @@ def checkpoint_that_settles_too_much() -> Changes:
 
 
 def replacement_ignored() -> Changes:
-    """Go on with the version that was there first, and believe every look at it."""
+    """Keep the first version, and take every read for it."""
     accept, content_read = Intake._accept, Course.content_read
 
     def first_only(self: Intake, definition: Any, message: Any, expires: int | None, now: int) -> None:
@@ -150,12 +150,12 @@ def never_open_again() -> Changes:
 
 
 def old_versions_left_over() -> Changes:
-    """Try only once to remove older versions."""
+    """Try only once to purge old versions."""
     yield Purges, "_keep_old_versions", lambda _self, _schedule, _through, _now: None
 
 
 def old_knowledge_trusted() -> Changes:
-    """Go on as if nothing had happened after the process stood still."""
+    """Do not re-check anything after the process stalled."""
     yield wakes, "STOOD_STILL", 1 << 100
 
 
@@ -169,7 +169,7 @@ def ttl_of_fires_forgotten() -> Changes:
 
 
 def source_ignored() -> Changes:
-    """Send the schedule's own message although there is something to sample."""
+    """Send the schedule's own message although its source holds a message."""
     original = assembly.assembled
 
     def without_source(held: Held, content: Any, _source: Any, *rest: Any, **more: Any) -> Any:
@@ -184,7 +184,7 @@ def sampled_early() -> Changes:
 
 
 def fired_after_expiry() -> Changes:
-    """Forget, where the server does not see to it, that a schedule has a TTL."""
+    """Ignore the TTL of a schedule if the server does not act on TTLs."""
     original = Intake._accept
     yield (
         Intake,
@@ -194,7 +194,7 @@ def fired_after_expiry() -> Changes:
 
 
 def nothing_expires() -> Changes:
-    """Forget what has to be removed, where the server does not see to TTLs."""
+    """Discard the expired messages that are to be removed if the server does not act on TTLs."""
 
     def remove_due(self: Expiry, now: int, _is_needed: Callable[[int], bool]) -> None:
         for agenda in self._agendas:
@@ -204,12 +204,12 @@ def nothing_expires() -> Changes:
 
 
 def absence_believed_of_anybody() -> Changes:
-    """Take for removed what the leader does not know yet."""
+    """Treat a schedule as removed that the leader does not have yet."""
     yield MemoryContact, "_reading", _reading_from(MemoryStream.last_applied)
 
 
 def content_read_past_the_leader() -> Changes:
-    """Send fires whose schedule the leader does not know yet: it refuses them, and keeps their identity."""
+    """Send fires whose schedule the leader does not have yet: it refuses them, and keeps their identity."""
     yield MemoryContact, "_reading", _reading_from(MemoryStream.last)
 
 
@@ -227,12 +227,12 @@ def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> 
 
 
 def forgery_believed() -> Changes:
-    """Believe whatever claims to be a fire."""
+    """Accept any message that claims to be a fire."""
     yield outcomes, "fault_of_generated", lambda *_args, **_more: ""
 
 
 def duplicate_believed() -> Changes:
-    """Take whatever has the identity of a fire for it."""
+    """Accept any message with the identity of a fire as that fire."""
     yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
 
 
@@ -242,7 +242,7 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     content_read_past_the_leader: ("Complete", 118),
     idle_holders_fought: ("Divided", 5068),
 }
-"""Bugs that were there, or that few seeds show; the promise that each breaks, and a seed that shows it."""
+"""Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
 BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     identity_without_fire_time: ("Complete", 10),
@@ -272,7 +272,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
 
 @contextmanager
 def planted(bug: Callable[[], Changes]) -> Iterator[None]:
-    """Change the product for as long as the block lasts."""
+    """Plant a bug while the block runs."""
     undone = []
     try:
         for place, name, changed in list(bug()):

@@ -1,4 +1,4 @@
-"""Bugs of the division that are planted on purpose, among them those that were mended.
+"""Bugs in the division of work that are planted on purpose, among them some that were fixed.
 
 Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
 """
@@ -25,7 +25,7 @@ Changes = Iterable[tuple[Any, str, Any]]
 
 
 def record_taken_for_written() -> Changes:
-    """Hold what one wanted to write in a lease record, although another one wrote there."""
+    """Hold the shards of a record that was not written because another instance wrote first."""
     original = Instances._record
 
     async def record(self: Instances, key: str, holders: Holders) -> bool:
@@ -37,7 +37,7 @@ def record_taken_for_written() -> Changes:
 
 
 def shards_never_let_go() -> Changes:
-    """Go on firing for shards that a record gives to another one."""
+    """Continue to fire for shards that a record gives to another instance."""
     original = StreamService.hold
 
     async def hold(self: StreamService, shards: frozenset[int], *rest: Any) -> bool:
@@ -47,18 +47,18 @@ def shards_never_let_go() -> Changes:
 
 
 def dead_holders_never_buried() -> Changes:
-    """Leave shards to one who is not heard of any more."""
+    """Leave the shards of an instance whose heartbeats have ended to it."""
     yield Leases, "discard_gone", lambda _self, _now: []
-    yield Leases, "relieve_idle", lambda *_: []  # it would mend the damage after some seconds
+    yield Leases, "relieve_idle", lambda *_: []  # it would repair the damage after some seconds
 
 
 def dead_holders_buried_late() -> Changes:
-    """Wait longer for one who is not heard of than the promise allows."""
+    """Wait longer for an instance without heartbeats than the promise allows."""
     yield leasing, "LEASE_DURATION_NS", 3_500 * MILLISECOND
 
 
 def checkpoint_for_the_shards_of_others() -> Changes:
-    """Call settled what others have yet to fire."""
+    """Report shards of other holders as settled."""
     original = CheckpointKeeper.write
 
     async def write(self: CheckpointKeeper, settled: CheckpointLoaded) -> bool:
@@ -68,7 +68,7 @@ def checkpoint_for_the_shards_of_others() -> Changes:
 
 
 def drained_before_handing_over() -> Changes:
-    """Begin nothing any more while the others have yet to take over."""
+    """Stop starting fires before the others have taken over."""
     original = Instances.leave
 
     async def leave(self: Instances) -> None:
@@ -80,12 +80,12 @@ def drained_before_handing_over() -> Changes:
 
 
 def last_word_awaited() -> Changes:
-    """Wait at the end for a checkpoint that nobody takes."""
+    """Wait at the end for a checkpoint that no server takes."""
     yield leaving, "LAST_WORD_SECONDS", 10.0
 
 
 def shards_given_to_one_who_reads() -> Changes:
-    """Tell that one serves a stream that is yet to be read."""
+    """Report a stream as served that is yet to be read."""
     original = Leases.able
 
     def able(self: Leases, caught_up: Iterable[str], now: int) -> frozenset[str]:
@@ -95,7 +95,7 @@ def shards_given_to_one_who_reads() -> Changes:
 
 
 def life_not_told_while_waiting() -> Changes:
-    """Tell that one lives between two divisions only, and wait there for answers that got lost."""
+    """Send heartbeats only between two divisions, and wait there for lost answers."""
 
     async def keep_telling(_self: Instances) -> None:
         return
@@ -105,7 +105,7 @@ def life_not_told_while_waiting() -> Changes:
 
 
 def dead_brought_back_to_life() -> Changes:
-    """Take for alive whoever is heard in what was stored before we listened again."""
+    """Treat an instance as alive by heartbeats that were stored before the watch began again."""
 
     def listening_anew(self: Leases) -> None:
         self._own_received_at = None
@@ -120,7 +120,7 @@ def dead_brought_back_to_life() -> Changes:
 
 
 def removal_held_against_the_holder() -> Changes:
-    """Take a schedule that was removed in silence for one that its holder does not fire."""
+    """Treat a schedule that was removed without a visible request as one that its holder does not fire."""
 
     def wait(self: Neglect, held: Held, now: int) -> bool:
         since = max(held.due, self._live_since) + NEGLECT_LIMIT_NS
@@ -134,6 +134,6 @@ def removal_held_against_the_holder() -> Changes:
 
 
 def idle_holders_fought() -> Changes:
-    """Claim from one that is taken for idle whatever it claims back."""
+    """Claim the shards of an idle holder again each time it takes them back."""
     yield from removal_held_against_the_holder()
     yield Fitness, "has_claimed", lambda *_: False

@@ -1,8 +1,8 @@
-"""A process: it does nothing while it is stalled, and nothing at all once it is dead.
+"""A process: it does nothing while it is stalled, and nothing after its death.
 
-It may die at every `Point`: whatever crosses the border between the process and the world passes one.
+It may die at every `Point`: every message between the process and the world passes one.
 
-Its rule: what was sent before the death is on its way all the same, and nothing is sent after.
+Its rule: what was sent before the death still arrives, and nothing is sent after it.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Doom:
     at: Point | None = None
     """At this point; None: at any."""
     after: int = 0
-    """So many of them are passed before."""
+    """How many of them are passed before."""
 
 
 class Process:
@@ -69,20 +69,20 @@ class Process:
         self.is_stalled = False
         self.crashed_at: Point | None = None
         self.died: Callable[[], None] = lambda: None
-        """Is called when it crashed."""
+        """Called when it crashed."""
         self._trace = trace
         self._late: list[Event] = []
         self._heard: list[Event] = []
         self.loop = virtual_loop(timeline, self.run)
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
-        """Do this for a life."""
+        """Run this for its whole life."""
         self.loop.create_task(work).add_done_callback(
             lambda task: None if task.cancelled() or self.loop.is_over else task.result()
         )
 
     def note(self, what: str) -> None:
-        """Trace what the process does, for as long as it lives."""
+        """Trace what the process does while it is alive."""
         if self.is_alive:
             self._trace(what)
 
@@ -101,14 +101,14 @@ class Process:
             raise Crashed
 
     def run(self, event: Event) -> None:
-        """Have the process do something."""
+        """Let the process do something."""
         if self.is_stalled:
             self._late.append(event)
         elif self.is_alive:
             self._do(event)
 
     def hear(self, event: Event) -> None:
-        """Have something come over the network."""
+        """Deliver something over the network."""
         if self.is_stalled:
             self._heard.append(event)
         elif self.is_alive:
@@ -126,7 +126,7 @@ class Process:
         self.is_stalled = True
 
     def wake(self, *, acts_first: bool) -> None:
-        """Go on; `acts_first` on what it knew when it stalled, before it hears what happened meanwhile."""
+        """Continue; with `acts_first` it acts on its old state before it receives what arrived meanwhile."""
         if not self.is_stalled or not self.is_alive:
             return
         self.note("wakes up")
@@ -137,7 +137,7 @@ class Process:
             self.run(event)
 
     def end(self) -> None:
-        """End it, whatever it is at."""
+        """End it at once."""
         self.is_alive = self.is_stalled = False
         self._late, self._heard = [], []
         self.loop.unwind()

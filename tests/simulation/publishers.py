@@ -1,7 +1,7 @@
-"""Publishers: they store, replace, overwrite, delete, purge and cancel, several at a time, and do not always hear back.
+"""Publishers: they store, replace, overwrite, delete, purge and cancel, several at a time, some without an answer.
 
-Its rule: a request does one thing at one moment between its invocation and its completion, or, unheard of, at some
-moment later or never; what was asked is recorded as the publisher knows it.
+Its rule: a request does one thing at one moment between its invocation and its completion, or, if unanswered, at
+some moment later or never; what was asked is recorded as the publisher knows it.
 """
 
 from collections.abc import Callable
@@ -35,21 +35,21 @@ class Publishers:
         self._timeline = server.timeline
         self._random = Random(f"publishers {scenario.seed}")
         self._content = Random(f"what is published {scenario.seed}")
-        """Draws what was added later, so that seeds stand for the worlds that they stood for."""
+        """Draws the features that were added later, so that the worlds of existing seeds do not change."""
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
         self.is_over = False
 
     def act_now_and_again(self, mean: int) -> None:
-        """Ask for something, and again after a while, until it is over."""
+        """Send requests, with pauses, until the end."""
         if self.is_over:
             return
         self._act()
         self._timeline.after(int(self._random.expovariate(1 / mean)), lambda: self.act_now_and_again(mean))
 
     def feed_now_and_again(self) -> None:
-        """Store something on a source, or empty it, and again after a while, where sources are sampled."""
+        """Store something on a source, or empty it, repeatedly, if sources are sampled."""
         if self.is_over or not self._scenario.samples:
             return
         source = self._content.choice(SAMPLED)
@@ -61,7 +61,7 @@ class Publishers:
         self._timeline.after(int(self._content.expovariate(1 / FED_EVERY)), self.feed_now_and_again)
 
     def purge_now_and_again(self) -> None:
-        """Remove everything after a while, and again, where that happens."""
+        """Purge everything after a while, repeatedly, if the scenario does that."""
         if self._scenario.purges:
             self._timeline.after(int(self._content.expovariate(1 / PURGED_EVERY)), self._purge)
 
@@ -92,11 +92,11 @@ class Publishers:
         self._ask(operation, self._random)
 
     def _ask(self, operation: Operation, random: Random) -> None:
-        """Have a request on its way, which may get lost, or its answer."""
+        """Send a request; it may get lost, or its answer."""
         self._server.history.operations.append(operation)
         chance = random.random()
         if chance < 0.03:
-            return  # lost on its way there
+            return  # lost in transit
         way = int(random.random() * (200 if chance > 0.9 else 3) * MILLISECOND)
         self._timeline.after(way, lambda: self._happens(operation, is_answered=chance > 0.06))
 
@@ -130,7 +130,7 @@ class Publishers:
             self._last[operation.schedule] = sequence
 
     def _done(self, operation: Operation) -> int | None:
-        """Have the server do it; returns the sequence of what was stored."""
+        """Let the server do it; returns the sequence of what was stored."""
         stream, subject = self._server.stream, operation.schedule
         if operation.verb is Verb.DELETE and operation.names is not None:
             stream.delete(operation.names)

@@ -17,7 +17,7 @@ KINDS = (
 )
 
 SILENT = ("stall", "cut", "partition")
-"""While these last nobody hears of the instance."""
+"""Faults during which no heartbeat of the instance arrives."""
 
 LONGEST = {
     "kill": 8 * SECOND,
@@ -38,15 +38,15 @@ LONGEST = {
 PARTITION_NOTICED = 2 * SECOND
 """A partition that lasts longer (ns) ends the contact; a shorter one delays everything.
 
-Several that follow on each other count as one: a connection is given up when nothing was heard on it for so long. Were
-each of them noticed by itself, a chain of them could hold back a cancel, and a fire behind it, for any time.
+Several that follow on each other count as one: a connection ends when nothing was received on it for so long. Were
+each of them noticed separately, a chain of them could hold back a cancel, and a fire behind it, for any time.
 """
 
 LONGEST_LAG = 300 * MILLISECOND
 """How long (ns) after a message is followed the leader applies it at most; no publisher is answered before that."""
 
 SLOWEST = 3 * SECOND // 2
-"""Longest way (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
+"""Longest transit (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
 
 CLOCK_OFF = 2 * SECOND
 """How far (ns) a clock may be off, either way."""
@@ -55,8 +55,8 @@ ANSWER_DEADLINE = 5 * SECOND
 
 LIVE = 3 * SECOND
 LONGEST_RETRY = {"lossy": ANSWER_DEADLINE + SECOND, "slow": 3 * SLOWEST, "refusing": 7 * SECOND, "clock": CLOCK_OFF}
-"""What comes on top of *Live*: an answer that never comes on a connection that stands is awaited until its deadline,
-and what the server refused is tried again ever more seldom."""
+"""What comes on top of *Live*: an answer that is lost on a live connection is awaited until its deadline,
+and refused fires are retried less and less often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +84,20 @@ class Scenario:
     samples: bool
     """Whether some schedules sample a source."""
     purges: bool
-    """Whether publishers purge the whole stream now and again."""
+    """Whether publishers purge the whole stream at times."""
     lags: bool
-    """Whether the leader of the stream is behind what is followed, now and again."""
+    """Whether the leader of the stream is behind the followed node at times."""
     forges: bool
-    """Whether somebody stores what looks like fires, now and again."""
+    """Whether a forger stores messages that look like fires at times."""
 
     @property
     def heals_for(self) -> int:
-        """How long (ns) all is well in the end: until everybody must be ready, and a while to watch that they are."""
+        """How long (ns) nothing is broken at the end: until all must be ready, and a while to check that they are."""
         return self.terms.resumes_within + self.reads_for + 12 * SECOND
 
     @property
     def terms(self) -> Terms:
-        """Where the promises end in a world with these faults."""
+        """The limits of the promises in a world with these faults."""
         off = CLOCK_OFF if "clock" in self.kinds else 0
         return Terms(
             guard=self.guard,
@@ -112,14 +112,17 @@ class Scenario:
         )
 
     def _in_flight(self) -> int:
-        """Return how long (ns) what was known or sent before may go on its way."""
+        """Return how long (ns) what was read or sent before may still be in transit."""
         ways = {"slow": 3 * SLOWEST, "stall": LONGEST["stall"], "partition": PARTITION_NOTICED}
         return sum(ways.get(kind, 0) for kind in self.kinds) + (LONGEST_LAG if self.lags else 0)
 
 
 def drawn(seed: int) -> Scenario:
     """Draw the scenario of a seed."""
-    random, later = Random(f"scenario {seed}"), Random(f"content {seed}")  # what came later left the seeds as they were
+    random, later = (
+        Random(f"scenario {seed}"),
+        Random(f"content {seed}"),
+    )  # later features do not change the worlds of existing seeds
     divides = random.random() < 0.5
     consumes = random.random() < 0.25
     kinds = tuple(kind for kind in KINDS if random.random() < 0.4)

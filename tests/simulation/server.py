@@ -1,4 +1,4 @@
-"""The modelled server: one stream in memory, the bucket of the registry, and who hears what others ask to remove.
+"""The modelled server: one stream in memory, the bucket of the registry, and listeners to the requests of others.
 
 Its rule: what is stored is recorded for the judge the moment it is stored.
 """
@@ -26,21 +26,21 @@ CONSUMED_AFTER = 50 * MILLISECOND
 """How long (ns) a message lies on a work queue at most."""
 
 SOURCES = "src."
-"""How the subjects begin that schedules sample."""
+"""The prefix of the subjects that schedules sample."""
 
 
 FORGED = "X-Forged"
-"""The header by which the record tells what is no fire, whatever else it says."""
+"""The header that marks a forgery for the record, whatever else the message says."""
 
 
 class Listener(Protocol):
-    """Whoever hears what others ask the server."""
+    """A listener to the requests of others."""
 
     weather: Weather
     process: Process
 
     def hear(self, request: RemovalRequested) -> None:
-        """Hear what was asked."""
+        """Receive a request."""
 
 
 class Server:
@@ -57,7 +57,7 @@ class Server:
         self.created = "2026-01-01T00:00:00Z"
         """When the stream was made."""
         self.followers: list[Callable[[], None]] = []
-        """What ends the consumers of the stream."""
+        """Callbacks that end the consumers of the stream."""
         self.has_gone_back = False
         self._trace = trace
         config = {
@@ -71,12 +71,12 @@ class Server:
         self.stream.listen(self._stored)
 
     def information(self) -> Any:
-        """Return what the leader says of the stream."""
+        """Return the leader's information about the stream."""
         state = {"first_seq": 1, "last_seq": self.stream.applied}
         return {"config": self.stream.config, "created": self.created, "state": state}
 
     def go_back(self, through: int, messages: Iterable[StoredMessage]) -> None:
-        """Have the stream restored from a copy, or made anew where that ends with sequence 0.
+        """Have the stream restored from a copy, or created again if the copy ends with sequence 0.
 
         Its consumers go with it.
         """
@@ -95,13 +95,13 @@ class Server:
         self.history.faults.append(Fault("reading", instance, now, now + self.reads_for, silences=True))
 
     def tell_of_removal(self, request: RemovalRequested, *, besides: Process | None = None) -> None:
-        """Let everybody in contact know what was asked."""
+        """Notify all listeners of a request."""
         for listener in self.listeners:
             if listener.process is not besides and not listener.weather.is_lost():
                 self.timeline.after(listener.weather.way(), partial(listener.hear, request))
 
     def empty(self, source: str) -> None:
-        """Remove whatever lies on a source."""
+        """Remove everything on a source."""
         self.stream.purge(source)
         self._lies_there(source, None)
 

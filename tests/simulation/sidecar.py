@@ -1,8 +1,8 @@
 """What one process runs: the real `StreamService`, and the real `Instances` where work is divided.
 
-Its rule: what is played here are the few lines of `runtime.sidecar` and `runtime.account` that lie around them, by the
-same rules: connections that end and are made anew, contacts that end on one that lives, hints about what others ask the
-server to remove, and the order of a drain.
+Its rule: only the few lines of `runtime.sidecar` and `runtime.account` around them are modelled here, by the same
+rules: connections that end and are made anew, contacts that end on one that lives, hints about requests of others
+to remove messages, and the order of a drain.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from tests.simulation.timeline import Event as Happening
 from tests.simulation.weather import Weather
 
 FOLLOWS_ANEW_SECONDS = 1.0
-"""After this long a stream is followed again through a connection that lives (`runtime.account`)."""
+"""Wait before a stream is followed again through a live connection (`runtime.account`)."""
 
 RECONNECT_AFTER = 500 * MILLISECOND
 """Longest wait (ns) between two attempts to connect."""
@@ -69,47 +69,47 @@ ANSWERS: dict[type[Any], Point] = {
     PublishConcluded: Point.PUBLISHED,
     PurgeConcluded: Point.PURGED,
 }
-"""Where a process may die before it acts on what it was told."""
+"""Points at which a process may die before it acts on what it received."""
 
 
 class SilentReporter(Reporter):
-    """Traces what a sidecar tells its operator of the others, and of what went wrong."""
+    """Traces what a sidecar reports about other instances and about errors."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         super().__init__(METRICS)
         self._note = note
 
     def problem(self, action: str, **fields: Any) -> None:
-        """Tell of something that somebody should look at."""
+        """Report something that needs attention."""
         self._note(f"{action} {fields}")
 
     def instances(self, count: int) -> None:
-        """Tell how many instances live."""
+        """Report how many instances are alive."""
         self._note(f"knows of {count} instances")
 
     def instance_lost(self, name: str, count: int) -> None:
-        """Tell that an instance was not heard of."""
-        self._note(f"takes {name} for dead, {count} are left")
+        """Report that an instance is gone."""
+        self._note(f"considers {name} gone, {count} are left")
 
     def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
-        """Tell which part of a stream we fire for from now on."""
+        """Report which shards of a stream this instance fires for from now on."""
         self._note(f"holds {held} shards, gained {gained}, lost {lost}")
 
     def holder_relieved(self, stream: str, instance: str, since: int) -> None:
-        """Tell that an instance holds a part of a stream and fires nothing of it."""
+        """Report that an instance holds shards of a stream and does not fire for them."""
         self._note(f"takes {instance} for idle since {format_rfc3339(since)}")
 
     def cannot_serve(self, stream: str, reason: str) -> None:
-        """Tell that something is denied to us that a holder of the stream has to do."""
+        """Report that something is denied that a holder of the stream has to do."""
         self._note(f"cannot serve: {reason}")
 
     def can_serve_again(self, stream: str) -> None:
-        """Tell that nothing of that is denied any more."""
+        """Report that nothing of that is denied any more."""
         self._note("can serve again")
 
 
 class SimulatedContact(MemoryContact):
-    """Contact with the stream; the process may die at each request, and before it hears each answer."""
+    """Contact with the stream; the process may die at each request, and before it receives each answer."""
 
     def __init__(self, server: Server, link: Link, tell: Notify) -> None:
         self._link = link
@@ -117,23 +117,23 @@ class SimulatedContact(MemoryContact):
         super().__init__(server.stream, partial(self._heard, tell), server.timeline.clock, link.weather)
 
     def publish(self, fires: Sequence[Fire]) -> None:
-        """Begin to store these fires, as far as the process gets."""
+        """Begin to store these fires, until the process dies."""
         for fire in fires:
             self._link.process.point(Point.PUBLISH, f"{fire.schedule}@{fire.sequence} for {fire.fire_time}")
             super().publish([fire])
 
     def read(self, request: ReadContent) -> None:
-        """Begin to read what a fire will say."""
+        """Begin to read the content of a fire."""
         self._link.process.point(Point.READ, f"{request.schedule}@{request.sequence}")
         super().read(request)
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to look at what has the identity of a fire."""
+        """Begin to read the message that has the identity of a fire."""
         self._link.process.point(Point.READ, f"the duplicate of {request.fire.fire_time}")
         super().read_duplicate(request)
 
     def purge(self, request: PurgeSchedule) -> None:
-        """Begin to remove a schedule's versions, which the others see."""
+        """Begin to purge a schedule's versions; the other instances receive the request."""
         self._link.process.point(Point.PURGE, f"{request.schedule} through {request.through}")
         super().purge(request)
         hint = RemovalRequested(request.schedule, below=request.through + 1)
@@ -145,7 +145,7 @@ class SimulatedContact(MemoryContact):
         super().remove(request)
 
     async def follow(self, after: int) -> None:
-        """Tell what is stored until the connection is lost."""
+        """Deliver what is stored until the connection is lost."""
         self._link.process.point(Point.FOLLOW, f"after {after}")
         if not after:
             self._server.is_read_by(self._link.process.name)
@@ -163,12 +163,12 @@ class SimulatedContact(MemoryContact):
         raise ConnectionLostError(self._link.lost.result())
 
     def end(self, reason: str) -> None:
-        """End the contact; the dead hear nothing of it."""
+        """End the contact; a process that died is not notified."""
         if self._link.process.is_alive:
             super().end(reason)
 
     def _begin(self, fate: Fate, request: Any) -> None:
-        """Have a request on its way; what is sent on a connection that was cut just now arrives nowhere."""
+        """Send a request; one on a connection that was just cut is lost."""
         super()._begin(fate._replace(arrives=fate.arrives and not self._link.lost.done()), request)
 
     def _after(self, duration: int, event: Happening) -> None:
@@ -209,7 +209,7 @@ class Sidecar:
 
     @property
     def beside(self) -> frozenset[int]:
-        """The shards that it fires for beside a holder that it takes for idle."""
+        """The shards that it fires for in addition to a holder that it considers idle."""
         leases, key, now = self._leases, self.service.key, self._clock.monotonic()
         holders = leases.record(key).holders
         others = self.service.shards - leases.held(key)
@@ -228,7 +228,7 @@ class Sidecar:
             self.link = self._instances = None
 
     async def leave(self) -> None:
-        """Give up everything and finish what is in flight, for as long as there is a connection."""
+        """Give up all shards and finish what is in flight, for as long as there is a connection."""
         if self.link is None:
             return
         draining = asyncio.create_task(self._drain())
@@ -241,7 +241,7 @@ class Sidecar:
         await leave([self.service], self._instances, self._bucket, SETTINGS.drain_timeout / SECOND)
 
     def doubt(self, request: RemovalRequested) -> None:
-        """See on the API what somebody asked to remove."""
+        """Receive a request to remove messages, as seen on the API."""
         if self.link is not None and not self.link.lost.done():
             self.service.doubt(request.filter, request.sequence, request.below)
 
@@ -288,7 +288,7 @@ class Sidecar:
                 await self._process.rest(LOOK_SECONDS)
 
     async def _keep_serving(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
-        """Serve the stream; where contact with it fails but the connection lives, try again."""
+        """Serve the stream; if contact with it fails but the connection lives, try again."""
         api = Information(self._server, link)
         while not link.lost.done():
             try:
@@ -305,7 +305,7 @@ class Sidecar:
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
 
     async def _look_at_stream(self, bucket: SimulatedBucket, api: "Information", tasks: asyncio.TaskGroup) -> None:
-        """Serve the stream with a new engine where it is another one, or went back."""
+        """Serve the stream, with a new engine if it is another stream or went back."""
         if not self._has_gone_back and not self._server.has_gone_back:
             return
         state = StreamState.from_info(await api.stream("SIM"))
@@ -336,16 +336,16 @@ class Sidecar:
         self.service.forget_progress()
 
     def _broken(self, key: str, reason: str) -> None:
-        """Take note of a value that is not believed: only what was said of a stream that went back is not."""
+        """Trace a value that is not accepted: only values of a stream that went back are not."""
         assert self._server.has_gone_back, f"{key}: {reason}"
-        self._process.note(f"does not believe {key}: {reason}")
+        self._process.note(f"does not accept {key}: {reason}")
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))
 
 
 class Information:
-    """What the server says of the stream, asked through a connection: a `runtime.port.StreamInformation`."""
+    """The server's information about the stream, requested through a connection: a `runtime.port.StreamInformation`."""
 
     def __init__(self, server: Server, link: Link) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""Instances that divide their work, or do it twice, in worlds made by hand: what few seeds show, shown without luck.
+"""Instances that divide their work, or do it twice, in worlds made by hand: cases that few seeds show.
 
 The rule: each test fails with the bug planted that it stands for.
 """
@@ -33,7 +33,7 @@ READING = 6 * SECOND
 
 
 def held_while_reading() -> frozenset[int]:
-    """Have one join who needs a while to read the stream; return what it holds meanwhile."""
+    """Let an instance join that needs a while to read the stream; return what it holds meanwhile."""
     with SimulatedFleet() as fleet:
         first = fleet.boot("i0")
         fleet.timeline.run(3 * SECOND)
@@ -48,7 +48,7 @@ def held_while_reading() -> frozenset[int]:
 
 
 def longest_silence_of_one_who_waits() -> int:
-    """Have one claim what a dead one held, which nobody answers; return how long (ns) it was not heard at most."""
+    """Let one claim the shards of a dead one without an answer; return the longest time (ns) without its heartbeat."""
     with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
@@ -70,7 +70,7 @@ def held_after_a_death(duration: int) -> frozenset[int]:
 
 
 def held_after_a_reconnect() -> frozenset[int]:
-    """Have one connect again while the word of one long dead is still stored; return what it holds then."""
+    """Let one connect again while an old heartbeat of a dead one is still stored; return what it holds then."""
     with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
@@ -84,7 +84,7 @@ def held_after_a_reconnect() -> frozenset[int]:
 
 
 def hand_overs_after_an_outage(*, second_dies: bool = False) -> int:
-    """Cut off two, the second a moment longer than the first; return how often shards changed hands then."""
+    """Cut off two instances, the second a moment longer; return how often shards changed hands then."""
     with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
@@ -100,7 +100,7 @@ def hand_overs_after_an_outage(*, second_dies: bool = False) -> int:
 
 
 def nobody_counted_on() -> Changes:
-    """Take whoever is not back yet for dead."""
+    """Treat an instance that is not back yet as gone."""
     yield Leases, "_expect_the_others", lambda _self, _now, _stored_at: None
 
 
@@ -115,7 +115,7 @@ def test_who_died_in_an_outage_of_all_is_replaced_within_the_time_that_is_promis
 
 
 def missing_while_one_leaves() -> int:
-    """Have one of two leave, whose hand-over is not answered; return how many fires are missing afterwards."""
+    """Let one of two leave, with its hand-over unanswered; return how many fires are missing afterwards."""
     with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
@@ -133,7 +133,7 @@ def missing_while_one_leaves() -> int:
 
 
 def end_of_one_who_leaves() -> int:
-    """Have the only one leave while nobody answers; return how long (ns) it takes to end."""
+    """Let the only one leave while no request is answered; return how long (ns) it takes to end."""
     with SimulatedFleet() as fleet:
         one = fleet.boot("i0")
         fleet.timeline.run(3 * SECOND)
@@ -148,27 +148,27 @@ def end_of_one_who_leaves() -> int:
 
 
 def fires_of_what_a_dead_one_held() -> int:
-    """Have one die before all its schedules come due, while the other one has something to fire; count the former."""
+    """Let one die before its schedules come due, while the other one fires; count the former's fires."""
     with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         subjects = [f"s.{number}" for number in range(12)]
-        his = [subject for subject in subjects if shard_of(subject) in second.held]
+        theirs = [subject for subject in subjects if shard_of(subject) in second.held]
         mine = next(subject for subject in subjects if shard_of(subject) in first.held)
-        for subject in his:
+        for subject in theirs:
             fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
         fleet.store(mine, "* * * * * *")
         fleet.timeline.run(SECOND // 2)
         second.kill()
         fleet.timeline.run(2 * LIVE)
-        fired = [fire.schedule for fire in fleet.server.history.fires if fire.schedule in his]
-        assert len(fired) in (0, len(his))
+        fired = [fire.schedule for fire in fleet.server.history.fires if fire.schedule in theirs]
+        assert len(fired) in (0, len(theirs))
         return len(fired)
 
 
 def fires_when_one_wakes_up_late() -> int:
-    """Have one of two stand still with a fire at hand, until the server has forgotten that the other one stored it."""
-    with SimulatedFleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
+    """Let one of two stall with a fire at hand until the duplicate window of the other one's fire has passed."""
+    with Fleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
         one, _other = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         fleet.store("s.1", "@every 12s")
@@ -182,7 +182,7 @@ def fires_when_one_wakes_up_late() -> int:
 
 
 def relieved_by_a_removal() -> bool:
-    """Remove the only schedule that one of two has, in silence; tell whether the other one takes what it holds."""
+    """Remove the only schedule of one of two unseen; return whether the other one claims its shards."""
     with SimulatedFleet() as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)

@@ -1,4 +1,4 @@
-"""The checkers see: each planted bug is found by the checker that should see it, within a stated number of seeds."""
+"""Each planted bug is found by the checker of the promise that it breaks, within a stated number of seeds."""
 
 from collections.abc import Callable
 from itertools import takewhile

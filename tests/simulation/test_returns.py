@@ -1,4 +1,4 @@
-"""A stream that goes back to an earlier state, or is made anew under the same name, while it is served.
+"""A stream that goes back to an earlier state, or is created again under the same name, while it is served.
 
 The rule: each test fails with the bug planted that it stands for.
 """
@@ -25,7 +25,7 @@ servers = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 
 
 def step_back_unnoticed() -> Changes:
-    """Believe that what was read of a stream is there for ever."""
+    """Assume that messages that were read are stored for ever."""
 
     async def unnoticed(*_args: object) -> str:
         return ""
@@ -35,10 +35,10 @@ def step_back_unnoticed() -> Changes:
 
 
 def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = False) -> dict[str, list[int]]:
-    """Have a stream go back, and return for which times each schedule fired since.
+    """Let a stream go back, and return for which times each schedule fired since.
 
     At 0 s `s.old` and `s.late` are stored, a copy is made, and `s.lost` is stored; all have fired when the stream goes
-    back at 4.5 s. At 5 s `s.new` is stored, and 11 s are the end.
+    back at 4.5 s. At 5 s `s.new` is stored, and the world ends at 11 s.
     """
     with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
         for name in ("i0", "i1"):
@@ -86,7 +86,7 @@ def test_a_stream_that_is_made_anew_is_served_from_its_beginning(*, divides: boo
 
 
 def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
-    """Have a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
+    """Let a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
     random = Random(f"return {seed}")
     divides, guard, is_new = (random.random() < 0.5 for _ in range(3))
     with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:

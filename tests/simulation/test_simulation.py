@@ -38,7 +38,7 @@ def test_a_seed_repeats_exactly(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [29, 60])
 def test_a_seed_is_the_same_in_every_process(seed: int) -> None:
-    """Neither the hashes of texts nor addresses decide about the order of anything."""
+    """The order of events depends on neither the hashes of texts nor addresses."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--trace"]
     traces = {
         subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": salt}, capture_output=True, check=True).stdout

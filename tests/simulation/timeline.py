@@ -1,4 +1,4 @@
-"""Virtual time: a timeline of what is going to happen, and event loops that take their time from it.
+"""Virtual time: a timeline of coming events, and event loops that take their time from it.
 
 Its rule: one heap orders everything in a simulated world, by instant and then by the order of asking; nothing waits.
 asyncio goes through its sets (the tasks of a group, what is waited for) in the order of hashes, which are addresses
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class Timeline:
-    """What is going to happen, and the clock."""
+    """The coming events, and the clock."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -41,11 +41,11 @@ class Timeline:
         return self._number
 
     def after(self, duration: int, event: Event) -> None:
-        """Have something happen in `duration` ns."""
+        """Let something happen in `duration` ns."""
         heapq.heappush(self._events, (self.clock.monotonic() + duration, self.number(), event))
 
     def run(self, duration: int) -> None:
-        """Let so many nanoseconds pass, and everything happen meanwhile."""
+        """Let `duration` ns pass, with all events that come meanwhile."""
         clock, events = self.clock, self._events
         end = clock.monotonic() + duration
         while events and events[0][0] <= end:
@@ -88,7 +88,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._turn_is_due = False
         self.is_over = False
-        """The process is dead: its tasks are only unwound."""
+        """Whether the process is dead: its tasks are only unwound."""
 
     def time(self) -> float:
         """Return seconds of virtual time."""
@@ -143,12 +143,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Raise what a callback raised, in the face of whoever runs the world."""
+        """Raise what a callback raised, in the caller that runs the world."""
         if not self.is_over:
             raise context.get("exception") or RuntimeError(context["message"])
 
     def unwind(self) -> None:
-        """End every task, since nobody else will; no time passes for that."""
+        """End every task; no time passes for that."""
         self.is_over = True
         for task in sorted(asyncio.all_tasks(self), key=hash):
             task.cancel()
@@ -171,7 +171,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(before)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Take note that a timer was cancelled: nothing to do."""
+        """Do nothing: a cancelled timer is skipped."""
 
 
 def virtual_loop(timeline: Timeline, run: Callable[[Event], None]) -> VirtualLoop:

@@ -1,6 +1,6 @@
 """The network of one instance: a little slow at all times, and in a spell of bad weather lossy, slow, or cut.
 
-Its rule: it decides the fate of a request when it is begun, as `nats_scheduler.testing.network` asks for.
+Its rule: it decides the outcome of a request when it begins, as `nats_scheduler.testing.network` asks for.
 What is doubled arrives twice at the server and is answered twice.
 """
 
@@ -17,20 +17,20 @@ from tests.simulation.timeline import Timeline
 FULL = Refused(503, 10077, "maximum messages exceeded")
 
 USUAL = 2 * MILLISECOND
-"""Longest way (ns) of anything in good weather."""
+"""Longest transit (ns) of anything in good weather."""
 
 LOST = 0.4
-"""How much gets lost each way while it is lossy."""
+"""The share of messages lost in each direction while it is lossy."""
 
 
 class Weather:
-    """How it is on the way between one instance and the server."""
+    """The state of the network between one instance and the server."""
 
     def __init__(self, random: Random, timeline: Timeline) -> None:
         self._random = random
         self._timeline = timeline
         self.kinds: set[str] = set()
-        """The spells of the moment."""
+        """The current spells."""
         self.cut_until = 0
         """Nothing gets through before this instant (ns)."""
         self.silent_since = 0
@@ -62,7 +62,7 @@ class Weather:
         return max(self.cut_until - self._timeline.now, 0) + int(self._random.random() * longest)
 
     def is_lost(self) -> bool:
-        """Decide whether something gets lost on its way."""
+        """Decide whether something gets lost in transit."""
         return "lossy" in self.kinds and self._random.random() < LOST
 
     def _fate(self, refusal: Refused | None) -> Fate:

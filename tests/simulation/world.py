@@ -18,13 +18,13 @@ from tests.simulation.server import CONSUMED_AFTER, Server
 from tests.simulation.timeline import Timeline
 
 SHARED = ("lossy", "slow", "refusing", "cut")
-"""What may befall all instances at once, because it is the server that is in trouble."""
+"""Faults of the server, which concern all instances at once."""
 
 BUCKET_MADE_ANEW = 3 * SECOND
-"""So long (ns) after it was deleted the bucket is there again, and everybody is heard in it."""
+"""How long (ns) after its deletion the bucket exists again, with heartbeats of all instances."""
 
 AT_REST = 10 * SECOND
-"""In the last so many nanoseconds shards should change hands no more."""
+"""Length (ns) of the end phase, in which shards should no longer change hands."""
 
 Trace = Callable[[str], None]
 
@@ -111,7 +111,7 @@ class World:
         self.timeline.after(int(self._random.expovariate(1 / self.scenario.breaks_every)), self._break)
 
     def _lag_now_and_again(self, random: Random) -> None:
-        """Let the leader be behind what is followed, by another lag each time, and half of the time by none."""
+        """Let the leader be behind the followed node, by another lag each time, and half of the time by none."""
         is_behind = not self.publishers.is_over and random.random() < 0.5
         self.server.stream.behind = int(random.random() * LONGEST_LAG) if is_behind else 0
         if is_behind:
@@ -163,7 +163,7 @@ class World:
     # -- record --------------------------------------------------------------------------------------------------
 
     def _broken(self, kind: str, instance: Instance | None, duration: int) -> None:
-        """Record a fault; where clocks are wrong, what one instance does from then on concerns all."""
+        """Record a fault; if clocks are wrong, the acts of one instance concern all from then on."""
         now, name = self.timeline.now, None if instance is None else instance.name
         if "clock" in self.scenario.kinds:
             name, duration = None, duration + CLOCK_OFF
@@ -180,7 +180,7 @@ class World:
             self._broken("boot", None, 0)
 
     def _died(self, instance: Instance) -> None:
-        """Record a life; one that was asked to end begins nothing any more, for as long as that may take."""
+        """Record a life; one that was asked to end starts no fires, for as long as that may take."""
         since = self._leaves_since.pop(instance.name, None)
         if since is not None:
             gone = min(self.timeline.now, since + self.scenario.terms.resumes_within)
@@ -200,7 +200,7 @@ class World:
             self._boot(instance)
 
     def _crash(self, instance: Instance, duration: int) -> None:
-        """Have it die at one of the next points, or at the next one of a kind that may be rare."""
+        """Let it die at one of the next points, or at the next one of a kind that may be rare."""
         at = self._random.choice([None, *Point])
         instance.doom(at, duration % 7 if at is None else 0)
         if at is Point.LEAVE:
@@ -238,9 +238,9 @@ class World:
         self._broken("cut", instance, duration)
 
     def _partition(self, instance: Instance, duration: int) -> None:
-        """Let nothing through; what is long is noticed, and those that follow on each other are one.
+        """Let nothing through; a long partition is noticed, and successive ones count as one.
 
-        What was sent before it is noticed arrives then, so that others hear of the instance for the last time.
+        What was sent before it is noticed arrives then, so that the others receive its last heartbeat.
         """
         weather, now = instance.weather, self.timeline.now
         if weather.cut_until <= now:
@@ -267,7 +267,7 @@ class World:
         self.history.faults.append(Fault("bucket deleted", None, now, now + BUCKET_MADE_ANEW, delays_only=True))
 
     def _silence_bucket(self, _instance: Instance, duration: int) -> None:
-        self._trace(f"world: nobody answers for the bucket for {duration / SECOND:.3f} s")
+        self._trace(f"world: the bucket does not answer for {duration / SECOND:.3f} s")
         bucket, now = self.server.bucket, self.timeline.now
         bucket.leaderless_until = max(bucket.leaderless_until, now + duration)
         self.history.faults.append(Fault("bucket silent", None, now, now + duration, delays_only=True))
