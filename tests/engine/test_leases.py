@@ -377,11 +377,11 @@ class Bucket:
     """The record and the heartbeats, and what each instance has yet to receive of them."""
 
     record: Record = field(default_factory=Record)
-    unheard: dict[str, list[tuple[str, Record | None]]] = field(default_factory=dict)
+    undelivered: dict[str, list[tuple[str, Record | None]]] = field(default_factory=dict)
 
-    def tell(self, name: str, record: Record | None = None) -> None:
+    def send(self, name: str, record: Record | None = None) -> None:
         """Store a heartbeat of an instance, or the record."""
-        for queue in self.unheard.values():
+        for queue in self.undelivered.values():
             queue.append((name, record))
 
 
@@ -399,14 +399,14 @@ class ModelFleet:
         self.names += 1
         name = f"i{self.names}"
         self.alive[name] = Leases(name, frozenset({KEY}))
-        self.bucket.unheard[name] = [("", self.bucket.record)]
+        self.bucket.undelivered[name] = [("", self.bucket.record)]
 
     def kill(self, name: str) -> None:
-        del self.alive[name], self.bucket.unheard[name]
+        del self.alive[name], self.bucket.undelivered[name]
         self.asleep.discard(name)
 
-    def hear(self, name: str, most: int) -> None:
-        queue, leases = self.bucket.unheard[name], self.alive[name]
+    def receive(self, name: str, most: int) -> None:
+        queue, leases = self.bucket.undelivered[name], self.alive[name]
         for told, record in queue[:most]:
             if record is not None:
                 leases.recorded(KEY, record)
@@ -420,7 +420,7 @@ class ModelFleet:
         holders = leases.change(KEY, self.now)
         if holders is not None and leases.record(KEY).revision == self.bucket.record.revision:
             self.bucket.record = Record(holders, self.bucket.record.revision + 1)
-            self.bucket.tell(name, self.bucket.record)
+            self.bucket.send(name, self.bucket.record)
             leases.recorded(KEY, self.bucket.record)
 
     def beat(self, rng: random.Random, *, whole: bool) -> None:
@@ -429,9 +429,9 @@ class ModelFleet:
         awake = [name for name in self.alive if name not in self.asleep]
         rng.shuffle(awake)
         for name in awake:
-            self.bucket.tell(name)
+            self.bucket.send(name)
         for name in awake:
-            self.hear(name, 1_000_000 if whole else rng.randrange(8))
+            self.receive(name, 1_000_000 if whole else rng.randrange(8))
             self.act(name)
 
 

@@ -217,9 +217,9 @@ class Instance:
         self._stream = stream
         self.asked: list[RemovalRequested] = []
         """Its requests to remove messages, which the others receive."""
-        self.hear(ShardsHeld(shards), MessagesRead(stream.in_order), CaughtUp())
+        self.receive(ShardsHeld(shards), MessagesRead(stream.in_order), CaughtUp())
 
-    def hear(self, *facts: Input) -> None:
+    def receive(self, *facts: Input) -> None:
         todo: list[Input] = list(facts)
         while todo:
             actions = self.engine.step(START, todo)
@@ -243,9 +243,9 @@ def test_every_instance_and_every_restart_holds_the_same_schedules(seed: int) ->
     for _ in range(120):
         facts = happened(stream, chance)
         for instance in instances:
-            instance.hear(*facts)
+            instance.receive(*facts)
         for one, other in (instances, instances[::-1]):
-            other.hear(*one.asked)
+            other.receive(*one.asked)
             one.asked.clear()
         if chance.random() < 0.1:
             number = chance.randrange(2)

@@ -152,7 +152,7 @@ class Watcher:
     def _arrives(self, late: int, event: Callable[[], None]) -> None:
         link, clock = self._link, self._link.timeline.clock
         self._arrival = max(self._arrival, clock.monotonic() + link.weather.way() + late)
-        link.timeline.after(self._arrival - clock.monotonic(), lambda: link.process.hear(event))
+        link.timeline.after(self._arrival - clock.monotonic(), lambda: link.process.receive(event))
 
     def _tell(self, message: StoredMessage) -> None:
         if not self.ended.done() and not self._link.lost.done():

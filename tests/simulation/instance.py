@@ -109,16 +109,16 @@ class Instance:
     def cut(self, duration: int) -> None:
         """Lose the connection, for `duration` ns at least."""
         self.weather.cut_until = max(self.weather.cut_until, self.process.timeline.now + duration)
-        self.process.hear(self._lose)
+        self.process.receive(self._lose)
 
     def step_clock(self, ahead: int) -> None:
         """Set the wall clock to another time."""
         self.process.note(f"has its clock set {ahead / SECOND:+.3f} s off")
         self.clock.ahead = ahead
 
-    def hear(self, request: RemovalRequested) -> None:
+    def receive(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages that the server got."""
-        self.process.hear(lambda: None if self._sidecar is None else self._sidecar.doubt(request))
+        self.process.receive(lambda: None if self._sidecar is None else self._sidecar.doubt(request))
 
     def _new_process(self) -> Process:
         process = Process(self.name, self._server.timeline, lambda what: self._trace(f"{self.name}: {what}"))

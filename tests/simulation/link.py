@@ -84,7 +84,7 @@ class Link:
         except Exception as error:
             result = error
         if not self.weather.is_lost():
-            self.timeline.after(self.weather.way(), lambda: self.process.hear(lambda: _give(answer, result)))
+            self.timeline.after(self.weather.way(), lambda: self.process.receive(lambda: _give(answer, result)))
 
 
 class UnheardError(Exception):

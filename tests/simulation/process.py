@@ -107,7 +107,7 @@ class Process:
         elif self.is_alive:
             self._do(event)
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Deliver something over the network."""
         if self.is_stalled:
             self._heard.append(event)

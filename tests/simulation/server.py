@@ -39,7 +39,7 @@ class Listener(Protocol):
     weather: Weather
     process: Process
 
-    def hear(self, request: RemovalRequested) -> None:
+    def receive(self, request: RemovalRequested) -> None:
         """Receive a request."""
 
 
@@ -98,7 +98,7 @@ class Server:
         """Notify all listeners of a request."""
         for listener in self.listeners:
             if listener.process is not besides and not listener.weather.is_lost():
-                self.timeline.after(listener.weather.way(), partial(listener.hear, request))
+                self.timeline.after(listener.weather.way(), partial(listener.receive, request))
 
     def empty(self, source: str) -> None:
         """Remove everything on a source."""

@@ -152,7 +152,7 @@ class SimulatedContact(MemoryContact):
             await self._link.process.rest(self._server.reads_for / SECOND)
         stop, process = self.begin_following(after), self._link.process
         gone: asyncio.Future[None] = process.loop.create_future()
-        news = partial(process.hear, lambda: None if gone.done() else gone.set_result(None))
+        news = partial(process.receive, lambda: None if gone.done() else gone.set_result(None))
         self._server.followers.append(lambda: self._after(self._link.weather.way(), news))
         try:
             await asyncio.wait((self._link.lost, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -175,7 +175,7 @@ class SimulatedContact(MemoryContact):
         self._server.timeline.after(duration, event)
 
     def _heard(self, tell: Notify, fact: Input) -> None:
-        self._link.process.hear(partial(self._told, tell, fact))
+        self._link.process.receive(partial(self._told, tell, fact))
 
     def _told(self, tell: Notify, fact: Input) -> None:
         if type(fact) in ANSWERS:
