@@ -168,7 +168,7 @@ def fires_of_what_a_dead_one_held() -> int:
 
 def fires_when_one_wakes_up_late() -> int:
     """Let one of two stall with a fire at hand until the duplicate window of the other one's fire has passed."""
-    with Fleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
+    with SimulatedFleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
         one, _other = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
         fleet.store("s.1", "@every 12s")
