@@ -23,11 +23,11 @@ EXIT_FAILED = 1
 EXIT_REGRESSION = 3
 """Something is worse than in the saved run, by more than noise."""
 EXIT_AIM_MISSED = 4
-"""An aim does not hold."""
+"""An aim is not reached."""
 
 
 @click.command(epilog="Ends with 1 where a scenario failed, 3 with a regression, 4 with an aim that does not hold.")
-@click.option("--quick", "profile", flag_value="quick", help="A spread and two herds: about two minutes.")
+@click.option("--quick", "profile", flag_value="quick", help="A spread and two bursts: about two minutes.")
 @click.option("--full", "profile", flag_value="full", help="Everything, with a million schedules: about 40 minutes.")
 @click.option("--only", multiple=True, metavar="NAME", help="A scenario such as herd-20000, or a family such as herd.")
 @click.option("--side", "sides", multiple=True, type=click.Choice([kind.name for kind in KINDS]))

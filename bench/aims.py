@@ -1,4 +1,4 @@
-"""What the sidecar is to reach, as data, and whether a run reached it.
+"""The aims of the sidecar, as data, and whether a run reached them.
 
 The rule: an aim holds for each mode of the sidecar that was measured, or it does not hold.
 A bound is on the figure itself, on its ratio to the native side of the same run, or on its ratio to the same figure
@@ -50,7 +50,7 @@ class Aim:
         return f"{self.measure.name} ≤ {self.at_most:g} × {whose}"
 
     def figure(self, run: Run, side: str) -> float | None:
-        """Return what is bounded, None where it was not measured."""
+        """Return what is bounded, None if it was not measured."""
         if self.over == NATIVE.name:
             ratio = run.ratio(self.scenario, self.measure.name, side)
             return None if ratio is None else ratio.median
@@ -104,7 +104,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Tell whether the figure is within the bound."""
+        """Return whether the figure is within the bound."""
         return self.figure <= self.aim.at_most
 
     def row(self) -> list[str]:
@@ -117,7 +117,7 @@ COLUMNS = ("scenario", "aim", "side", "figure", "verdict")
 
 
 def judge(run: Run) -> Iterator[Verdict]:
-    """Yield a verdict for each aim on each side of the sidecar, where it was measured."""
+    """Yield a verdict for each aim on each side of the sidecar, if it was measured."""
     for aim in AIMS:
         for kind in KINDS:
             figure = aim.figure(run, kind.name) if kind.sidecar else None

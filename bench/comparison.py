@@ -1,4 +1,4 @@
-"""What moved between a saved run and this one, by more than noise.
+"""What changed between a saved run and this one, by more than noise.
 
 The rule: ratios to the native side are compared, because machines differ; a figure without a native counterpart is
 compared only with one from the same machine.
@@ -17,7 +17,7 @@ from bench.tables import ratio_text
 FLOOR = 1.15
 """A change by less than this factor is noise."""
 FLOOR_ONCE = 1.5
-"""The same where a run has fewer than `ENOUGH` repeats."""
+"""The same if a run has fewer than `ENOUGH` repeats."""
 ENOUGH = 3
 
 COLUMNS = ("scenario", "measure", "side", "before", "now", "change", "noise")
@@ -39,7 +39,7 @@ class Move:
 
     @property
     def is_regression(self) -> bool:
-        """Tell whether it is worse."""
+        """Return whether it is worse."""
         return self.worse_by > 1
 
     def row(self) -> list[str]:
@@ -55,7 +55,7 @@ class Move:
 
 
 def moves(before: Run, now: Run) -> Iterator[Move]:
-    """Yield what moved beyond noise, for what both runs measured."""
+    """Yield what changed beyond noise, for what both runs measured."""
     for scenario, name, side in now.entries():
         measure = MEASURES.get(name)  # a saved run may hold what is not measured any more
         if measure is None or side == NATIVE.name or not measure.is_compared:

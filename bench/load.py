@@ -13,9 +13,9 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 STREAM = "BENCH"
 OUT = f"{STREAM}.out"
-"""Where the measured schedules fire into."""
+"""Target of the measured schedules."""
 PROBED = f"{STREAM}.probed"
-"""Where the schedule fires into that tells whether a side is ready."""
+"""Target of the schedule that shows whether a side is ready."""
 SOURCES = 100
 """Subjects that are sampled."""
 

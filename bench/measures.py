@@ -21,9 +21,9 @@ class Measure:
     decimals: int = 2
     more_is_better: bool = False
     grain: float = 0.0
-    """A difference that means nothing, however large it is beside a small figure."""
+    """A difference below this is noise, also if it is large relative to a small figure."""
     is_compared: bool = True
-    """Whether it says something of the scheduler, and not of the load or the server beside it."""
+    """Whether it measures the scheduler, and not the load or the server."""
 
     def text(self, value: float) -> str:
         """Print a figure."""

@@ -1,8 +1,8 @@
-"""What a process costs, as its kernel counts it: CPU time of all its threads, and resident memory.
+"""What a process uses, as its kernel counts it: CPU time of all its threads, and resident memory.
 
 The rule: the figures are those of one process that we started, never of the machine.
 On Linux the CPU clock of the process is read, exact to the nanosecond; elsewhere `ps` tells whole seconds or
-hundredths, which is too coarse for a short herd and good enough for the others.
+hundredths, which is too coarse for a short burst and precise enough for the others.
 Limit: resident memory counts pages that a process shares with others, and those its allocator keeps for later.
 """
 
@@ -25,7 +25,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much of a process lies in memory."""
+    """Return the resident memory of a process in bytes."""
     if _IS_LINUX:
         with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * _PAGE_BYTES

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 WINDOW = 4_096
-"""Messages without an acknowledgement; the server drops messages past 10,000 in silence."""
+"""Messages without an acknowledgement; the server drops messages past 10,000 without an error."""
 CHUNK = 256
 """Frames that are written at once."""
 ANSWER_SECONDS = 60.0
@@ -24,7 +24,7 @@ REPLY = b"_BENCH.ack"
 
 
 class RefusedError(Exception):
-    """The server refused what was published, or hung up."""
+    """The server refused what was published, or closed the connection."""
 
 
 class Publisher(asyncio.Protocol):
@@ -72,7 +72,7 @@ class Publisher(asyncio.Protocol):
             await asyncio.sleep(0.002 if missing <= CHUNK else 0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce ourselves."""
+        """Send the CONNECT of the protocol."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.write(_CONNECT + b"SUB %b 1\r\n" % REPLY)
@@ -91,7 +91,7 @@ class Publisher(asyncio.Protocol):
         self._wake.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell who waits."""
+        """Notify the waiting call."""
         self._failure = self._failure or f"the server hung up ({exc})"
         self._wake.set()
 

@@ -40,7 +40,7 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    """Return the processor's model as the kernel names it, "" where it does not."""
+    """Return the processor's model as the kernel names it, "" if it does not."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -54,12 +54,12 @@ def today() -> str:
 
 
 def range_of(found: Sequence[float]) -> Ratio | None:
-    """Return median and range of what the repeats found, None where they found nothing."""
+    """Return median and range of what the repeats found, None if they found nothing."""
     return Ratio(median(found), min(found), max(found)) if found else None
 
 
 def load_average() -> float:
-    """Return how many processes wanted a core over the last minute: what else the machine does."""
+    """Return the load average over the last minute, which shows other work on the machine."""
     return round(os.getloadavg()[0], 1)
 
 
@@ -71,7 +71,7 @@ class Run:
     machine: str = field(default_factory=machine)
     scenarios: dict[str, list[Repeat]] = field(default_factory=dict)
     load_before: float = field(default_factory=load_average)
-    """The machine's load average before the run: figures from a busy machine are worth little."""
+    """The machine's load average before the run: figures from a busy machine mean little."""
 
     def add(self, scenario: str, repeat: Repeat) -> None:
         """Keep what one repeat of a scenario found."""
@@ -83,12 +83,12 @@ class Run:
         return [repeat[side][measure] for repeat in repeats if measure in repeat.get(side, {})]
 
     def value(self, scenario: str, measure: str, side: str) -> float | None:
-        """Return the median figure, None where it was not measured."""
+        """Return the median figure, None if it was not measured."""
         found = self.values(scenario, measure, side)
         return median(found) if found else None
 
     def ratio(self, scenario: str, measure: str, side: str) -> Ratio | None:
-        """Return the ratio to the native side, None where one of them was not measured."""
+        """Return the ratio to the native side, None if one of them was not measured."""
         found = []
         for repeat in self.scenarios.get(scenario, []):
             base = repeat.get(NATIVE.name, {}).get(measure)
@@ -110,7 +110,7 @@ class Run:
 
     @classmethod
     def read(cls, path: Path) -> "Run":
-        """Read a saved run; raises `ValueError` where the file holds something else."""
+        """Read a saved run; raises `ValueError` if the file holds something else."""
         document = json.loads(path.read_text(encoding="utf-8"))
         try:
             return cls(document["date"], document["machine"], document["scenarios"], document["load_before"])

@@ -28,7 +28,7 @@ CACHE = Path(__file__).parent.parent / ".cache" / "nats-server"
 READY_SECONDS = 600.0
 """Longest wait for a scheduler that was started, or that follows a load, to fire."""
 POLL_SECONDS = 0.02
-"""Pause between two looks at a stream."""
+"""Pause between two checks of a stream."""
 PROBE_POLL_SECONDS = 0.005
 STOP_SECONDS = 30.0
 
@@ -60,12 +60,12 @@ KINDS = (NATIVE, EMULATED, PORTABLE)
 
 
 class StartError(Exception):
-    """A sidecar ended, or did not become ready; shows what it said."""
+    """A sidecar ended, or did not become ready; shows its output."""
 
 
 @dataclass
 class Sidecar:
-    """One running sidecar; what it says lies in a file."""
+    """One running sidecar; its output is in a file."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -90,7 +90,7 @@ class Sidecar:
         return await self.serves(1)
 
     async def serves(self, streams: int) -> bool:
-        """Tell whether it has read so many streams, and fires for them."""
+        """Return whether it has read so many streams, and fires for them."""
         if await self._has_ended():
             raise StartError(self.log.read_text(errors="replace"))
         said = self.log.read_bytes()
@@ -122,12 +122,12 @@ class Side:
         return stored / (time.perf_counter() - started)
 
     async def count(self, subject: str) -> int:
-        """Return how many messages lie on a subject of the stream."""
+        """Return how many messages are stored on a subject of the stream."""
         info = await self.api.call(f"STREAM.INFO.{STREAM}", {"subjects_filter": subject})
         return sum((info["state"].get("subjects") or {}).values())
 
     async def messages(self) -> int:
-        """Return how many messages lie in the stream."""
+        """Return how many messages are stored in the stream."""
         return int((await self.api.call(f"STREAM.INFO.{STREAM}"))["state"]["messages"])
 
     async def wait_for_fires(self, count: int, within_seconds: float) -> None:
@@ -139,7 +139,7 @@ class Side:
         await _until(are_there, within_seconds)
 
     async def wait_for_messages(self, at_most: int, within_seconds: float) -> None:
-        """Wait until no more than so many messages lie in the stream."""
+        """Wait until at most so many messages are stored in the stream."""
 
         async def are_gone() -> bool:
             return await self.messages() <= at_most
@@ -236,9 +236,9 @@ class Side:
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float, pause: float = POLL_SECONDS) -> None:
-    """Look at the condition until it holds; raises `TimeoutError` past the deadline."""
+    """Check the condition until it holds; raises `TimeoutError` past the deadline."""
     async with asyncio.timeout(within_seconds):
-        while not await condition():  # noqa: ASYNC110 - neither a server nor a process tells us
+        while not await condition():  # noqa: ASYNC110 - neither a server nor a process notifies us
             await asyncio.sleep(pause)
 
 

@@ -45,7 +45,7 @@ def measured(run: Run, scenario: str) -> Sequence[str]:
 
 
 def ratio_text(value: float) -> str:
-    """Print a ratio, with as many decimals as tell it from its neighbours."""
+    """Print a ratio, with enough decimals to distinguish it from its neighbours."""
     return f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 

@@ -1,11 +1,11 @@
-"""Tell a container engine whether the sidecar in this container is alive: exit code 0 or 1.
+"""Report to a container engine whether the sidecar in this container is alive: exit code 0 or 1.
 
-Rule: it believes only what it sees. The sidecar's process is looked up in /proc, with the address that it listens on,
-so that it does not matter whether the port came from a flag, a variable or a settings file, nor what an orchestrator
-put into the environment. There it asks for /healthz, which answers as long as the event loop turns.
+Rule: it uses no setting. It finds the sidecar's process and the address that it listens on in /proc, so the port may
+come from a flag, a variable or a settings file, and variables that an orchestrator sets cannot mislead it.
+At that address it requests /healthz, which answers as long as the event loop runs.
 A sidecar that serves no pages is alive as long as its process is there.
-A lost connection to NATS is no reason to be restarted: the sidecar rebuilds it by itself, and a restart would only
-forget what it knows.
+A lost connection to NATS is no reason for a restart: the sidecar reconnects by itself, and a restart would only
+discard its state.
 Limit: Linux; one process id may be given as an argument where more than one sidecar shares this file system.
 """
 
@@ -26,7 +26,7 @@ LISTEN = "0A"
 
 
 def main() -> int:
-    """Check every sidecar of this container; say why on stderr when one is not well."""
+    """Check every sidecar of this container; print on stderr why one is not healthy."""
     processes = [PROC / one for one in sys.argv[1:]] or list(sidecars())
     if not processes:
         print("no process of nats-scheduler runs here", file=sys.stderr)
@@ -45,18 +45,18 @@ def sidecars() -> Iterator[Path]:
             words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
             is_here = os.readlink(process / "ns" / "mnt") == here
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # it has ended, or belongs to another user
         names = [Path(word).name for word in words[:2]]
         if is_here and PROGRAM in names and words[names.index(PROGRAM) + 1] == "run":
             yield process
 
 
 def faults_of(process: Path) -> list[str]:
-    """Say what is wrong with one sidecar; nothing where it is well."""
+    """Return what is wrong with one sidecar; an empty list if it is healthy."""
     try:
         places = listens_on(process)
     except OSError as error:
-        return [f"process {process.name} cannot be looked at: {error.strerror}"]
+        return [f"process {process.name} cannot be examined: {error.strerror}"]
     return [fault for place in places if (fault := fault_at(*place))]
 
 
@@ -75,7 +75,7 @@ def listens_on(process: Path) -> list[tuple[str, int]]:
 
 
 def fault_at(host: str, port: int) -> str:
-    """Ask for /healthz once, and say what is wrong with the answer; "" where it is good."""
+    """Request /healthz once, and return what is wrong with the answer; "" if it is good."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/healthz")

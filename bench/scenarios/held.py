@@ -1,7 +1,7 @@
 """Many schedules that are held and not due: what do they cost, and does a fire beside them cost more?
 
 In one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until the
-scheduler can fire, and a herd beside the rest.
+scheduler can fire, and a burst beside the rest.
 The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
 """
 
@@ -36,17 +36,17 @@ MEGABYTE = 1_000_000
 DAY = 86_400 * SECOND
 MONTH = 30 * DAY
 SETTLE_SECONDS = 2.0
-"""From the end of a load to a look at memory or idle CPU: garbage is collected meanwhile."""
+"""From the end of a load to the measurement of memory or idle CPU: garbage is collected meanwhile."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """`count` schedules due in a month, and a herd of `beside` that fires."""
+    """`count` schedules due in a month, and a burst of `beside` that fires."""
 
     count: int
     beside: int = 1_000
     idle_seconds: float = 10.0
-    herd_lead_seconds: float = 3.0
+    burst_lead_seconds: float = 3.0
     sidecars: int = 1
 
     @property
@@ -57,17 +57,17 @@ class Held:
     @property
     def title(self) -> str:
         """What it is, in a few words."""
-        return f"{self.count:,} held; a herd of {self.beside:,} beside them"
+        return f"{self.count:,} held; a burst of {self.beside:,} beside them"
 
     async def run(self, side: Side) -> dict[str, float]:
-        """Load, stand idle, restart, and fire beside them."""
+        """Load, idle, restart, and fire beside them."""
         found = await self._load(side)
         found |= await self._stand_idle(side)
         seconds = await side.restart_scheduler()
         await asyncio.sleep(SETTLE_SECONDS)
         memory = side.scheduler_memory() / MEGABYTE
         found |= figures([(RESTART, seconds), (RESTART_EACH, each(seconds, self.count)), (MEMORY_RESTARTED, memory)])
-        fired = await Herd(self.beside, lead_seconds=self.herd_lead_seconds).run(side)
+        fired = await Herd(self.beside, lead_seconds=self.burst_lead_seconds).run(side)
         return found | {measure.name: fired[measure.name] for measure in (P50, P99, LAST)}
 
     async def _load(self, side: Side) -> dict[str, float]:

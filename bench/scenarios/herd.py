@@ -32,9 +32,9 @@ from bench.sides import Side
 LEAD_SECONDS = 11.0
 """From the end of the load to the due time: more than the sidecar looks ahead by default."""
 SMALLEST_FOR_CPU = 5_000
-"""Of fewer, most CPU is that of standing idle before the due time."""
+"""With fewer schedules, most CPU is used while idle before the due time."""
 FOLLOWED_PER_SECOND = 8_000
-"""How slow a machine may load, and follow, before the herd is due."""
+"""How slow a machine may load, and follow, before the burst is due."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class Herd:
         return accepted | fired
 
     async def fire(self, side: Side, due: int) -> dict[str, float]:
-        """Wait for a herd that was stored, and return how it fired."""
+        """Wait for a burst that was stored, and return how it fired."""
         scheduler, server = side.scheduler_cpu(), cpu_seconds(side.server_pid)
         await until(due)
         await side.wait_for_fires(self.count, FIRES_SECONDS)
         cpu = self._cpu(
             (CPU_FIRE, side.scheduler_cpu() - scheduler), (SERVER_CPU_FIRE, cpu_seconds(side.server_pid) - server)
         )
-        # Behind the CPU: reading a large herd back takes the server a second.
+        # After the CPU was measured: reading a large burst back takes the server a second.
         late = lateness(await read_fires(side.connection, side.api), [due] * self.count)
         rate = self.count / max(late[-1] / 1_000, 0.000_001)
         return of_lateness(late) | figures([(FIRE_RATE, rate)]) | cpu
@@ -97,7 +97,7 @@ class Herd:
         return figures([(CPU_FIRE_PURGE, sum(parts))]) if parts else {}
 
     def _cpu(self, *used: tuple[Measure, float]) -> dict[str, float]:
-        """Return the CPU for one of the herd, unless it is so small that most was used by standing idle before."""
+        """Return the CPU for one of the burst, unless it is so small that idling before it used most of the CPU."""
         if self.count < SMALLEST_FOR_CPU:
             return {}
         return figures((measure, each(seconds, self.count)) for measure, seconds in used)

@@ -16,7 +16,7 @@ FIRES_SECONDS = 180.0
 """Longest wait for the fires and the purges of a scenario, past the last due time."""
 
 READ_AGAIN_SECONDS = 0.2
-"""Pause between two looks at what was generated so far."""
+"""Pause between two checks of what was generated so far."""
 
 
 class Scenario(Protocol):
@@ -44,7 +44,7 @@ async def until(instant: int) -> None:
 
 
 def refuse_if_late(first_due: int) -> None:
-    """Raise where the first schedule was due before the load was done, which is what would be measured then."""
+    """Raise if the first schedule was due before the load was done, since the load would be measured then."""
     if time.time_ns() > first_due:
         raise WrongFiresError("schedules were due before all were stored and followed: too slow, or too busy a machine")
 
@@ -52,7 +52,7 @@ def refuse_if_late(first_due: int) -> None:
 async def all_fires(side: Side, streams: Sequence[str], count: int) -> list[Fire]:
     """Wait until so many messages were generated in these streams, and return them; raises `TimeoutError`."""
     async with asyncio.timeout(FIRES_SECONDS):
-        # The server does not tell us.
+        # The server does not notify us.
         while len(found := await read_fires_of(side.connection, side.api, streams)) < count:  # noqa: ASYNC110
             await asyncio.sleep(READ_AGAIN_SECONDS)
     return found

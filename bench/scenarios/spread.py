@@ -23,7 +23,7 @@ LOADED_PER_SECOND = 12_000
 """How slow a machine may load before the first schedule is due."""
 
 SMALLEST_FOR_CPU = 2_000
-"""Of fewer, most CPU is that of standing idle between them."""
+"""With fewer schedules, most CPU is used while idle between them."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Spread:
     sampling: bool = False
     family: str = "spread"
     asked: int = 0
-    """The number of its name, where that is not `count`."""
+    """The number of its name, if that is not `count`."""
     lead_seconds: float = 1.5
     sidecars: int = 1
 
@@ -75,7 +75,7 @@ class Spread:
 
     @asynccontextmanager
     async def _others(self, side: Side, found: dict[str, float]) -> AsyncIterator[None]:
-        """Keep the stream busy, and note the rate that was reached."""
+        """Keep the stream busy, and record the rate that was reached."""
         if not self.others_per_second:
             yield
             return

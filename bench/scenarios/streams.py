@@ -1,4 +1,4 @@
-"""As many streams as schedules, beside one stream that holds as many: does a stream cost anything?
+"""As many streams as schedules, compared with one stream that holds as many: what does a stream cost?
 
 First all schedules lie in one stream, then one in each of many; the rest is the same. `@every 1s` fires all of them at
 the same instant, whenever they were stored; how late one is that fires alone is seen of `@at`, spread evenly.
@@ -29,7 +29,7 @@ from bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
 SETTLE_SECONDS = 2.0
-"""From the end of a load to the first look: what was overdue has fired by then."""
+"""From the end of a load to the first measurement: what was overdue has fired by then."""
 HALF_A_SECOND = SECOND // 2
 
 

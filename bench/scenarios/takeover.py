@@ -26,7 +26,7 @@ class Takeover:
     lead_seconds: float = 2.5
     family: str = "takeover"
     is_in_many: bool = False
-    """Whether each schedule lies in a stream of its own."""
+    """Whether each schedule is stored in a stream of its own."""
     within_seconds: float = 120.0
     sidecars: int = 2
 

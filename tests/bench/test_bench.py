@@ -48,7 +48,7 @@ TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
     (Herd(20, lead_seconds=LEAD_SECONDS), (*LATENESS, FOLLOWED, PURGED)),
     (Herd(20, repeating=True, lead_seconds=LEAD_SECONDS), (*LATENESS, FOLLOWED)),
     (
-        Held(50, beside=20, idle_seconds=0.2, herd_lead_seconds=LEAD_SECONDS),
+        Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS),
         (*LATENESS, FOLLOWED, MEMORY, IDLE_CPU, RESTART),
     ),
     (Ordinary(200, held=10, subjects=20), (RESTART,)),
