@@ -80,12 +80,12 @@ def fault_at(host: str, port: int) -> str:
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
-        said = answer.read(200).decode(errors="replace").strip()
+        body = answer.read(200).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
         return f"no answer from {host} port {port}: {error}"
     finally:
         connection.close()
-    return "" if answer.status == http.client.OK else f"{host} port {port} answered {answer.status}: {said}"
+    return "" if answer.status == http.client.OK else f"{host} port {port} answered {answer.status}: {body}"
 
 
 def _target(link: Path) -> str:
