@@ -108,6 +108,8 @@ class Flight:
     was_rechecked: bool = False
     """Whether the content was read again because the guard refused the fire."""
     attempts: int = 0
+    may_be_stored: bool = False
+    """Whether `fire` may be stored although no answer said so."""
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     missed_since: int | None = None

@@ -35,9 +35,11 @@ NOT_PERMITTED = 403
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody can say whether it was stored: no answer came, or the connection ended first."""
+    """No answer says whether it was stored, or the server could not store it at the moment."""
 
     reason: str
+    may_be_stored: bool = True
+    """False if it cannot be stored by this attempt: it was not sent, or no stream took it."""
 
 
 Outcome = Stored | Refused | Unknown

@@ -125,6 +125,7 @@ class Outcomes:
         elif not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
+            flight.may_be_stored = flight.may_be_stored or outcome.may_be_stored
             wait = self._course.back_off(held, flight, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
         else:
@@ -274,9 +275,9 @@ class Outcomes:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a fire was sent of which nobody knows the outcome; looks at everything in progress."""
+        """Whether a fire was sent that may be stored, and no answer says so; checks everything in progress."""
         flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
-        return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.failing is None for one in flights)
+        return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)
 
     def _report_failing(self, now: int) -> None:
         """Report how many schedules are failing if that has changed, and now and then that they still are."""

@@ -180,7 +180,7 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     It is also unknown while the server is storing a message with the same identity.
     """
     if block.startswith(NO_RESPONDERS):
-        return Unknown("no stream listens on the target, or it has no leader")
+        return Unknown("no stream listens on the target, or it has no leader", may_be_stored=False)
     answer = read_object(body) or {}
     if answer.get("stream") != stream:
         return None

@@ -203,7 +203,7 @@ class StreamDriver:
             self._port.publish(request.fires)
             return
         for fire in request.fires:
-            self.tell(PublishConcluded(fire, Unknown(NO_CONTACT)))
+            self.tell(PublishConcluded(fire, Unknown(NO_CONTACT, may_be_stored=False)))
 
     def _read(self, request: ReadContent) -> None:
         if self._port is not None:

@@ -71,7 +71,7 @@ class MemoryStream:
     def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Outcome:
         """Store a message, or return why not; on a subject that is not the stream's, there is no answer: `Unknown`."""
         if not is_covered(subject, self.rules.subjects):
-            return Unknown("no stream listens on the target, or it has no leader")
+            return Unknown("no stream listens on the target, or it has no leader", may_be_stored=False)
         self.expire()
         refusal = self._ttl_disabled(block)
         if refusal is not None:

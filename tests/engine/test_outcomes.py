@@ -211,3 +211,29 @@ def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_th
         assert desk.at(10 * (attempt + 1)).fires == [fire]
     desk.concluded(fire, Unknown("no answer"))
     assert desk.purges == [(SCHEDULE, 1)]
+
+
+NO_ANSWER = Unknown("no answer")
+NO_STREAM = Unknown("no stream listens", may_be_stored=False)
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        [(NO_ANSWER, True)],
+        [(NO_STREAM, False)],
+        [(NO_ANSWER, True), (NO_STREAM, True)],
+        [(NO_ANSWER, True), (Stored(2), False)],
+        [(FULL, False)],
+    ],
+)
+def test_only_a_fire_that_may_be_stored_counts_as_left_behind_by_a_drain(
+    course: list[tuple[Stored | Refused | Unknown, bool]],
+) -> None:
+    message = schedule("@at 2026-01-01T00:00:05Z")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    for seconds, (outcome, is_left_behind) in enumerate(course, 6):
+        desk.concluded(fire, outcome)
+        assert desk.engine.has_unknown is is_left_behind
+        desk.at(seconds)
