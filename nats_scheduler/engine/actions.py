@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import Version
 
 
 class ReadContent(NamedTuple):
@@ -15,6 +16,9 @@ class ReadContent(NamedTuple):
     source: str | None
     by_sequence: bool = False
     """What lies under the sequence will do, be it buried by now: a guard looks again when it is sent."""
+    above: int = 0
+    """Where it is not 0, something landed on the subject: what lies under the schedule's sequence is wanted, and the
+    first message on the subject above this one, up to which what lies there is known."""
 
 
 class PublishFires(NamedTuple):
@@ -40,11 +44,13 @@ class PurgeSchedule(NamedTuple):
     """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`.
 
     With `stored_at` (ns) only where the message under `through` was stored then: it had been removed, and came back.
+    Where the server cannot be told the subject only `known` is removed, which is one of them, and nothing without it.
     """
 
     schedule: str
     through: int
     stored_at: int | None = None
+    known: Version | None = None
 
 
 class RemoveExpired(NamedTuple):

@@ -17,12 +17,13 @@ from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.holdings import Holdings
-from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.inputs import RemovalRequested, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.rejections import Rejections
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
 
@@ -63,12 +64,18 @@ class Admission:
             self._hold(held, before)
             self._begin(held)
 
-    def supersede(self, after: Held) -> None:
-        """Roll up the subject, as servers from 2.12 on do by themselves: only the last version stays.
+    def supersede(self, after: Held, before: Version) -> None:
+        """Roll up the subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
 
         Everything below it is purged: a read may have found it before the follower delivered the versions in between.
         """
-        self._purge(after, after.sequence - 1)
+        self._purge(after, after.sequence - 1, before)
+
+    def overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
+        """Reject nothing on the subject of a message; if it `has_landed`, a schedule that waits for a place stays."""
+        subject = message.subject
+        if self._rejections.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
+            self.discard(subject)
 
     def discard(self, subject: str) -> None:
         """Discard what is rejected or waits on a subject: another message is the last one there."""
@@ -80,7 +87,7 @@ class Admission:
         waiting = self._places.waiting_on(subject)
         if waiting is not None and waiting.sequence < sequence:
             self.discard(subject)
-            self._purge(waiting, waiting.sequence)
+            self._purge(waiting, waiting.sequence, _version(waiting))
 
     def is_waiting(self, subject: str) -> bool:
         """Return whether a schedule waits for a place; while it does, its fires are not owed."""
@@ -118,7 +125,7 @@ class Admission:
     def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:
             self._lifecycle.end(before, Ending.REPLACED)
-            self.supersede(held)
+            self.supersede(held, _version(before))
         self._rejections.discard(held.subject)
         self._places.wait(held)
         self.fill_places(now)
@@ -141,15 +148,19 @@ class Admission:
         self._places.placed(held)
         if before is not None:
             self._lifecycle.discard(before)
-            self.supersede(held)
+            self.supersede(held, _version(before))
 
     def _begin(self, held: Held) -> None:
         if self.is_live:
             self._backlog.accepted(held)
         self._holdings.begin(held)
 
-    def _purge(self, held: Held, through: int) -> None:
+    def _purge(self, held: Held, through: int, known: Version) -> None:
         if self.is_live and self._lifecycle.ownership.is_ours(held):
-            self._purges.purge_versions(held.subject, through)
+            self._purges.purge_versions(held.subject, through, known)
         else:
-            self._backlog.superseded(held.subject, through, MAX_SUPERSEDED if self.is_live else None)
+            self._backlog.superseded(held.subject, through, known, MAX_SUPERSEDED if self.is_live else None)
+
+
+def _version(held: Held) -> Version:
+    return Version(held.sequence, held.stored_at)

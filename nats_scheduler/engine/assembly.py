@@ -8,7 +8,7 @@ find them there, they come first.
 Cost: some microseconds for a block of ten headers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
@@ -52,6 +52,8 @@ class ServerLimits:
     """Bytes of headers and body together."""
     look_ahead: int = 10 * SECOND
     """How long (ns) before its due time the content of a fire is read."""
+    blocks_refused: bool = False
+    """What its guard refuses is "in process" until the duplicate window ends (2.11, streams with replicas)."""
     silent: bool = False
     """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is seen."""
 
@@ -64,16 +66,24 @@ def assembled(
     next_fire: int | None,
     *,
     guard: bool,
+    last: int | None = None,
+    taken: int = 0,
 ) -> Fire:
-    """Build the fire of a schedule out of its message, `content`, or of its source's last one."""
+    """Build the fire of a schedule out of its message, `content`, or of its source's last one.
+
+    `last` is the sequence that the guard expects on the schedule's subject, the schedule's own where it is None;
+    `taken` as for `fire_identity`.
+    """
+    last = held.sequence if last is None else last
     base = as_stored_natively(content.block) if source is None else source.block
-    ours = [identity_header(fire_identity(held.subject, held.sequence, fire_time))]
+    ours = [identity_header(fire_identity(held.subject, held.sequence, fire_time, taken))]
     if guard:
-        ours += guard_headers(held.subject, held.sequence)
+        ours += guard_headers(held.subject, last)
     block = fire_block(base, held.pattern, held.terms, held.subject, next_fire, ours)
     body = (source or content).body or b""
     target = held.terms.target
-    return Fire(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, held.stored_at)
+    stored_at = held.stored_at
+    return Fire(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
 
 
 def with_another_identity(fire: Fire, taken: int) -> Fire:
@@ -81,7 +91,7 @@ def with_another_identity(fire: Fire, taken: int) -> Fire:
     before = header_value(fire.block, MSG_ID) or b""
     identity = identity_header(fire_identity(fire.schedule, fire.sequence, fire.fire_time, taken))[1]
     block = fire.block.replace(b"%b: %b\r\n" % (MSG_ID, before), b"%b: %b\r\n" % (MSG_ID, identity), 1)
-    return Fire(fire.schedule, fire.sequence, fire.fire_time, fire.next_fire, fire.target, block, fire.body)
+    return replace(fire, block=block)
 
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly, ScheduleRejected
 from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.purges import Purges
@@ -55,7 +56,7 @@ class Backlog:
         self._emit = emit
         self._unreported = unreported
         self._accepted: dict[str, int] = {}
-        self._superseded: dict[str, int] = {}
+        self._superseded: dict[str, tuple[int, Version]] = {}
         self._left: Iterator[None] | None = None
         """What is left to check; None if there is nothing."""
 
@@ -71,11 +72,11 @@ class Backlog:
             del self._accepted[next(iter(self._accepted))]
         self._accepted[held.subject] = held.sequence
 
-    def superseded(self, subject: str, through: int, most: int | None) -> None:
-        """Note that versions up to `through` are to be purged; no more than `most` subjects are noted."""
+    def superseded(self, subject: str, through: int, known: Version, most: int | None) -> None:
+        """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""
         if most is not None and len(self._superseded) >= most:
             del self._superseded[next(iter(self._superseded))]
-        self._superseded[subject] = through
+        self._superseded[subject] = through, known
 
     def purge_requested(self, subject: str) -> None:
         """Discard the old versions noted on a subject: their holder asked for their purge."""
@@ -116,7 +117,7 @@ class Backlog:
     def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._superseded):
             if subject in self._superseded and self._is_ours(subject, shards):
-                self._purges.purge_versions(subject, self._superseded.pop(subject))
+                self._purges.purge_versions(subject, *self._superseded.pop(subject))
             yield
 
     def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:
@@ -124,11 +125,11 @@ class Backlog:
         asked_for = self._purges.requested_by_others
         for _ in range(len(asked_for)):
             if asked_for:
-                subject, through = asked_for.popleft()
+                subject, through, done = asked_for.popleft()
                 if self._is_ours(subject, shards):
-                    self._purges.purge_versions(subject, through)
+                    self._purges.purge_versions(subject, through, done)
                 else:
-                    asked_for.append((subject, through))
+                    asked_for.append((subject, through, done))
             yield
 
     def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:

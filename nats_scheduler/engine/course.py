@@ -17,7 +17,7 @@ from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Rep
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
+from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import NOT_PERMITTED, ContentRead, ContentUnread, Refused, RemovalRequested
@@ -58,6 +58,7 @@ class Course:
     ) -> None:
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
+        self._landed = lifecycle.landed
         self._in_flight = in_flight
         self._purges = purges
         self._lifetimes = lifetimes
@@ -99,7 +100,7 @@ class Course:
         elif flight.stage is Stage.BACKING_OFF:
             self._retry(held, flight, now)
         elif flight.stage is Stage.PURGING:
-            self._purges.purge_versions(held.subject, held.sequence)
+            self._purges.purge_subject(held)
         elif flight.stage is Stage.DONE_ELSEWHERE:
             self._purges.purge_now(held, flight.ending)  # its holder did not, or its request was not received
 
@@ -117,7 +118,7 @@ class Course:
             self.hand_over(held)
         elif now < held.due:
             self._make_ready(held, flight)
-        elif not self._limits.guard and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
+        elif not self.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
             self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
         else:
             self._publish(held, flight, now)
@@ -158,8 +159,39 @@ class Course:
         self._neglect.contact_regained(now)
         self.conditions_changed(now)
         self._purges.purge_returned(now)
-        guarded = self._limits.guard
-        self._recheck([h for h in self._lifecycle.all_active() if not guarded or h.terms.source is not None])
+        active = self._lifecycle.all_active()
+        self._recheck([held for held in active if not self.is_guarded(held) or held.terms.source is not None])
+
+    def covered(self, held: Held, sequence: int, now: int) -> None:
+        """Go on with a schedule on which something landed that leaves it alive.
+
+        What lands on one that is done does not concern it, and stays.
+        """
+        flight = held.flight
+        if flight is not None and flight.stage in DONE:
+            return
+        if not self._landed.note(held, sequence if self._ownership.reads_all else self._landed.last_on(held)):
+            return
+        if flight is not None:
+            flight.found_landing()
+        if flight is not None and flight.stage not in (Stage.READY, Stage.KEPT):
+            return  # a guard that expects less refuses what is in flight, and it is re-checked
+        if flight is not None and held.due <= now:
+            self._recheck((held,))
+        elif not self._lifecycle.is_aside(held):
+            self._lifecycle.move(held, Stage.WAITING)  # its fire expects less, and is read and built anew in time
+            self.await_due(held)
+
+    def look_under(self, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
+        """Read a schedule by its sequence if what was found on its subject leaves it alive; return whether it does."""
+        flight = held.flight
+        assert flight is not None, "it was read"
+        if not (may_have_landed or self._landed.knows(held, found.sequence)):
+            return False
+        if self._landed.found(held, found.sequence, is_next=flight.above > 0):
+            flight.found_landing()
+        self._read(held, is_covered=True)
+        return True
 
     def conditions_changed(self, now: int) -> None:
         """Retry soon what was refused: the stream, or our permissions on it, may have changed."""
@@ -178,6 +210,12 @@ class Course:
             return None
         if read.message.sequence > held.sequence:
             return read.message
+        if read.above is not None:
+            return read.above
+        # A leader with replicas may be behind what was read; there nothing depends on it that what landed is gone.
+        may_be_gone = not (held.flight.by_sequence or self._limits.blocks_refused)
+        if may_be_gone and self._landed.forget(held):
+            held.flight.found_landing()
         if held.flight.fire is None and held.due - now > self._ahead(held):
             self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
             self.await_due(held, now)
@@ -225,9 +263,15 @@ class Course:
 
     def _ahead(self, held: Held) -> int:
         """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""
-        return 0 if held.terms.source is not None else self._look_ahead
+        if held.terms.source is not None:
+            return 0
+        return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if self._landed.covers(held) else self._look_ahead
 
-    def _read(self, held: Held) -> None:
+    def is_guarded(self, held: Held) -> bool:
+        """Return whether the server refuses a fire of a schedule that is not stored any more."""
+        return self._limits.guard and not self._landed.covers(held)
+
+    def _read(self, held: Held, *, is_covered: bool = False) -> None:
         self._lifecycle.move(held, Stage.READING)
         flight = held.flight
         assert flight is not None, "what is in progress has a flight"
@@ -235,8 +279,12 @@ class Course:
         flight.content = None
         flight.reads += 1
         source = held.terms.source
-        by_sequence = is_first and source is None and self._limits.guard
-        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence))
+        # A covered one is read below what landed: if that is gone, the guard refuses, or it does no harm.
+        is_covered = is_covered or (is_first and self._landed.covers(held))
+        by_sequence = is_first and source is None and self.is_guarded(held)
+        flight.by_sequence = is_covered or by_sequence
+        flight.above = self._landed.last_on(held) if is_covered else 0
+        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence, flight.above))
 
     def _recheck(self, doubtful: Iterable[Held]) -> None:
         for held in doubtful:
@@ -285,7 +333,12 @@ class Course:
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
         assert flight.content is not None, "a fire is built only after its content was read"
-        fire = assembled(held, flight.content, flight.source, fire_time, next_fire, guard=self._limits.guard)
+        last, limits = self._landed.last_on(held), self._limits
+        # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
+        guard = limits.guard and not (limits.blocks_refused and self._landed.covers(held))
+        taken = last if flight.is_blocked else 0
+        parts = flight.content, flight.source, fire_time, next_fire
+        fire = assembled(held, *parts, guard=guard, last=last, taken=taken)
         flight.refusal = refusal_of(fire, self._limits)
         return fire
 
@@ -308,7 +361,7 @@ class Course:
             return
         # If nothing is acknowledged, the guard refuses in silence: without a read that would never end.
         reads = flight.attempts % ATTEMPTS_PER_READ == 0
-        if flight.fire is not None and self._limits.guard and not reads:
+        if flight.fire is not None and self.is_guarded(held) and not reads:
             self._send(held, flight, flight.fire, now)
         else:
             self._read(held)
@@ -324,6 +377,7 @@ class Course:
     def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
         """Re-check a schedule whose guard refused, or have it retried when its turn comes."""
         flight.fire = flight.content = None
+        flight.is_blocked |= self._limits.blocks_refused and outcome.code in WRONG_LAST_SEQUENCE
         if outcome.code in WRONG_LAST_SEQUENCE and not flight.was_rechecked:
             flight.was_rechecked = True
             self._read(held)

@@ -20,6 +20,8 @@ class Fire:
     body: bytes
     schedule_stored_at: int = 0
     """When (ns) the schedule message was stored."""
+    last: int = 0
+    """Sequence of the last message on the schedule's subject when it was built: its own, or what landed."""
     stored_as: int = 0
     """Stream sequence under which it is stored, once that is known."""
     stored_at: int = 0

@@ -36,6 +36,9 @@ UNKNOWN_BACK_OFF_LIMIT_NS = 1 * SECOND
 REFUSED_BACK_OFF_LIMIT_NS = 30 * SECOND
 """Longest back-off after a refused purge or removal, and of a refused fire that is no probe (`engine.refusals`)."""
 
+MAX_LANDINGS_RETRIED = 16
+"""So often a fire that the guard refused because something had landed is retried at once; then it backs off."""
+
 
 class Stage(Enum):
     """Where a flight is; see the table above."""
@@ -105,8 +108,16 @@ class Flight:
     """What is reported of the schedule once it is purged."""
     reads: int = 0
     """Reads whose answers are outstanding; only the last one counts, because it was asked for after the re-check."""
+    by_sequence: bool = False
+    """Whether the last read was for what lies under the sequence, and not for the last message on the subject."""
+    above: int = 0
+    """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
     was_rechecked: bool = False
     """Whether the content was read again because the guard refused the fire."""
+    is_blocked: bool = False
+    """Whether the server keeps the identity of what its guard refused: another one is needed."""
+    landings: int = 0
+    """How often a re-check found that something else was the last message on the subject, and the schedule alive."""
     attempts: int = 0
     may_be_stored: bool = False
     """Whether `fire` may be stored although no answer said so."""
@@ -114,6 +125,11 @@ class Flight:
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     missed_since: int | None = None
     """The earliest fire (ns) that `fire` stands for as well, None if it stands for itself alone."""
+
+    def found_landing(self) -> None:
+        """Re-check after the next refusal by the guard too: the last message on the subject was another one."""
+        self.landings += 1
+        self.was_rechecked = self.was_rechecked and self.landings > MAX_LANDINGS_RETRIED
 
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""

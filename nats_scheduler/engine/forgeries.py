@@ -8,7 +8,7 @@ it would store it twice.
 
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import DuplicateRead
-from nats_scheduler.message.genuine import TOO_EARLY, WRONG_TARGET, fault_of, is_too_early
+from nats_scheduler.message.genuine import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
 
@@ -21,6 +21,15 @@ def fault_of_generated(held: Held, generated: Generated, message: StoredMessage,
     if not moved and message.subject != held.terms.target:
         return WRONG_TARGET
     return fault_of(generated, message, held.pattern, held.terms, held.stored_at, held.due)
+
+
+def fault_of_unheld(generated: Generated, message: StoredMessage) -> str:
+    """Say why a message cannot be the fire of any schedule, held or gone, that has the sequence it claims."""
+    if generated.sequence >= message.sequence:
+        return "it was stored before its schedule"
+    if is_too_early(message.stored_at, generated.fire_time):
+        return TOO_EARLY
+    return fault_of_following(generated, message)
 
 
 def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:

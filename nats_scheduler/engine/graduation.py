@@ -111,6 +111,8 @@ class MakeUp:
     held: Held
     fire_time: int
     next_fire: int | None
+    last: int
+    """Sequence of the last message on the schedule's subject: its own, or that of what landed there."""
 
 
 class Handover:
@@ -160,7 +162,7 @@ class Handover:
 
     def make_ups(self, now: int) -> list[MakeUp]:
         """Return the make-up fire of each repeating schedule that missed one or more, the latest of each."""
-        return [make_up for one in self.handed_over(now) if (make_up := _make_up_of(one.held, now)) is not None]
+        return [make_up for one in self.handed_over(now) if (make_up := self._make_up_of(one.held, now)) is not None]
 
     # -- the two views -------------------------------------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class Handover:
         if not pattern.repeats:
             if held.due <= now:
                 yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
-        elif (make_up := _make_up_of(held, now)) is not None:
+        elif (make_up := self._make_up_of(held, now)) is not None:
             due = format_rfc3339(make_up.fire_time)
             yield _about(Kind.MISSED, held, f"due at {due} while nobody fired: made up before the server takes over")
         if pattern.repeats and (moved := self._moved(held, now)):
@@ -222,6 +224,14 @@ class Handover:
         if ours is None or servers is None or ours == servers:
             return None
         return f"would be due at {format_rfc3339(ours)}, and the server counts anew: {format_rfc3339(servers)}"
+
+    def _make_up_of(self, held: Held, now: int) -> MakeUp | None:
+        """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
+        pattern = held.pattern
+        if not pattern.repeats or held.due > now:
+            return None
+        latest = pattern.latest_fire(held.due, now, held.stored_at) or held.due
+        return MakeUp(held, latest, pattern.next_fire(latest, held.stored_at), self._engine.landed.last_on(held))
 
     def _of_dead(self) -> Iterator[Finding]:
         for subject, (sequence, rejection) in self._engine.rejected.items():
@@ -242,15 +252,6 @@ def _why_done(held: Held, kind: Kind) -> str:
     if held.flight is None:
         return "its TTL has run out"
     return "cancelled and not removed yet" if held.flight.ending is Ending.CANCELLED else "fired and not removed yet"
-
-
-def _make_up_of(held: Held, now: int) -> MakeUp | None:
-    """Return the latest fire of a repeating schedule that is due and not stored; None if there is none."""
-    pattern = held.pattern
-    if not pattern.repeats or held.due > now:
-        return None
-    latest = pattern.latest_fire(held.due, now, held.stored_at) or held.due
-    return MakeUp(held, latest, pattern.next_fire(latest, held.stored_at))
 
 
 def blocked_by(findings: Sequence[Finding], accepted: Callable[[Kind], bool]) -> list[Kind]:

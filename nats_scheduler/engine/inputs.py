@@ -166,6 +166,13 @@ class FiresStored(NamedTuple):
     sequences: Sequence[int]
 
 
+class Version(NamedTuple):
+    """One message that is known to lie on a schedule's subject: its sequence, and when (ns) it was stored."""
+
+    sequence: int
+    stored_at: int
+
+
 class PurgeConcluded(NamedTuple):
     """The one and only answer to a `PurgeSchedule`; `refused` where the server will never do it."""
 
@@ -175,6 +182,8 @@ class PurgeConcluded(NamedTuple):
     refused: bool = False
     denied: bool = False
     """Our user may not remove it."""
+    known: Version | None = None
+    """That of the order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nats_scheduler.engine.admission import Admission
+from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import HistoryRead, MessagesRead
+from nats_scheduler.engine.inputs import ContentRead, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
@@ -38,6 +39,7 @@ class Readers(NamedTuple):
     """What a message is shown to."""
 
     lifecycle: Lifecycle
+    course: Course
     lifetimes: Lifetimes
     outcomes: Outcomes
     purges: Purges
@@ -56,6 +58,8 @@ class Intake:
         self._reader = reader
         self._lifecycle = readers.lifecycle
         self._roster = readers.lifecycle.roster
+        self._landed = readers.lifecycle.landed
+        self._course = readers.course
         self._lifetimes = readers.lifetimes
         self._outcomes = readers.outcomes
         self._purges = readers.purges
@@ -84,6 +88,16 @@ class Intake:
             self.last_read = self.last_message.sequence
         self.last_read = max(self.last_read, given.through)
         self._sightings.pass_by(self.last_read)
+
+    def read_content(self, given: ContentRead, now: int) -> None:
+        """Take what lies on a schedule's subject: its content, or another message that was found there."""
+        other = self._course.content_read(given, now)
+        held = None if other is None else self._roster.exactly(given.schedule, given.sequence)
+        if other is None or held is None:
+            return
+        may_have_landed = self._landed.may_be(self._reader.read(other), other)
+        if not self._course.look_under(held, other, may_have_landed=may_have_landed):
+            self.take(other, now)
 
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: only their TTLs count."""
@@ -120,7 +134,7 @@ class Intake:
         if (reading := self._reader.read_uncached(message)) is not None:
             self._apply(reading, message, now)
         else:
-            self._overwritten(message)
+            self._overwritten(message, has_landed=False, now=now)
         if self._reader.misnamed:
             is_reported = self.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
             self._misnaming.found(message, self._reader.misnamed, is_reported=is_reported)
@@ -136,23 +150,30 @@ class Intake:
         if reading.definition is not None:
             self._accept(reading.definition, message, expires, now)
         elif reading.rejection is not None:
-            self._reject(reading.rejection, message)
-        else:
-            self._overwritten(message)
+            self._reject(reading.rejection, message, now)
+        elif message.subject in self._rejections.by_subject or self._roster.on(message.subject) is not None:
+            has_landed = is_acknowledged or self._landed.may_be(reading, message)
+            self._overwritten(message, has_landed=has_landed, now=now)
 
-    def _overwritten(self, message: StoredMessage) -> None:
+    def _overwritten(self, message: StoredMessage, *, has_landed: bool, now: int) -> None:
+        """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""
         held = self._roster.on(message.subject)
-        if held is not None and held.sequence < message.sequence:
-            self._lifecycle.end(held, self._lifetimes.why_covered(held, message))
-        if self._rejections.by_subject and self._rejections.at(message.subject) < message.sequence:
-            self._admission.discard(message.subject)
+        if held is None:
+            if self._rejections.by_subject:
+                self._admission.overwritten(message, has_landed=has_landed)
+        elif held.sequence < message.sequence:
+            if has_landed:
+                self._course.covered(held, message.sequence, now)
+            else:
+                self._lifecycle.end(held, self._lifetimes.why_covered(held, message))
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:
         before = self._roster.on(message.subject)
         known = self._rejections.at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
             if before is not None and before.sequence > message.sequence:
-                self._admission.supersede(before)  # an old version that was not read before it was replaced
+                unread = Version(message.sequence, message.stored_at)
+                self._admission.supersede(before, unread)  # it was replaced before it was read
             return
         due = definition.pattern.first_fire(message.stored_at)
         assert due is not None, "a pattern that never fires is rejected before"
@@ -160,10 +181,10 @@ class Intake:
         held.expires = self._lifetimes.expiry(message, expires)
         self._admission.accept(held, before, now)
 
-    def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
+    def _reject(self, rejection: Rejection, message: StoredMessage, now: int) -> None:
         if not self.is_live and not has_schedule_header(message.block, self._reader.dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
-            self._overwritten(message)
+            self._overwritten(message, has_landed=False, now=now)
             return
         held = self._roster.on(message.subject)
         if held is not None:

@@ -15,6 +15,7 @@ from nats_scheduler.engine.events import Ending, FiresDropped, ScheduleEnded, Sc
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import IN_PROGRESS, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.landed import Landed
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.refusals import Refusals
 from nats_scheduler.engine.roster import Roster
@@ -23,9 +24,11 @@ from nats_scheduler.engine.roster import Roster
 class Lifecycle:
     """The stages of one stream's schedules."""
 
-    def __init__(self, roster: Roster, ownership: Ownership, emit: Callable[[Action], None]) -> None:
+    def __init__(self, roster: Roster, ownership: Ownership, landed: Landed, emit: Callable[[Action], None]) -> None:
         self.roster = roster
         self.ownership = ownership
+        self.landed = landed
+        """What landed on the subjects of schedules, which is forgotten with them."""
         self.refusals = Refusals(roster)
         """The schedules whose fires the server refuses."""
         self._emit = emit
@@ -76,6 +79,7 @@ class Lifecycle:
             first = held.due if flight.missed_since is None else flight.missed_since
             self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
         self._clear(held)
+        self.landed.forget(held)
 
     def _clear(self, held: Held) -> None:
         sequence = held.sequence
@@ -106,6 +110,10 @@ class Lifecycle:
     def all_active(self) -> list[Held]:
         """Return the schedules whose next fire is in progress."""
         return list(self._active.values())
+
+    def is_aside(self, held: Held) -> bool:
+        """Return whether a schedule is another holder's and due, or done and could not be purged."""
+        return held.sequence in self._aside
 
     def all_not_waiting(self) -> list[Held]:
         """Return the schedules that do more than wait for their time, those of other holders first."""

@@ -222,7 +222,7 @@ class Outcomes:
             pause = next_fire - held.due
             self._lifecycle.move(held, Stage.WAITING)
             held.due = next_fire
-            is_protected = self._limits.guard and held.terms.source is None and self._ownership.is_ours(held)
+            is_protected = self._course.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
             if kept is not None and pause <= CONTENT_KEPT_NS and is_protected:
                 self._course.keep_content(held, kept, pause)
             else:
@@ -248,6 +248,9 @@ class Outcomes:
         """Advance the schedule of a fire that is stored, if it still waits for that."""
         held = self._lifecycle.awaiting(fire)
         if held is not None:
+            landed = self._lifecycle.landed
+            if not held.pattern.repeats and landed.last_on(held) > fire.stored_as:
+                landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
             self.advance(held, fire.next_fire)
 
     # -- reports -------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import Ending, PurgeFailed
 from nats_scheduler.engine.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.in_flight import InFlight
-from nats_scheduler.engine.inputs import PurgeConcluded
+from nats_scheduler.engine.inputs import PurgeConcluded, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.schedule.instants import SECOND
 
@@ -56,11 +56,11 @@ class Purges:
         self._queue: deque[PurgeSchedule] = deque()
         self._purged: dict[tuple[str, int], tuple[int, int]] = {}
         """What was purged, by subject and sequence: when it was stored, and when it was purged (ns)."""
-        self._old_versions: dict[str, int] = {}
-        """Old versions that could not be purged: subject, and the highest sequence."""
+        self._old_versions: dict[tuple[str, Version | None], int] = {}
+        """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
         self._old_versions_retry_at = 0
-        self.requested_by_others: deque[tuple[str, int]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
-        """What other holders requested to purge last: subject, and sequence."""
+        self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
+        """What other holders requested to purge last: subject, sequence, and the schedule."""
         self.outstanding = 0
         """Purges that wait, or were ordered and are not concluded."""
 
@@ -81,19 +81,27 @@ class Purges:
         self._lifecycle.roster.cancel_wake(held)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
-        self.purge_versions(held.subject, held.sequence)
+        self.purge_subject(held)
 
-    def purge_versions(self, schedule: str, through: int) -> None:
-        """Have every version of a schedule up to sequence `through` purged, once no burst lasts."""
+    def purge_subject(self, held: Held) -> None:
+        """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
+        through = self._lifecycle.landed.last_on(held)
+        self.purge_versions(held.subject, through, Version(held.sequence, held.stored_at))
+
+    def purge_versions(self, schedule: str, through: int, known: Version | None = None) -> None:
+        """Have every version of a schedule up to sequence `through` purged, once no burst lasts.
+
+        One of them is `known`.
+        """
         self.outstanding += 1
-        self._queue.append(PurgeSchedule(schedule, through))
+        self._queue.append(PurgeSchedule(schedule, through, None, known))
 
     def purge_returned(self, now: int) -> None:
         """Purge again what was purged and may be stored again: the server may have been killed."""
         self._purged = {key: times for key, times in self._purged.items() if now - times[1] <= PURGED_KEPT_NS}
         for (schedule, sequence), (stored_at, _purged_at) in self._purged.items():
             self.outstanding += 1
-            self._queue.append(PurgeSchedule(schedule, sequence, stored_at))
+            self._queue.append(PurgeSchedule(schedule, sequence, stored_at, Version(sequence, stored_at)))
 
     def release(self, now: int, *, is_open: bool) -> bool:
         """Order the purges that wait, unless a burst lasts; returns whether there are more."""
@@ -103,8 +111,8 @@ class Purges:
             return False
         if self._old_versions and is_open and now >= self._old_versions_retry_at:
             old_versions, self._old_versions = self._old_versions, {}
-            for schedule, through in old_versions.items():
-                self.purge_versions(schedule, through)
+            for (schedule, known), through in old_versions.items():
+                self.purge_versions(schedule, through, known)
         for _ in range(min(MAX_PURGES_PER_STEP, len(self._queue))):
             self._emit(self._queue.popleft())
         return bool(self._queue)
@@ -113,12 +121,12 @@ class Purges:
         """End a schedule that was purged, or try again."""
         self.outstanding -= 1
         schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
-        held = self._lifecycle.in_stage(schedule, through, Stage.PURGING)
+        held = self._purging(schedule, through)
         if failure is not None:
             self._emit(Report(PurgeFailed(schedule, through, failure, conclusion.refused)))
         if held is None or held.flight is None:
             if failure is not None and not conclusion.refused and (schedule, through) not in self._purged:
-                self._keep_old_versions(schedule, through, now)
+                self._keep_old_versions(conclusion, now)
         elif failure is None:
             self._keep_purged(held, now)
             self._lifecycle.end(held, held.flight.ending)
@@ -138,7 +146,8 @@ class Purges:
         if held.flight.stage not in DONE:
             return
         if below is None or held.sequence < below:
-            self.requested_by_others.append((held.subject, held.sequence))
+            through = self._lifecycle.landed.last_on(held)
+            self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
             self._lifecycle.end(held, held.flight.ending)
 
     def next_retry(self) -> int | None:
@@ -149,14 +158,22 @@ class Purges:
         """Keep that wait as long as it was although the wall clock shows `by` ns less than before."""
         self._old_versions_retry_at -= by
 
+    def _purging(self, schedule: str, through: int) -> Held | None:
+        """Return the schedule whose purge up to a sequence was concluded, None if it is not held any more."""
+        held = self._lifecycle.roster.on(schedule)
+        if held is None or held.flight is None or held.flight.stage is not Stage.PURGING:
+            return None
+        return held if self._lifecycle.landed.last_on(held) == through else None
+
     def _keep_purged(self, held: Held, now: int) -> None:
         if self._may_return:
             if len(self._purged) >= MAX_PURGED_KEPT:
                 del self._purged[next(iter(self._purged))]
             self._purged[held.subject, held.sequence] = held.stored_at, now
 
-    def _keep_old_versions(self, schedule: str, through: int, now: int) -> None:
+    def _keep_old_versions(self, conclusion: PurgeConcluded, now: int) -> None:
         """Keep versions that are not held any more and are still stored."""
         if not self._old_versions:
             self._old_versions_retry_at = now + OLD_VERSIONS_RETRY_NS
-        self._old_versions[schedule] = max(self._old_versions.get(schedule, 0), through)
+        key = conclusion.schedule, conclusion.known
+        self._old_versions[key] = max(self._old_versions.get(key, 0), conclusion.through)

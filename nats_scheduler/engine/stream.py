@@ -5,7 +5,8 @@ actions. The same inputs at the same times always give the same actions, so a se
 
 What it relies on:
 
-- the last message on a subject is its schedule, and there is none if that message is something else;
+- the last message on a subject is its schedule, and there is none if that message is something else, except for what
+  other schedules generated, and cancels, which leave it alive (`engine.landed`);
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
@@ -48,6 +49,7 @@ from nats_scheduler.engine.inputs import (
     StreamChanged,
 )
 from nats_scheduler.engine.intake import Intake, Readers
+from nats_scheduler.engine.landed import Landed
 from nats_scheduler.engine.lifecycle import Lifecycle, has_ended
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
@@ -95,7 +97,8 @@ class StreamEngine:
         self.ownership = Ownership(reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         self._in_flight = InFlight()
-        self._lifecycle = Lifecycle(self._roster, self.ownership, emit)
+        self.landed = Landed(self._roster, moved=rules.moves_subjects)
+        self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
         self._purges = Purges(self._lifecycle, self._in_flight, emit, may_return=not limits.guard)
         self._course = Course(self._lifecycle, self._in_flight, self._purges, self.lifetimes, limits, emit)
         self._outcomes = Outcomes(
@@ -123,6 +126,7 @@ class StreamEngine:
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
         readers = Readers(
             self._lifecycle,
+            self._course,
             self.lifetimes,
             self._outcomes,
             self._purges,
@@ -243,8 +247,7 @@ class StreamEngine:
             case MessagesRead():
                 self._intake.read(given, now)
             case ContentRead():
-                if (newer := self._course.content_read(given, now)) is not None:
-                    self._intake.take(newer, now)
+                self._intake.read_content(given, now)
             case PurgeConcluded():
                 self._purges.concluded(given, now)
             case PublishConcluded():

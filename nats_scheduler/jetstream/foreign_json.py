@@ -39,6 +39,11 @@ def is_expressible(text: str) -> bool:
     return "\x7f" not in text and (text.isascii() or not _STRAY_BYTE.search(text))
 
 
+def as_answered(subject: str) -> str:
+    """Return a subject as an answer in JSON shows it: what is not UTF-8 is replaced, and several look the same then."""
+    return _STRAY_BYTE.sub("\ufffd", subject)
+
+
 def integer(value: Any, otherwise: int = 0) -> int:
     """Return an integer of 64 bits, or `otherwise` if the value is none."""
     return value if _is_integer(value) else otherwise

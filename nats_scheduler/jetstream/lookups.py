@@ -67,29 +67,48 @@ class Lookups:
         """Return the first message behind a sequence."""
         return await answered(lambda: self._api.message(self._stream, seq=after + 1, next_by_subj=subject))
 
-    async def first_and_last(self, subject: str, number: int = 2) -> list[StoredMessage]:
-        """Return the messages that matter on a subject with `number` messages.
+    async def on(self, subject: str, number: int = 2, *, is_held: bool = False) -> list[StoredMessage]:
+        """Return the messages that matter on a subject with `number` messages, in stream order.
 
-        The last one, and the first one too if the last is a schedule with earlier messages before it.
+        The last one; the first one too if the last is a schedule with earlier messages before it; and all of them if
+        another schedule's message is the last one, after what may be a schedule, which lives if nothing else is there.
+        That may be one that is held, or the first message, since a schedule is alone on its subject when it is stored.
         """
         last = await self.last(subject)
         if last is None:
             return []
-        if number < 2 or MARK_OF_SCHEDULES not in last.block:
+        if number < 2 or SCHEDULE_SUBSTRING not in last.block:
             return [_bare(last)]
         first = await self.next(0, subject)
-        is_alone = first is None or first.subject != subject or first.sequence >= last.sequence
-        return [_bare(last)] if first is None or is_alone else [_bare(first), _bare(last)]
+        if first is None or first.subject != subject or first.sequence >= last.sequence:
+            return [_bare(last)]
+        if MARK_OF_SCHEDULES in last.block:
+            return [_bare(first), _bare(last)]
+        if not is_held and MARK_OF_SCHEDULES not in first.block:
+            return [_bare(last)]
+        return [_bare(first), *await self._between(subject, first.sequence, last.sequence), _bare(last)]
 
-    async def of_all_subjects(self, after: int) -> list[StoredMessage]:
-        """Return the messages that matter of each subject whose last message is behind a sequence, in stream order."""
+    async def _between(self, subject: str, first: int, last: int) -> list[StoredMessage]:
+        """Return the messages on a subject between two sequences."""
+        found: list[StoredMessage] = []
+        while (message := await self.next(first, subject)) is not None and message.sequence < last:
+            first = message.sequence
+            if message.subject == subject:
+                found.append(_bare(message))
+        return found
+
+    async def of_all_subjects(self, after: int, holds: Callable[[str], bool]) -> list[StoredMessage]:
+        """Return the messages that matter of each subject whose last message is behind a sequence, in stream order.
+
+        `holds` returns whether there is a schedule on a subject.
+        """
         counts = [counted async for counted in self._api.subject_counts(self._stream)]
         found: list[StoredMessage] = []
 
         async def look(subject: str, number: int) -> None:
-            messages = await self.first_and_last(subject, number)
-            if messages and messages[-1].sequence > after:
-                found.extend(message for message in messages if SCHEDULE_SUBSTRING in message.block)
+            messages = await self.on(subject, number, is_held=holds(subject))
+            if messages and messages[-1].sequence > after and SCHEDULE_SUBSTRING in messages[-1].block:
+                found.extend(messages)
 
         await _side_by_side((look(*counted) for counted in counts), MAX_SUBJECT_LOOKUPS_IN_FLIGHT)
         return in_order(found)

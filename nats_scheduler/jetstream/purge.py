@@ -1,7 +1,8 @@
 """Purge schedules that are done, and versions that were replaced.
 
 It is a purge of one subject up to a sequence: a replacement that was stored meanwhile has a higher sequence and stays.
-Only on a subject that is not UTF-8, which JSON cannot name, a message is deleted by its sequence.
+Only on a subject that is not UTF-8, which JSON cannot name, one message is deleted by its sequence: the one that is
+known to be there. Other messages there cannot be asked for, since several such subjects look the same in an answer.
 """
 
 import asyncio
@@ -28,17 +29,17 @@ def purger(
         try:
             await _purge(api, stream, request, reach)
         except ApiError as error:
-            return PurgeConcluded(request.schedule, request.through, str(error), error.status != TEMPORARY_STATUS)
+            return concluded(request, str(error))._replace(refused=error.status != TEMPORARY_STATUS)
         except NotPermittedError as error:
-            return PurgeConcluded(request.schedule, request.through, str(error), denied=True)
+            return concluded(request, str(error))._replace(denied=True)
         except JetStreamError as error:
-            return give_up(request, str(error))
-        return PurgeConcluded(request.schedule, request.through)
+            return concluded(request, str(error))
+        return concluded(request)
 
-    def give_up(request: PurgeSchedule, reason: str) -> Input:
-        return PurgeConcluded(request.schedule, request.through, reason)
+    def concluded(request: PurgeSchedule, failure: str | None = None) -> PurgeConcluded:
+        return PurgeConcluded(request.schedule, request.through, failure, known=request.known)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_PURGES_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, give_up=concluded, limit=MAX_PURGES_IN_FLIGHT)
 
 
 async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
@@ -50,6 +51,9 @@ async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: 
         # The server purges the messages below `seq`.
         await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})
         return
-    message = await reach.confirmed(request.through, lambda: api.message(stream, seq=request.through))
-    if message is not None:
-        await api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": request.through, "no_erase": True})
+    if request.known is None:
+        return
+    sequence, stored_at = request.known
+    message = await reach.confirmed(sequence, lambda: api.message(stream, seq=sequence))
+    if message is not None and message.stored_at == stored_at:
+        await api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})

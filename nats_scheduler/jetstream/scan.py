@@ -5,6 +5,8 @@ what the stream keeps. So nothing is attached to the stream.
 A plain subscription on its subjects shows that something was published; what was stored of it is looked up.
 At start, the last message of every subject is looked up. If that is a schedule with earlier messages before it, the
 first one is looked up too: older versions that were stored while no sidecar followed have to be purged.
+If it is another schedule's message, and the first one is a schedule, all messages of the subject are read: the schedule
+lives if there is nothing else.
 
 The rules:
 
@@ -21,7 +23,8 @@ Cost: one request a subject at start (15,000 a second), one for each message tha
 and one for each schedule published; one a second while anything is published.
 Limit: a generated message or a cancel that a consumer removed before its look-up is not found; nor is, at start, one
 with a later message on its subject.
-Older versions with an ordinary message before them stay as long as that one.
+Older versions with an ordinary message before them stay as long as that one; a schedule with an ordinary message before
+it, and another schedule's message after it, is not found at start.
 """
 
 import asyncio
@@ -143,7 +146,7 @@ class ScanFollower:
             self._went_back(last)
         behind = min(last - self._through, state.messages)
         if self._through == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
-            found = await self._lookups.of_all_subjects(self._through)
+            found = await self._lookups.of_all_subjects(self._through, self._holds)
         else:
             found = await self._lookups.between(self._through, last, self._holds)
         self._notify(MessagesRead(found))
@@ -222,7 +225,7 @@ class ScanFollower:
                 break
         else:
             self._was_not_found = True
-        self._notify(MessagesRead(await self._lookups.first_and_last(hint.subject)))
+        self._notify(MessagesRead(await self._lookups.on(hint.subject, is_held=self._holds(hint.subject))))
 
     async def _walk(self) -> None:
         """Deliver every message after what was read, on any subject."""

@@ -10,6 +10,7 @@ Limit: a client that may publish to the target itself can imitate a fire, from i
 """
 
 from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.generated import PURGE
 from nats_scheduler.message.headers import CRLF
 from nats_scheduler.message.reading import Generated
@@ -50,6 +51,16 @@ def fault_of(
     if not _fits(_line(message.block, terms.dialect.next), fire_time, repeats=pattern.repeats):
         return f"its {terms.dialect.next.decode()} is neither 'purge' nor a later fire time"
     return ""
+
+
+def fault_of_following(generated: Generated, message: StoredMessage) -> str:
+    """Say why a fire cannot say what it says follows it, whatever its schedule is; "" where it can."""
+    for dialect in DIALECTS:
+        following = _line(message.block, dialect.next)
+        if following:
+            fits = _fits(following, generated.fire_time, repeats=True)
+            return "" if fits else f"its {dialect.next.decode()} is none that follows"
+    return "it does not say what follows"
 
 
 def _line(block: bytes, name: bytes) -> bytes:

@@ -221,7 +221,7 @@ class StreamDriver:
         if self._port is not None:
             self._port.purge(request)
         else:
-            self.tell(PurgeConcluded(request.schedule, request.through, NO_CONTACT))
+            self.tell(PurgeConcluded(request.schedule, request.through, NO_CONTACT, known=request.known))
 
     def _remove(self, request: RemoveExpired) -> None:
         if self._port is not None:

@@ -186,14 +186,13 @@ class Graduation:
             await self._api.delete_message(name, sequence)
 
     async def _make_up(self, make_up: MakeUp) -> None:
-        """Store a make-up fire; one whose schedule is not the last on its subject any more stays away."""
+        """Store a make-up fire; one on whose subject something else was stored meanwhile stays away."""
         message = await self._api.message(self._state.name, seq=make_up.held.sequence)
         if message is None:
             return
         source = await self._sample(make_up.held.terms.source)
-        fire = assembled(
-            _stamped_portably(make_up.held), message, source, make_up.fire_time, make_up.next_fire, guard=True
-        )
+        times = make_up.fire_time, make_up.next_fire
+        fire = assembled(_stamped_portably(make_up.held), message, source, *times, guard=True, last=make_up.last)
         refusal = refusal_of(fire, ServerLimits(guard=True, max_payload=self._server.max_payload))
         if refusal is not None:
             raise ApiError(refusal.status, refusal.code, refusal.description, f"make-up fire of {fire.schedule}")

@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.continuity import LOOK_SECONDS, StreamWentBackError, step_back
+from nats_scheduler.runtime.continuity import LOOK_SECONDS, StreamWentBackError, is_replicated, step_back
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.pace import CHECKPOINT_SECONDS, Pace
@@ -98,7 +98,8 @@ class StreamService:
         self._clock = clock
         self._written: tuple[int, int] | None = None
         silent = _is_silent(state)
-        limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead, silent)
+        blocks = server.has_guard and not server.schedules_natively and is_replicated(state)
+        limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead, blocks, silent)
         self._ack_timeout = min(settings.ack_timeout, SILENCE) if silent else settings.ack_timeout
         rules = replace(state.rules, restrictions=settings.restrictions_on(state.name))
         self._removes_expired = removes_expired(state, server)
@@ -148,6 +149,7 @@ class StreamService:
             and (self.driver.has_contact or state.last_sequence >= self.driver.engine.last_read)
             and state.config.get("retention") == self.state.config.get("retention")
             and _is_silent(state) == _is_silent(self.state)
+            and is_replicated(state) == is_replicated(self.state)
             and state.rules == self.state.rules
         )
 

@@ -195,9 +195,13 @@ class MemoryContact:
 
         def do() -> Input:
             message = self._stream.last_applied(schedule)
+            if request.above and message is not None and self._stream.has_applied(sequence):
+                covered = self._stream.message(sequence)
+                message = covered if covered is not None and covered.subject == schedule else None
             if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
                 return ContentUnread(schedule, sequence, NOT_APPLIED)
-            return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None)
+            above = self._stream.first_applied(schedule, request.above) if request.above else None
+            return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None, above)
 
         return _Request(
             do=do,
@@ -220,7 +224,7 @@ class MemoryContact:
         )
 
     def _purging(self, request: PurgeSchedule) -> _Request:
-        schedule, through, stored_at = request
+        schedule, through, stored_at, known = request
 
         def do() -> Input:
             message = self._stream.last(schedule) if stored_at is not None else None
@@ -230,8 +234,8 @@ class MemoryContact:
 
         return _Request(
             do=do,
-            refuse=lambda refusal: PurgeConcluded(schedule, through, refusal.description, refused=True),
-            fail=lambda reason: PurgeConcluded(schedule, through, reason),
+            refuse=lambda refusal: PurgeConcluded(schedule, through, refusal.description, refused=True, known=known),
+            fail=lambda reason: PurgeConcluded(schedule, through, reason, known=known),
         )
 
     def _removing(self, request: RemoveExpired) -> _Request:

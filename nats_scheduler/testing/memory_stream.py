@@ -56,6 +56,8 @@ class MemoryStream:
         self._now = now
         self._max_age = max(int(config.get("max_age") or 0), 0)
         self._per_subject = max(int(config.get("max_msgs_per_subject") or 0), 0)
+        self._keeps_refused = int(config.get("num_replicas") or 1) > 1
+        """Whether what the guard refuses keeps its identity in process, as on a 2.11."""
         self._window = int(
             config.get("duplicate_window")
             or min(DEFAULT_DUPLICATE_WINDOW_NS, self._max_age or DEFAULT_DUPLICATE_WINDOW_NS)
@@ -82,7 +84,7 @@ class MemoryStream:
         if known is not None:
             return Stored(known, duplicate=True)
         refusal = self._guard_fault(subject, block)
-        if refusal is not None and self.behind:
+        if refusal is not None and (self.behind or self._keeps_refused):
             self._note_identity(block, IN_PROCESS, self._now())
         refusal = refusal or self._rollup_fault(block) or self._ttl_fault(block)
         return refusal or Stored(self._store(subject, block, body))
@@ -125,6 +127,12 @@ class MemoryStream:
         applied = self.applied
         sequences = reversed(self._subjects.get(subject, {}))
         return next((self._messages[sequence] for sequence in sequences if sequence <= applied), None)
+
+    def first_applied(self, subject: str, after: int) -> StoredMessage | None:
+        """Return the first message on a subject above a sequence that the leader has applied."""
+        applied = self.applied
+        sequences = (s for s in self._subjects.get(subject, {}) if after < s <= applied)
+        return next((self._messages[sequence] for sequence in sequences), None)
 
     def messages(self, matching: str = ">", after: int = 0) -> Iterator[StoredMessage]:
         """Yield the messages above a sequence whose subject matches, in order."""

@@ -18,9 +18,9 @@ from tests.harness.account import CLOCK, in_seconds
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
 
-DUE_SECONDS = 2.0
+DUE_SECONDS = 4.0
 """When the schedule that is stopped would fire: enough for every way to stop it, on a busy machine."""
-CANARY_SECONDS = 2.4
+CANARY_SECONDS = 4.4
 """When the canary fires, counted from before the schedule was stored."""
 
 # -- what is compared ------------------------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ async def stop_a_delay(side: ComparedSide, name: str, case: Case) -> Stored:
     return await stored(stream)
 
 
-async def stop_an_interval(side: ComparedSide, name: str, case: Case) -> tuple[Stored, int]:
-    """Stop an `@every` after its first fire; returns what is stored beside its fires, and how often it fired after."""
+async def stop_an_interval(side: ComparedSide, name: str, case: Case) -> tuple[Stored, bool]:
+    """Stop an `@every` after its first fire; returns what is stored beside its fires, and whether it fired on."""
     stream = await new_stream(side, name, case)
     await stream.schedule("s", "@every 1s", b"fires")
     await stream.wait_for("out")
@@ -69,7 +69,7 @@ async def stop_an_interval(side: ComparedSide, name: str, case: Case) -> tuple[S
     later = [message for message in await stream.messages("out") if message.stored_at > stopped]
     found = await stored(stream)
     found.pop("out", None)
-    return found, len(later)
+    return found, bool(later)
 
 
 async def compare_all(
@@ -103,9 +103,9 @@ def is_stored_though_refused(wanted: Stored, value: Stored) -> bool:
     return "out" in wanted and value == {**wanted, "cancels": [b"cancel"]}
 
 
-def is_ended_by_what_landed(wanted: Stored, value: Stored) -> bool:
-    """A native schedule fires on and then purges what has landed; ours is ended by it, and keeps it."""
-    return wanted == FIRES and value == {"s": [b"fires", b"generated"]}
+def is_cancelled_under_what_landed(wanted: Stored, value: Stored) -> bool:
+    """A native server refuses to cancel what something lies on; where the cancel is stored, it ends the schedule."""
+    return wanted == FIRES and value == {"cancels": [b"cancel"]}
 
 
 def is_refused_by_the_guard(wanted: Stored, value: Stored) -> bool:
@@ -116,7 +116,7 @@ def is_refused_by_the_guard(wanted: Stored, value: Stored) -> bool:
 NAMED = (
     Allowance("rejected-schedules", EMULATED_VERSIONS, is_ended_by_a_rejected_one),
     Allowance("cancel", EMULATED_VERSIONS, is_stored_though_refused),
-    Allowance("stop-generated-message", EMULATED_VERSIONS, is_ended_by_what_landed),
+    Allowance("cancel", EMULATED_VERSIONS, is_cancelled_under_what_landed),
     Allowance("cancel-guarded", (V2_10,), is_refused_by_the_guard),
 )
 

@@ -129,9 +129,72 @@ async def land_on_it_with_a_roll_up(stream: FlaggedStream) -> None:
     await landed(stream)
 
 
-async def landed(stream: FlaggedStream) -> None:
+async def land_on_it_often(stream: FlaggedStream) -> None:
+    """Have three other schedules fire onto the subject, one after the other."""
+    for number in range(3):
+        await stream.schedule(f"other.{number}", "@at 2020-01-01T00:00:00Z", b"generated %d" % number, "s")
+        await landed(stream, b"generated %d" % number, f"other.{number}")
+
+
+async def land_a_sample_on_it(stream: FlaggedStream) -> None:
+    await stream.publish("sampled", body=b"generated")
+    source = {"Source": stream.subject("sampled")}
+    await stream.schedule("other", "@at 2020-01-01T00:00:00Z", b"not sent", "s", source)
+    await landed(stream)
+
+
+async def land_what_expires(stream: FlaggedStream) -> None:
+    await stream.schedule("other", "@at 2020-01-01T00:00:00Z", b"generated", "s", {"TTL": "1s"})
+    await landed(stream)
+
+    async def is_alone() -> bool:
+        return len(await stream.messages("s")) == 1
+
+    await eventually(is_alone, within_seconds=GONE_SECONDS, describe="what had landed has expired")
+
+
+def landed_and(*then: Stop) -> Stop:
+    """Have another schedule fire onto the subject, and do more."""
+
+    async def stop(stream: FlaggedStream) -> None:
+        for one in (land_on_it, *then):
+            await one(stream)
+
+    return stop
+
+
+async def delete_what_landed(stream: FlaggedStream) -> None:
+    await stream.call("STREAM.MSG.DELETE", {"seq": await sequence_of(stream), "no_erase": True})
+
+
+async def delete_what_lies_under(stream: FlaggedStream) -> None:
+    first = (await stream.messages("s"))[0].sequence
+    await stream.call("STREAM.MSG.DELETE", {"seq": first, "no_erase": True})
+
+
+async def acknowledge_what_landed(stream: FlaggedStream) -> None:
+    await stream.acknowledge((await stream.take("worker", 2))[-1])
+
+
+async def acknowledge_both(stream: FlaggedStream) -> None:
+    for message in await stream.take("worker", 2):
+        await stream.acknowledge(message)
+
+
+def cancel_another_on_it(more: dict[str, str] | None = None) -> Stop:
+    """Cancel another schedule by a message on the subject."""
+
+    async def stop(stream: FlaggedStream) -> None:
+        await stream.schedule("other", "@at 2100-01-01T00:00:00Z", b"other", "later")
+        said = {"Nats-Scheduler": stream.subject("other"), "Nats-Schedule-Next": "purge", **(more or {})}
+        await stream.publish("s", said, b"cancel")
+
+    return stop
+
+
+async def landed(stream: FlaggedStream, body: bytes = b"generated", other: str = "other") -> None:
     async def is_last() -> bool:
-        return (await stream.messages("s"))[-1].body == b"generated" and not await stream.messages("other")
+        return (await stream.messages("s"))[-1].body == body and not await stream.messages(other)
 
     await eventually(is_last, within_seconds=GONE_SECONDS, describe="the generated message has landed")
 
@@ -141,6 +204,13 @@ async def wait_until_gone(stream: FlaggedStream) -> None:
         return not await stream.messages("s")
 
     await eventually(gone, within_seconds=GONE_SECONDS, describe=f"the schedule of {stream.name} is gone")
+
+
+async def wait_until_one_is_left(stream: FlaggedStream) -> None:
+    async def is_alone() -> bool:
+        return [message.body for message in await stream.messages("s")] == [b"generated"]
+
+    await eventually(is_alone, within_seconds=GONE_SECONDS, describe="the schedule has expired")
 
 
 def consumer(rest: str = ">", durable: str = "worker") -> Stop:
@@ -231,7 +301,33 @@ CASES: dict[str, Case] = {
     "all rolled up from elsewhere": Case(publish("t", Nats_Rollup="all")),
     "a generated message lands on it": Case(land_on_it),
     "a generated message lands on it and rolls up": Case(land_on_it_with_a_roll_up),
-    "max_age": Case(wait_until_gone, {"max_age": SECOND * 3 // 2}),
+    "three generated messages land on it": Case(land_on_it_often),
+    "a generated sample lands on it": Case(land_a_sample_on_it),
+    "what landed expires": Case(land_what_expires, TTL, versions=WITH_TTL),
+    "landed, and deleted again": Case(landed_and(delete_what_landed)),
+    "landed, and it is deleted": Case(landed_and(delete_what_lies_under)),
+    "landed, and its subject is purged": Case(landed_and(purge(filter="s"))),
+    "landed, and its subject is purged but for that": Case(landed_and(purge(filter="s", keep=1))),
+    "landed, and a plain message": Case(landed_and(publish("s"))),
+    "landed, a plain message, and landed again": Case(landed_and(publish("s"), land_on_it)),
+    "landed, and replaced": Case(landed_and(replace("@at 2100-01-01T00:00:00Z"))),
+    "landed, replaced, and landed again": Case(landed_and(replace("@at 2100-01-01T00:00:00Z"), land_on_it)),
+    "landed, and cancelled": Case(landed_and(cancel())),
+    "landed, and cancelled with the guard of what landed": Case(landed_and(cancel(guard=0))),
+    "landed, and its Nats-TTL runs out": Case(
+        landed_and(wait_until_one_is_left), TTL, {"Nats-TTL": "1s"}, versions=WITH_TTL
+    ),
+    "landed with max_msgs_per_subject 1": Case(land_on_it, {"max_msgs_per_subject": 1}),
+    "landed with max_msgs_per_subject 2, twice": Case(landed_and(land_on_it), {"max_msgs_per_subject": 2}),
+    "landed on a work queue": Case(land_on_it, WORK_QUEUE),
+    "landed on a work queue, and taken away": Case(
+        landed_and(acknowledge_what_landed), WORK_QUEUE, before=consumer("s")
+    ),
+    "landed on a work queue, and both taken away": Case(landed_and(acknowledge_both), WORK_QUEUE, before=consumer("s")),
+    "landed on an interest stream": Case(land_on_it, INTEREST, before=consumer()),
+    "another one cancelled on its subject": Case(cancel_another_on_it()),
+    "another one cancelled on its subject, with a roll-up": Case(cancel_another_on_it({"Nats-Rollup": "sub"})),
+    "max_age": Case(wait_until_gone, {"max_age": 3 * SECOND}),
     "Nats-TTL": Case(wait_until_gone, TTL, {"Nats-TTL": "1s"}, versions=WITH_TTL),
     "Nats-TTL that lasts": Case(publish("t"), TTL, {"Nats-TTL": "1h"}, versions=WITH_TTL),
     "max_msgs": Case(publish("t", times=2), {"max_msgs": 2}),
@@ -276,6 +372,22 @@ REPEATING = {
         "the stream purged",
         "plain message",
         "replaced by @at",
+        "a generated message lands on it",
+        "three generated messages land on it",
+        "a generated sample lands on it",
+        "landed, and deleted again",
+        "landed, and it is deleted",
+        "landed, and its subject is purged",
+        "landed, and its subject is purged but for that",
+        "landed, and a plain message",
+        "landed, a plain message, and landed again",
+        "landed, and replaced",
+        "landed with max_msgs_per_subject 1",
+        "landed with max_msgs_per_subject 2, twice",
+        "landed on a work queue",
+        "landed on a work queue, and taken away",
+        "landed on a work queue, and both taken away",
+        "another one cancelled on its subject",
         "a generated message lands on it and rolls up",
         "cancelled",
         "max_msgs_per_subject 1, plain message",

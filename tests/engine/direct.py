@@ -71,11 +71,12 @@ class Desk:
         moves_subjects: bool = False,
         max_age: int = 0,
         evicts: bool = False,
+        blocks_refused: bool = False,
     ):
         rules = StreamRules(
             "DESK", (">",), allow_msg_ttl=message_ttl, moves_subjects=moves_subjects, max_age=max_age, evicts=evicts
         )
-        limits = ServerLimits(guard, max_payload, look_ahead=SECOND, silent=silent)
+        limits = ServerLimits(guard, max_payload, SECOND, blocks_refused, silent)
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START
         self.actions: list[Action] = []

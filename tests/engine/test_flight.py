@@ -9,6 +9,7 @@ from nats_scheduler.engine import flight
 from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.flight import DONE, IN_PROGRESS, TRANSITIONS, Stage
 from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.landed import Landed
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.roster import Roster
@@ -38,7 +39,8 @@ def test_each_stage_waits_is_in_progress_or_is_done() -> None:
 
 def lifecycle_with(stage: Stage) -> tuple[Lifecycle, Held]:
     actions: list[Action] = []
-    lifecycle = Lifecycle(Roster(), Ownership(reads_all=True), actions.append)
+    roster = Roster()
+    lifecycle = Lifecycle(roster, Ownership(reads_all=True), Landed(roster, moved=False), actions.append)
     desk = Desk(schedule("@every 5s"))
     held = desk.engine.held.on("s.one")
     assert held is not None

@@ -341,3 +341,14 @@ def test_what_the_server_would_not_know_again_or_not_store_is_refused_and_told(
     reported = [(event.code, event.description) for event in desk.reported(FireRefused)]
     assert reported == ([] if refusal is None else [(refusal.code, refusal.description)])
     assert bool(desk.fires) is (refusal is None)
+
+
+def test_a_fire_that_takes_another_identity_still_knows_when_its_schedule_was_stored() -> None:
+    message = schedule("@at 2026-01-01T00:00:10Z")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 10)
+    desk.concluded(fire, Stored(7, duplicate=True))
+    forgery = StoredMessage(TARGET, 7, START, block_with(Nats_Msg_Id=fire_identity(SCHEDULE, 1, START)), b"forged")
+    desk.step(DuplicateRead(fire, 7, forgery, START + 10 * SECOND))
+    assert desk.fire is not fire
+    assert (desk.fire.schedule_stored_at, desk.fire.last) == (START, 1)

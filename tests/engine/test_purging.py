@@ -2,7 +2,15 @@
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, PublishConcluded, PurgeConcluded, Stored
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContactLost,
+    ContentRead,
+    PublishConcluded,
+    PurgeConcluded,
+    Stored,
+    Version,
+)
 from nats_scheduler.engine.purges import PURGED_KEPT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -104,6 +112,15 @@ def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are
     assert desk.at(60).purges == []
 
 
+def test_the_version_that_is_known_is_named_again_when_it_is_tried_again() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.read(schedule("@every 1h", 2))
+    order = PurgeSchedule(SCHEDULE, 1, None, Version(1, START))
+    assert desk.asked(PurgeSchedule) == [order]
+    desk.step(PurgeConcluded(SCHEDULE, 1, "no answer", known=order.known))
+    assert desk.at(5).asked(PurgeSchedule) == [order]
+
+
 def test_older_versions_that_could_not_be_removed_wait_for_contact() -> None:
     desk = Desk(schedule("@every 1h"))
     desk.read(schedule("@every 1h", 2))
@@ -157,10 +174,10 @@ def reconnected(desk: Desk) -> list[PurgeSchedule]:
 
 def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_server() -> None:
     desk = purged_desk(guard=False)
-    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
+    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START, Version(1, START))]
     desk.step(PurgeConcluded(SCHEDULE, 1, "cut"))
     assert desk.at(60).purges == [], "it is not purged without a read"
-    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START)]
+    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START, Version(1, START))]
     desk.at(5 + PURGED_KEPT_NS / SECOND + 1)
     assert reconnected(desk) == []
 

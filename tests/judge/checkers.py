@@ -55,6 +55,8 @@ class Case:
     def __init__(self, history: History) -> None:
         self.history = history
         self.terms = history.terms
+        self.subjects = {operation.schedule for operation in history.operations}
+        """On which schedules were stored."""
         self.versions = versions_of(history)
         self.readiness = Readiness(history)
         self.targets = _matched_to_dues(history, self.versions)
@@ -113,7 +115,8 @@ def _lost(case: Case) -> list[Violation]:
     found, end = [], case.history.end + case.terms.clock_ahead
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
-        if fire.sequence not in kept and fire.stored_at > purged and version.fire_gone_at(fire) > end:
+        lands = version.target in case.subjects  # what lies there goes when its publisher, or a fire, says so
+        if fire.sequence not in kept and not lands and fire.stored_at > purged and version.fire_gone_at(fire) > end:
             found.append(_violation("Complete", version, f"the fire of {case.at(due)} is not stored any more"))
     return found
 
@@ -138,7 +141,9 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
     first = case.stored.get((fire.schedule_sequence or 0, fire.fire_time or 0))
     if first is None:
         return False
-    gone_at = first.stored_at if case.terms.consumed else case.versions[fire.schedule_sequence or 0].fire_gone_at(first)
+    version = case.versions[fire.schedule_sequence or 0]
+    may_be_gone = case.terms.consumed or version.target in case.subjects
+    gone_at = first.stored_at if may_be_gone else version.fire_gone_at(first)
     return fire.stored_at >= max(gone_at, first.stored_at + case.terms.duplicate_window)
 
 

@@ -13,6 +13,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from tests.judge.history import SECOND
+from tests.simulation.publishers import SUBJECTS
 from tests.simulation.server import FORGED, Server
 
 FORGES_EVERY = SECOND
@@ -52,7 +53,9 @@ class Forger:
         pattern, terms = reading.definition.pattern, reading.definition.terms
         next_fire = pattern.next_fire(now, schedule.stored_at)
         if next_fire is None or self._random.random() < 0.5:
-            self._store(self._random.choice([terms.target, ELSEWHERE]), schedule, YEAR_9000, claims=True)
+            subject = self._random.choice([terms.target, ELSEWHERE])
+            # Onto the subject of a schedule it would be an ordinary message, which ends it.
+            self._store(ELSEWHERE if subject in SUBJECTS else subject, schedule, YEAR_9000, claims=True)
         else:
             self._store(ELSEWHERE, schedule, next_fire, claims=self._random.random() < 0.5)
 

@@ -23,7 +23,7 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import wakes
+from nats_scheduler.runtime import stream_service, wakes
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.testing.memory_contact import MemoryContact
@@ -151,7 +151,7 @@ def never_open_again() -> Changes:
 
 def old_versions_left_over() -> Changes:
     """Try only once to purge old versions."""
-    yield Purges, "_keep_old_versions", lambda _self, _schedule, _through, _now: None
+    yield Purges, "_keep_old_versions", lambda _self, _conclusion, _now: None
 
 
 def old_knowledge_trusted() -> Changes:
@@ -226,6 +226,31 @@ def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> 
     return reading
 
 
+def ended_by_what_lands() -> Changes:
+    """Let whatever comes onto the subject of a schedule end it."""
+    original = Intake._overwritten
+
+    def overwritten(self: Intake, message: StoredMessage, *, has_landed: bool, now: int) -> None:
+        original(self, message, has_landed=False, now=now)
+
+    yield Intake, "_overwritten", overwritten
+
+
+def schedule_expected_under_what_landed() -> Changes:
+    """Have the guard expect the schedule itself, whatever has landed on it."""
+    original = assembly.assembled
+
+    def assembled(held: Held, *rest: Any, **more: Any) -> Any:
+        return original(held, *rest, **{**more, "last": held.sequence})
+
+    yield course, "assembled", assembled
+
+
+def blocked_identities_forgotten() -> Changes:
+    """Send fires as if a server kept nothing of what its guard refused, whatever the replicas of the stream."""
+    yield stream_service, "is_replicated", lambda _state: False
+
+
 def forgery_believed() -> Changes:
     """Accept any message that claims to be a fire."""
     yield outcomes, "fault_of_generated", lambda *_args, **_more: ""
@@ -264,6 +289,9 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     fired_after_expiry: ("Gone", 20),
     nothing_expires: ("Gone", 60),
     absence_believed_of_anybody: ("Complete", 60),
+    ended_by_what_lands: ("Complete", 10),
+    schedule_expected_under_what_landed: ("Complete", 10),
+    blocked_identities_forgotten: ("Complete", 60),
     forgery_believed: ("Complete", 60),
     duplicate_believed: ("Complete", 80),
 }

@@ -36,6 +36,7 @@ class Publishers:
         self._random = Random(f"publishers {scenario.seed}")
         self._content = Random(f"what is published {scenario.seed}")
         """Draws the features that were added later, so that the worlds of existing seeds do not change."""
+        self._landing = Random(f"what lands {scenario.seed}")
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
@@ -84,12 +85,19 @@ class Publishers:
         operation = Operation(verb, subject, self._timeline.now)
         if verb is Verb.STORE:
             operation.pattern = self._pattern()
-            operation.target = f"t.{subject[2:]}"
+            operation.target = self._target_of(subject)
             operation.body = b"%d" % len(self._server.history.operations)
             self._fill(operation)
         elif verb is Verb.DELETE:
             operation.names = self._last[subject]
         self._ask(operation, self._random)
+
+    def _target_of(self, subject: str) -> str:
+        """Draw where a schedule fires to: onto another one, now and again, where that happens."""
+        own = f"t.{subject[2:]}"
+        if not self._scenario.lands or self._landing.random() < 0.6:
+            return own
+        return self._landing.choice([other for other in SUBJECTS if other != subject])
 
     def _ask(self, operation: Operation, random: Random) -> None:
         """Send a request; it may get lost, or its answer."""

@@ -87,6 +87,8 @@ class Scenario:
     """Whether publishers purge the whole stream at times."""
     lags: bool
     """Whether the leader of the stream is behind the followed node at times."""
+    lands: bool
+    """Whether some schedules fire onto the subjects of others, which stay alive."""
     forges: bool
     """Whether a forger stores messages that look like fires at times."""
 
@@ -142,5 +144,6 @@ def drawn(seed: int) -> Scenario:
         samples=later.random() < 0.3,
         purges=later.random() < 0.15,
         lags=Random(f"leader {seed}").random() < 0.3,
+        lands=Random(f"landing {seed}").random() < 0.3,
         forges=Random(f"forger {seed}").random() < 0.2,
     )

@@ -66,6 +66,7 @@ class Server:
             "allow_rollup_hdrs": True,
             "allow_msg_ttl": scenario.expires,
             "duplicate_window": scenario.duplicate_window,
+            "num_replicas": 3 if scenario.lags else 1,
         }
         self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
         self.stream.listen(self._stored)

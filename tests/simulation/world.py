@@ -144,7 +144,7 @@ class World:
                 instance.process.end()
         self.history.end = self.timeline.now
         self.history.remaining = {message.sequence for message in self.server.stream.messages("s.*")}
-        self.history.remaining_fires = {message.sequence for message in self.server.stream.messages("t.*")}
+        self.history.remaining_fires = {message.sequence for message in self.server.stream.messages()}
         return self.history
 
     def _holders(self) -> dict[int, list[str]]:

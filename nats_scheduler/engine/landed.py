@@ -1,0 +1,87 @@
+"""What landed on the subjects of schedules that are held, and leaves them alive: fires of other schedules, and cancels.
+
+As the server does: a message that another schedule generated, or that cancels one, ends no schedule on whose subject it
+lands (`test_a_schedule_lives_on_under_what_landed`).
+What lies on it then is the last message on its subject: that is what the guard of its next fire has to expect, and its
+own message is found by its sequence alone.
+
+The rule: nothing is taken for the last message on a subject before all below it is known, since what lies between may
+have replaced the schedule. The follower tells it where it reads all; else one message after the other is looked at.
+
+Such a guard tells whether anything else came onto the subject, and not whether the schedule itself is still stored.
+A server of 2.11 keeps the identity of what its guard refused for the whole duplicate window where the stream has
+replicas: there a covered schedule fires without a guard, and one that was covered just now with another identity.
+So a schedule that is covered is looked at as where there is no guard: at most 50 ms before its fire, at each retry, and
+whenever somebody asks for a removal.
+
+Cost: an entry for each schedule that is covered, and nothing for all others.
+"""
+
+from nats_scheduler.engine.forgeries import fault_of_generated, fault_of_unheld
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.roster import Roster
+from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.stored import StoredMessage
+
+
+class Landed:
+    """The sequences of what landed last, by those of the schedules."""
+
+    def __init__(self, roster: Roster, *, moved: bool) -> None:
+        """Begin with nothing; fires are `moved` if the stream stores them on another subject than their target."""
+        self._roster = roster
+        self._moved = moved
+        self._last: dict[int, int] = {}
+
+    def may_be(self, reading: Reading | None, message: StoredMessage) -> bool:
+        """Tell whether a message leaves a schedule alive on whose subject it lies: a fire of another one, or a cancel.
+
+        Of a fire whose schedule is not held any more nobody can tell where it belongs; it is believed if it can be one.
+        """
+        if reading is None:
+            return False
+        generated = reading.generated
+        if generated is None:
+            return reading.cancels is not None and reading.definition is None
+        if generated.schedule == message.subject and not self._moved:
+            return False
+        held = self._roster.exactly(generated.schedule, generated.sequence)
+        if held is None:
+            return not fault_of_unheld(generated, message)
+        return not fault_of_generated(held, generated, message, moved=self._moved)
+
+    def covers(self, held: Held) -> bool:
+        """Tell whether something lies on a schedule that left it alive."""
+        return held.sequence in self._last
+
+    def last_on(self, held: Held) -> int:
+        """Return the sequence of the last message on a schedule's subject, as far as that is known."""
+        return self._last.get(held.sequence, held.sequence)
+
+    def note(self, held: Held, sequence: int) -> bool:
+        """Note that a schedule is covered, and known up to a sequence; returns whether that is news."""
+        is_news = sequence > self.last_on(held) or not self.covers(held)
+        if is_news:
+            self._last[held.sequence] = sequence
+        return is_news
+
+    def knows(self, held: Held, sequence: int) -> bool:
+        """Return whether the message with a sequence on a schedule's subject is one that is known to have landed."""
+        return self.covers(held) and sequence <= self.last_on(held)
+
+    def found(self, held: Held, sequence: int, *, is_next: bool) -> bool:
+        """Note what was found above a schedule, whether or not it `is_next` after what is known; return if it is news.
+
+        If it is not, what lies between is to be read first, unless there is less than what was known.
+        """
+        before = self.last_on(held) if self.covers(held) else 0
+        self.set_back(held, sequence if is_next or sequence < before else self.last_on(held))
+        return self.last_on(held) != before
+
+    def set_back(self, held: Held, sequence: int) -> None:
+        """Take this message for the last one on a schedule's subject: what was noted above it is gone."""
+        self._last[held.sequence] = max(sequence, held.sequence)
+
+    def forget(self, held: Held) -> bool:
+        """Take a schedule for the last message on its subject; returns whether that is news."""
+        return self._last.pop(held.sequence, None) is not None

@@ -1,0 +1,344 @@
+"""A schedule lives on under what another schedule generated, or a cancel of another one; all else ends it."""
+
+import pytest
+
+from nats_scheduler.engine.actions import ReadContent
+from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, ScheduleEnded
+from nats_scheduler.engine.inputs import ContactLost, ContentRead, Refused, Stored
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
+from tests.harness.blocks import block_with
+
+OTHER = "s.other"
+EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": TARGET}
+AT_20S = {"Nats-Schedule": "@at 2026-01-01T00:00:20Z", "Nats-Schedule-Target": TARGET}
+AT_40S = {"Nats-Schedule": "@at 2026-01-01T00:00:40Z", "Nats-Schedule-Target": TARGET}
+ONTO_IT = {"Nats-Schedule": "@every 3s", "Nats-Schedule-Target": SCHEDULE}
+ONCE_ONTO_IT = {"Nats-Schedule": "@at 2026-01-01T00:00:03Z", "Nats-Schedule-Target": SCHEDULE}
+LATER_ONTO_IT = {"Nats-Schedule": "@at 2026-01-01T00:00:06Z", "Nats-Schedule-Target": SCHEDULE}
+
+guards = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+
+
+def fires_of(world: ScheduleWorld, subject: str = SCHEDULE) -> list[float]:
+    """Return the fire times of a schedule's fires, in seconds after the start."""
+    return [(message.fire_time - START) / SECOND for message in world.generated if message.schedule == subject]
+
+
+def lateness_of(world: ScheduleWorld, subject: str = SCHEDULE) -> set[int]:
+    """Return how late (ns) its fires were stored."""
+    return {message.stored_at - message.fire_time for message in world.generated if message.schedule == subject}
+
+
+def on_it(world: ScheduleWorld) -> list[int]:
+    """Return the sequences of what lies on the schedule's subject."""
+    return [message.sequence for message in world.stream.messages(SCHEDULE)]
+
+
+class TestUnderWhatLanded:
+    @guards
+    def test_a_repeating_schedule_fires_at_all_its_times(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, EVERY_5S, b"own")
+        world.publish(OTHER, ONTO_IT, b"landed")
+        world.advance("31s")
+        assert fires_of(world) == [5, 10, 15, 20, 25, 30]
+        assert {message.body for message in world.generated if message.schedule == SCHEDULE} == {b"own"}
+        assert lateness_of(world) == {0}
+
+    @guards
+    def test_a_delayed_message_fires_and_takes_what_landed_with_it(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, AT_20S)
+        world.publish(OTHER, ONTO_IT)
+        world.advance("19s")
+        assert len(on_it(world)) == 1 + 6
+        world.advance("1500ms")
+        assert fires_of(world) == [20]
+        assert on_it(world) == []
+        world.advance("1s")
+        assert len(on_it(world)) == 1  # what lands behind the fire stays
+
+    @guards
+    @pytest.mark.parametrize("with_checkpoint", [True, False])
+    def test_it_is_found_again_after_a_restart(self, *, guard: bool, with_checkpoint: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, EVERY_5S)
+        world.publish(OTHER, ONCE_ONTO_IT)
+        world.advance("8s")
+        assert world.stream.last(OTHER) is None  # nobody knows any more what it was
+        world.restart(with_checkpoint=with_checkpoint)
+        world.advance("13s")
+        assert fires_of(world) == [5, 10, 15, 20]
+
+    @guards
+    def test_it_is_made_up_for_after_an_outage(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, EVERY_5S)
+        world.publish(OTHER, ONCE_ONTO_IT)
+        world.advance("8s")
+        world.restart(after="9s")
+        world.advance("4s")
+        assert fires_of(world) == [5, 15, 20]
+
+    def test_a_sampled_fire_is_no_other(self) -> None:
+        world = ScheduleWorld()
+        world.publish("q", b"", b"sample")
+        world.publish(SCHEDULE, {**EVERY_5S, "Nats-Schedule-Source": "q"})
+        world.publish(OTHER, ONTO_IT)
+        world.advance("11s")
+        assert [message.body for message in world.generated if message.schedule == SCHEDULE] == [b"sample", b"sample"]
+
+    def test_two_that_fire_onto_each_other_live_on(self) -> None:
+        world = ScheduleWorld()
+        world.publish(SCHEDULE, {**EVERY_5S, "Nats-Schedule-Target": OTHER})
+        world.publish(OTHER, {**EVERY_5S, "Nats-Schedule-Target": SCHEDULE})
+        world.advance("26s")
+        assert fires_of(world) == fires_of(world, OTHER) == [5, 10, 15, 20, 25]
+
+    def test_no_fire_is_refused_nor_told_twice(self) -> None:
+        world = ScheduleWorld()
+        world.publish(SCHEDULE, EVERY_5S)
+        world.publish(OTHER, ONTO_IT)
+        world.advance("31s")
+        assert not [event for event in world.events if isinstance(event, FireRefused)]
+        seen = [(event.schedule, event.fire_time) for event in world.events if isinstance(event, FireReadBack)]
+        assert len(seen) == len(set(seen))
+
+    @guards
+    def test_a_cancel_of_another_one_leaves_it_alive(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, AT_20S)
+        world.publish(OTHER, AT_40S)
+        world.publish(SCHEDULE, {"Nats-Scheduler": OTHER, "Nats-Schedule-Next": "purge"})
+        world.advance("41s")
+        assert fires_of(world) == [20]
+        assert fires_of(world, OTHER) == []
+        assert on_it(world) == []
+
+    def test_a_cancel_of_itself_ends_it(self) -> None:
+        world = ScheduleWorld()
+        world.publish(SCHEDULE, AT_20S)
+        world.publish(OTHER, ONCE_ONTO_IT)
+        world.advance("5s")
+        world.publish("cancels", {"Nats-Scheduler": SCHEDULE, "Nats-Schedule-Next": "purge"})
+        world.advance("20s")
+        assert fires_of(world) == on_it(world) == []
+
+
+class TestWhatEndsIt:
+    @guards
+    @pytest.mark.parametrize("way", ["plain", "replaced", "deleted", "purged", "its own deleted"])
+    def test_what_ends_any_schedule_ends_one_that_is_covered(self, way: str, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        own = world.publish(SCHEDULE, AT_20S)
+        world.publish(OTHER, ONCE_ONTO_IT)
+        world.advance("5s")
+        if way == "plain":
+            world.publish(SCHEDULE)
+        elif way == "replaced":
+            world.publish(SCHEDULE, AT_40S)
+        elif way == "purged":
+            world.purge(SCHEDULE)
+        else:
+            world.delete(own)
+        world.publish(OTHER, LATER_ONTO_IT)
+        world.advance("20s")
+        assert fires_of(world) == []
+
+    @guards
+    def test_it_is_not_fired_where_only_itself_was_removed_shortly_before(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        own = world.publish(SCHEDULE, AT_20S)
+        world.publish(OTHER, ONCE_ONTO_IT)
+        world.advance("19940ms")
+        world.stream.delete(own)  # and nobody saw the request
+        world.advance("5s")
+        assert fires_of(world) == []
+        assert len(on_it(world)) == 1
+
+    @guards
+    def test_one_that_was_pushed_out_by_what_landed_is_gone(self, *, guard: bool) -> None:
+        world = ScheduleWorld(config={"max_msgs_per_subject": 1}, guard=guard)
+        world.publish(SCHEDULE, EVERY_5S)
+        world.publish(OTHER, ONTO_IT)
+        world.advance("21s")
+        assert fires_of(world) == []
+
+    @guards
+    def test_one_that_was_rolled_up_by_what_landed_is_gone(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, EVERY_5S)
+        world.advance("6s")
+        world.publish(OTHER, {**LATER_ONTO_IT, "Nats-Schedule-Rollup": "sub"})
+        world.advance("21s")
+        assert fires_of(world) == [5]
+
+    @guards
+    def test_what_landed_and_is_gone_counts_no_more(self, *, guard: bool) -> None:
+        world = ScheduleWorld(guard=guard)
+        world.publish(SCHEDULE, AT_20S)
+        world.publish(OTHER, ONCE_ONTO_IT)
+        world.advance("5s")
+        world.stream.delete(on_it(world)[-1])
+        world.advance("16s")
+        assert fires_of(world) == [20]
+        assert not [event for event in world.events if isinstance(event, FireRefused)]
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Nats-Scheduler": OTHER, "Nats-Msg-Id": fire_identity(OTHER, 99, START), "Nats-Schedule-Next": "purge"},
+            {"Nats-Scheduler": OTHER, "Nats-Msg-Id": fire_identity(OTHER, 1, START + 3600 * SECOND)},
+            {"Nats-Scheduler": SCHEDULE, "Nats-Msg-Id": fire_identity(SCHEDULE, 1, START - SECOND)},
+            {"Nats-Msg-Id": fire_identity(OTHER, 1, START)},
+            {"Nats-Scheduler": OTHER},
+        ],
+    )
+    def test_what_cannot_be_a_fire_of_another_one_ends_it(self, headers: dict[str, str]) -> None:
+        world = ScheduleWorld()
+        world.publish(SCHEDULE, AT_20S)
+        world.publish(SCHEDULE, headers)
+        world.advance("21s")
+        assert list(world.stream.messages(TARGET)) == []
+
+    def test_a_fire_that_another_schedule_has_elsewhere_ends_it(self) -> None:
+        world = ScheduleWorld()
+        world.publish(SCHEDULE, AT_20S)
+        other = world.publish(OTHER, EVERY_5S)
+        world.advance("6s")
+        copied = fire_identity(OTHER, other, START + 5 * SECOND, 7)
+        following = "2026-01-01T00:00:10Z"
+        world.publish(SCHEDULE, {"Nats-Scheduler": OTHER, "Nats-Msg-Id": copied, "Nats-Schedule-Next": following})
+        world.advance("15s")
+        assert fires_of(world) == []
+
+
+def generated(sequence: int, at: float = 0) -> StoredMessage:
+    """Make the fire of another schedule, which is not held any more, on the schedule's subject."""
+    headers = {"Nats_Scheduler": OTHER, "Nats_Schedule_Next": "purge", "Nats_Msg_Id": fire_identity(OTHER, 1, START)}
+    return StoredMessage(SCHEDULE, sequence, START + int(at * SECOND), block_with(**headers), b"")
+
+
+def wanted(desk: Desk) -> list[tuple[int, str | None, bool, int]]:
+    """Return what the last step wants to read: sequence, source, whether the sequence will do, and above what."""
+    return [(read.sequence, read.source, read.by_sequence, read.above) for read in desk.asked(ReadContent)]
+
+
+class TestOneStepAtATime:
+    def test_the_guard_expects_what_landed(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message, generated(5))
+        desk.at(9.96)
+        assert wanted(desk) == [(2, None, False, 5)]
+        desk.found(message)
+        fire = desk.at(10).fire
+        assert b"Nats-Expected-Last-Subject-Sequence: 5\r\n" in fire.block
+        assert (fire.sequence, fire.last) == (2, 5)
+
+    def test_it_is_looked_at_shortly_before_its_fire(self) -> None:
+        desk = Desk(schedule("@at 2026-01-01T00:01:00Z", 2), generated(5))
+        assert desk.at(59.9).reads == []
+        assert desk.at(59.96).reads == [(SCHEDULE, 2)]
+
+    def test_what_lands_while_it_is_ready_has_it_looked_at_again(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message).at(9.5)
+        desk.found(message)
+        desk.read(generated(5))
+        assert desk.at(9.96).reads == [(SCHEDULE, 2)]
+        desk.found(message)
+        assert b"Nats-Expected-Last-Subject-Sequence: 5\r\n" in desk.at(10).fire.block
+
+    def test_what_landed_unseen_is_found_when_the_guard_refuses(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 10)
+        for landed in range(5, 20):
+            before = landed - 1 if landed > 5 else 2
+            desk.concluded(fire, Refused(400, 10071, f"wrong last sequence: {landed}"))
+            assert wanted(desk) == [(2, None, False, 0)]
+            desk.found(generated(landed), of=message)
+            assert wanted(desk) == [(2, None, False, before)]
+            desk.step(ContentRead(SCHEDULE, 2, message, None, generated(landed)))
+            assert wanted(desk) == [(2, None, False, landed)]
+            desk.found(message)
+            fire = desk.fire
+            assert b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % landed in fire.block
+            assert not desk.reported(FireRefused)
+        desk.concluded(fire, Stored(30))
+        assert desk.purges == [(SCHEDULE, 19)]
+
+    def test_what_was_refused_takes_another_identity_where_its_own_is_blocked(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message, blocks_refused=True)
+        fire = desk.in_flight(message, 10)
+        assert b"Nats-Expected-Last-Subject-Sequence: 2\r\n" in fire.block
+        desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 5"))
+        desk.read(generated(5))
+        desk.found(message)  # by a leader that is behind what was read
+        assert fire_identity(SCHEDULE, 2, START + 10 * SECOND, 5).encode() in desk.fire.block
+        assert b"Nats-Expected-Last-Subject-Sequence" not in desk.fire.block
+
+    def test_what_lies_under_what_landed_unseen_ends_it(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 10)
+        desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 7"))
+        desk.found(generated(7), of=message)
+        desk.step(ContentRead(SCHEDULE, 2, message, None, plain(SCHEDULE, 6)))
+        assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
+        assert desk.fires == []
+
+    def test_a_replacement_that_nobody_told_yet_is_found_under_what_landed(self) -> None:
+        message, newer = schedule("@at 2026-01-01T00:00:10Z", 2), schedule("@at 2026-01-01T00:00:30Z", 6)
+        desk = Desk(message, generated(5), reads_all=False)
+        desk.at(9.96)
+        assert wanted(desk) == [(2, None, False, 2)]
+        desk.step(ContentRead(SCHEDULE, 2, message, None, generated(5)))
+        assert wanted(desk) == [(2, None, False, 5)]
+        desk.read(generated(7))  # and not what lies under it
+        desk.step(ContentRead(SCHEDULE, 2, message, None, newer))
+        assert desk.at(10).fires == []
+        held = desk.engine.held.on(SCHEDULE)
+        assert held is not None
+        assert held.sequence == 6
+
+    def test_what_lands_behind_its_fire_stays(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message, generated(5))
+        fire = desk.in_flight(message, 10)
+        desk.read(generated(8))
+        desk.concluded(fire, Stored(7))
+        assert desk.purges == [(SCHEDULE, 5)]
+        desk.read(generated(9))
+        assert desk.is_held()
+
+    def test_an_ordinary_message_that_is_found_ends_it(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 10)
+        desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 6"))
+        desk.found(plain(SCHEDULE, 6), of=message)
+        assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
+
+    def test_what_is_acknowledged_lands_as_well(self) -> None:
+        onto = schedule("@at 2026-01-01T00:00:05Z", 3, OTHER, Nats_Schedule_Target=SCHEDULE)
+        desk = Desk(schedule("@at 2026-01-01T00:00:10Z", 2), onto)
+        fire = desk.in_flight(onto, 5)
+        desk.concluded(fire, Stored(7))
+        desk.read(stored_fire(fire, 7, desk.now))
+        assert desk.is_held()
+        assert desk.at(9.9).reads == []
+
+    def test_a_lost_contact_has_it_looked_at_again(self) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message, generated(5))
+        desk.at(9.96)
+        desk.found(message)
+        desk.step(ContactLost("cut"))
+        assert desk.at(9.97).reads == []
