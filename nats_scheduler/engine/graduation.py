@@ -220,7 +220,7 @@ class Handover:
         """Return how the server moves an interval's fires, which it counts from the instant of its adoption."""
         # The flag is switched on in the first half of a second, which the server rounds down.
         pattern, counted = held.pattern, floor_to_second(now)
-        ours, servers = pattern.next_fire(now, held.stored_at), adopted_fire(pattern, held.stored_at, counted)
+        ours, servers = held.next_fire(now), adopted_fire(pattern, held.stored_at, counted)
         if ours is None or servers is None or ours == servers:
             return None
         return f"would be due at {format_rfc3339(ours)}, and the server counts anew: {format_rfc3339(servers)}"
@@ -230,8 +230,8 @@ class Handover:
         pattern = held.pattern
         if not pattern.repeats or held.due > now:
             return None
-        latest = pattern.latest_fire(held.due, now, held.stored_at) or held.due
-        return MakeUp(held, latest, pattern.next_fire(latest, held.stored_at), self._engine.landed.last_on(held))
+        latest = held.latest_fire(now) or held.due
+        return MakeUp(held, latest, held.next_fire(latest), self._engine.landed.last_on(held))
 
     def _of_dead(self) -> Iterator[Finding]:
         for subject, (sequence, rejection) in self._engine.rejected.items():

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nats_scheduler.message import rejection
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import MSG_ROLLUP, header_value
+from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -209,4 +209,4 @@ def _storage_rollup_fault(block: bytes) -> Rejection | None:
     if not value or value.lower() == b"sub":
         return None
     reason = "is not 'sub': a schedule rolls up its own subject only"
-    return rejection.ROLLUP_INVALID.rejection(MSG_ROLLUP.decode(), value.decode("utf-8", "surrogateescape"), reason)
+    return rejection.ROLLUP_INVALID.rejection(MSG_ROLLUP.decode(), decoded(value), reason)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.headers import MSG_TTL, header_value
+from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
 from nats_scheduler.message.reading import read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -43,5 +43,5 @@ def lifetime_of(block: bytes) -> int | None:
 @lru_cache(maxsize=256)
 def _lifetime(text: bytes) -> int | None:
     """Read a TTL; cached, because the schedules of a stream have only a few different TTLs."""
-    seconds = parse_ttl(text.decode("utf-8", "surrogateescape"))
+    seconds = parse_ttl(decoded(text))
     return None if isinstance(seconds, Invalid) or seconds <= 0 else seconds * SECOND

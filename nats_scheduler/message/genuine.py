@@ -12,7 +12,7 @@ Limit: a client that may publish to the target itself can imitate a fire, from i
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.generated import PURGE
-from nats_scheduler.message.headers import CRLF
+from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -79,5 +79,5 @@ def _fits(following: bytes, fire_time: int, *, repeats: bool) -> bool:
     """
     if following == PURGE:
         return True
-    next_fire = parse_rfc3339(following.decode("utf-8", "surrogateescape"))
+    next_fire = parse_rfc3339(decoded(following))
     return repeats and isinstance(next_fire, int) and next_fire > fire_time

@@ -25,6 +25,11 @@ _PROTOCOL_VERSION = b"NATS/1.0"
 _COLON = ord(":")
 
 
+def decoded(value: bytes) -> str:
+    """Return a header's value as text; bytes that are not UTF-8 survive the way back."""
+    return value.decode("utf-8", "surrogateescape")
+
+
 def header_value(block: bytes | None, name: bytes) -> bytes | None:
     """Return the value of the first header called `name`: None if it is absent, b"" if it is present and empty.
 

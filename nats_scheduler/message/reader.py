@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import CRLF
+from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.misnamed import NAME_PART_LOWER, NAME_PART_UPPER, Misnamed, misnamed_headers
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, Reading, read_message, read_published
 from nats_scheduler.message.stored import StoredMessage
@@ -123,7 +123,7 @@ class MessageReader:
         if around is None:
             return None
         text = block[start:end].lstrip(b" ")
-        pattern = parse_pattern(_decoded(text), around.time_zone)
+        pattern = parse_pattern(decoded(text), around.time_zone)
         if pattern is None or isinstance(pattern, Invalid):
             return None
         if around.time_zone is None:
@@ -140,7 +140,7 @@ class MessageReader:
         """Cache the terms of a block, unless another header may have determined when it fires."""
         dialect, start, end = self._pattern_in(block)
         pattern, terms = definition
-        if dialect is not terms.dialect or _decoded(block[start:end].lstrip(b" ")) != pattern.text:
+        if dialect is not terms.dialect or decoded(block[start:end].lstrip(b" ")) != pattern.text:
             return
         name = dialect.time_zone
         time_zone = schedule_fields(block, dialect).get(name) if block.find(name) >= 0 else None
@@ -156,10 +156,6 @@ class MessageReader:
                 end = block.find(CRLF, start)
                 return dialect, start, len(block) if end < 0 else end
         return None, 0, 0
-
-
-def _decoded(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
 
 
 def _make_room(kept: dict[Any, Any]) -> None:

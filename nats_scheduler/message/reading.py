@@ -23,7 +23,7 @@ from nats_scheduler.message.definition import (
 )
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import MSG_ID, MSG_TTL, header_value
+from nats_scheduler.message.headers import MSG_ID, MSG_TTL, decoded, header_value
 from nats_scheduler.message.identity import IDENTITY_PREFIX, parse_identity
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
@@ -117,7 +117,7 @@ def _with_ttl(reading: Reading | None, block: bytes, rules: StreamRules) -> Read
     As the server does: a valid TTL on a stream without TTLs is the first of all faults, an invalid TTL is the last one,
     on any stream (`test_the_ttl_of_the_schedule_itself_is_judged_first_or_last`).
     """
-    if reading is None or not (ttl := _decoded(header_value(block, MSG_TTL) or b"")):
+    if reading is None or not (ttl := decoded(header_value(block, MSG_TTL) or b"")):
         return reading
     seconds = read_ttl(ttl)
     if seconds and not rules.allow_msg_ttl:
@@ -138,7 +138,7 @@ def read_generated(block: bytes) -> Generated | None:
     Both dialects count, whichever are served now: a fire from before an upgrade is still a fire.
     """
     value = header_value(block, MSG_ID)
-    identity = None if value is None else parse_identity(_decoded(value))
+    identity = None if value is None else parse_identity(decoded(value))
     if identity is None:
         return None
     for dialect in DIALECTS:
@@ -193,7 +193,3 @@ def _lone_scheduler(scheduler: str, dialect: Dialect) -> Rejection:
 
 def _cancel_fault(header: bytes, value: str, reason: str) -> Rejection:
     return rejection.SCHEDULER_INVALID.rejection(header.decode(), value, reason)
-
-
-def _decoded(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")

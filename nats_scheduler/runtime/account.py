@@ -61,7 +61,7 @@ LOOK_AGAIN_SECONDS = 1.0
 """A stream that could not be read is looked at again after this wait: *Live* leaves 3 s."""
 
 MAX_FOLLOWED = 256
-"""Requests of others that are followed at once; whoever floods the API is not answered with a flood of our own."""
+"""Requests of others that are followed at once; a client that floods the API causes no flood of ours."""
 
 TOO_MANY = f"more than {MAX_FOLLOWED} requests to configure streams at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"

@@ -1,4 +1,4 @@
-"""The schedules whose fires the server refuses at the moment, shared with whoever looks from outside.
+"""The schedules whose fires the server refuses at the moment, shared with tools that read the bucket.
 
 `nats-scheduler ls` reads the streams itself, and no stream says that a fire was refused. So each instance shares, in
 one value of the bucket (`runtime.shared_value`), the sequence of each schedule that fails, the server's code and

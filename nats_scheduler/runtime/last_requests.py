@@ -1,6 +1,6 @@
 """What others asked for last, and what of it may have been overtaken: by an update of our own, or by the next request.
 
-A stream's configuration has no revision: whoever updates it, writes all of it, and the last one wins.
+A stream's configuration has no revision: an update writes all of it, and the last one wins.
 So when somebody's update reaches the server between our reading of a stream and our update of it, theirs is undone, and
 nobody is told.
 And when two requests follow each other closely, the flag of the first cannot be seen to be in force any more.

@@ -1,7 +1,7 @@
-"""One value of the registry's bucket in which each instance has an entry of its own, for whoever looks from outside.
+"""One value of the registry's bucket in which each instance has an entry of its own, for tools that read it.
 
 The rules: an instance writes its own entry and no other, by compare-and-set. Entries of instances that are gone are
-removed by whoever writes next. An entry is made for the room that the others leave.
+removed by the next instance that writes. An entry is made for the room that the others leave.
 Cost: two requests where nothing has changed, three where something has.
 Limit: what an instance that was killed wrote stays until another one writes; readers go by the living.
 """

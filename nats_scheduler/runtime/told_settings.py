@@ -1,4 +1,4 @@
-"""What the settings of this instance make of a stream's schedules, shared with whoever looks from outside.
+"""What the settings of this instance make of a stream's schedules, shared with tools that read the bucket.
 
 `nats-scheduler ls` reads the streams itself. Which of them are served, and which schedules are rejected, depends on
 settings that only the sidecar has, so each instance shares them in one value of the bucket (`runtime.shared_value`).
