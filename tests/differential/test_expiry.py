@@ -1,12 +1,12 @@
 """The same messages with the same TTLs on every server: what is left of them after a while.
 
-A message of its own, with the longest TTL of those that run out, tells each side when to look: when it is gone, so is
-everything that had less time.
+A message that is stored last, and has the longest TTL of those that run out, shows when to look: when it is gone, so
+is everything that had less time. Every schedule is due when it is published, so no case depends on how long that takes.
 """
 
 import pytest
 
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.differences import Allowance, Differences
 from tests.differential.sides import ComparedSide, fresh_name, on_each
@@ -24,7 +24,7 @@ HUGE = ("9223372037", "18446744074", "2562047h", "9223372036854775807")
 """TTLs whose end lies beyond the year 2262, where the nanoseconds of a server wrap."""
 
 CANARY = "5s"
-"""Two seconds beyond the longest of the short ones: servers look once a second."""
+"""Three seconds beyond the longest of the short ones: servers look once a second, and a native fire may be late."""
 
 GONE_SECONDS = 30.0
 
@@ -41,11 +41,11 @@ async def say(side: ComparedSide, subject: str, headers: dict[str, str]) -> None
     assert "error" not in answer, (side.version, subject, headers, answer)
 
 
-async def say_all(side: ComparedSide, stream: str, due: int) -> None:
+async def say_all(side: ComparedSide, stream: str) -> None:
     """Publish every case: generated messages first, then schedules, then what is neither."""
-    at = f"@at {format_rfc3339(due)}"
-    for number, ttl in enumerate((*SHORT, *LONG, CANARY)):
-        target = f"{stream}.out.{'canary' if ttl == CANARY else number}"
+    at = f"@at {format_rfc3339(CLOCK.now())}"
+    for number, ttl in enumerate((*SHORT, *LONG)):
+        target = f"{stream}.out.{number}"
         headers = {"Nats-Schedule": at, "Nats-Schedule-Target": target, "Nats-Schedule-TTL": ttl}
         await say(side, f"{stream}.s.{number}", headers)
         rolled = {**headers, "Nats-Schedule-Target": f"{stream}.rolled.{number}", "Nats-Schedule-Rollup": "sub"}
@@ -61,9 +61,9 @@ async def say_all(side: ComparedSide, stream: str, due: int) -> None:
         await say(side, f"{stream}.m.{number}", {**mixed, "Nats-Schedule-TTL": ("1h", "1s", "never")[number]})
 
 
-async def say_what_never_fires(side: ComparedSide, stream: str, due: int) -> None:
+async def say_what_expires_first(side: ComparedSide, stream: str) -> None:
     """Publish schedules that expire before they are due, and one that fires until it does."""
-    at, target = f"@at {format_rfc3339(due + 4 * SECOND)}", f"{stream}.never"
+    at, target = f"@at {format_rfc3339(CLOCK.now() + HOUR)}", f"{stream}.never"
     for number, ttl in enumerate(("1s", "2s", "1")):
         headers = {"Nats-Schedule": at, "Nats-Schedule-Target": target, "Nats-TTL": ttl}
         await say(side, f"{stream}.early.{number}", headers)
@@ -80,10 +80,12 @@ async def counts(side: ComparedSide, stream: str) -> dict[str, int]:
     return {subject[len(stream) + 1 :]: count for subject, count in (info["state"].get("subjects") or {}).items()}
 
 
-async def left_on(side: ComparedSide, stream: str, due: int) -> dict[str, int]:
+async def left_on(side: ComparedSide, stream: str) -> dict[str, int]:
     """Run every case on one side and return what is left, by subject."""
-    await say_all(side, stream, due)
-    await say_what_never_fires(side, stream, due)
+    await say_all(side, stream)
+    await say_what_expires_first(side, stream)
+    canary = {"Nats-Schedule-Target": f"{stream}.out.canary", "Nats-Schedule-TTL": CANARY}
+    await say(side, f"{stream}.canary", {"Nats-Schedule": f"@at {format_rfc3339(CLOCK.now())}", **canary})
     await side.account.wait_for(stream, f"{stream}.out.canary")
 
     async def gone() -> dict[str, int] | None:
@@ -97,8 +99,7 @@ async def left_on(side: ComparedSide, stream: str, due: int) -> dict[str, int]:
 async def test_the_same_messages_are_left_on_every_server(sides: list[ComparedSide]) -> None:
     stream = fresh_name()
     await on_each(sides, lambda side: side.create(stream, allow_msg_ttl=True))
-    due = CLOCK.now() + 3 * SECOND
-    left = await on_each(sides, lambda side: left_on(side, stream, due))
+    left = await on_each(sides, lambda side: left_on(side, stream))
     differences = Differences((ORDINARY, NO_WRAP))
     subjects = {subject for found in left.values() for subject in found if not subject.startswith(("ticks", "huge"))}
     for subject in sorted(subjects):
@@ -108,7 +109,8 @@ async def test_the_same_messages_are_left_on_every_server(sides: list[ComparedSi
         differences.compare(f"a TTL of {HUGE[number]}", kept)
     for version, found in left.items():
         # The fire of the fourth second races the expiry: a native server may be a second late with either.
-        if not 2 <= found.get("ticks", 0) <= 5:
+        # A sidecar that a busy machine stops for seconds stores the latest of the fires that it missed.
+        if not 1 <= found.get("ticks", 0) <= 5:
             differences.note("a schedule fires until it expires", f"{version}: {found.get('ticks', 0)} fires")
     differences.check(at_least=2 * len(LONG))
 

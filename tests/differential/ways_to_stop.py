@@ -194,7 +194,8 @@ def cancel_another_on_it(more: dict[str, str] | None = None) -> Stop:
 
 async def landed(stream: FlaggedStream, body: bytes = b"generated", other: str = "other") -> None:
     async def is_last() -> bool:
-        return (await stream.messages("s"))[-1].body == body and not await stream.messages(other)
+        on_it = await stream.messages("s")
+        return bool(on_it) and on_it[-1].body == body and not await stream.messages(other)
 
     await eventually(is_last, within_seconds=GONE_SECONDS, describe="the generated message has landed")
 
