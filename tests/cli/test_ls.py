@@ -14,12 +14,11 @@ from click.testing import Result
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
-from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, account_on, in_seconds
+from tests.harness.account import Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_14
 
@@ -287,7 +286,7 @@ async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: 
     ]
 
 
-async def test_a_hundred_thousand_schedules_are_listed_in_seconds(cli: Cli, start_server: StartServer) -> None:
+async def test_a_hundred_thousand_schedules_are_listed(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_11)
     ls = on(cli, server)
     count = 100_000
@@ -300,8 +299,5 @@ async def test_a_hundred_thousand_schedules_are_listed_in_seconds(cli: Cli, star
                 account.connection.write(frame(f"MANY.{number}", "", block, b""))
             else:  # wait for the server now and then: it drops messages when more than 10,000 are in flight
                 await account.publish(f"MANY.{number}", headers)
-    before = CLOCK.monotonic()
     said = await ls("MANY")
-    took = (CLOCK.monotonic() - before) / SECOND
     assert len(said.stdout.splitlines()) == count + 4
-    assert took < 30, "some 4 s on an idle machine"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
 
@@ -60,7 +60,7 @@ class ComparedSide:
     ) -> dict[str, Any]:
         """Publish and return the server's whole answer, an error too; a block is sent as it is."""
         block = headers if isinstance(headers, bytes) else block_to_send(headers) if headers else b""
-        reply = await self.account.connection.request(subject, body, block)
+        reply = await self.account.connection.request(subject, body, block, WAIT_SECONDS)
         answer: dict[str, Any] = json.loads(reply.body)
         return answer
 

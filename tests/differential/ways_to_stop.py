@@ -6,6 +6,7 @@ from typing import Any
 
 from nats_scheduler.schedule.instants import SECOND
 from tests.differential.sides import COMPARED_VERSIONS
+from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import V2_10
@@ -85,7 +86,7 @@ def replace(pattern: str, rest: str = "s", target: str = "later", more: dict[str
 
 async def say(stream: FlaggedStream, rest: str, headers: dict[str, str], body: bytes = b"said") -> None:
     """Publish what some of the sides refuse."""
-    await stream.account.connection.request(stream.subject(rest), body, block_to_send(headers))
+    await stream.account.connection.request(stream.subject(rest), body, block_to_send(headers), WAIT_SECONDS)
 
 
 def cancel(scheduler: str = "s", rest: str = "cancels", guard: int | None = None, **headers: str) -> Stop:

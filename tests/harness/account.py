@@ -27,7 +27,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import eventually
 
-WAIT_SECONDS = 45.0
+WAIT_SECONDS = 90.0
 """How long a test waits for what should take milliseconds, on a busy machine."""
 
 CLOCK = SystemClock()
@@ -56,7 +56,7 @@ class Account:
 
     async def publish_block(self, subject: str, block: bytes, body: bytes) -> int:
         """Store a message whose header block is sent as it is, and return its sequence."""
-        reply = await self.connection.request(subject, body, block)
+        reply = await self.connection.request(subject, body, block, WAIT_SECONDS)
         answer = json.loads(reply.body)
         assert "error" not in answer, (answer, subject, block)
         return int(answer["seq"])

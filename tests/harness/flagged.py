@@ -131,4 +131,4 @@ class FlaggedStream:
 
     async def acknowledge(self, message: Delivered, word: bytes = b"+ACK") -> None:
         """Acknowledge a message and wait until the server has taken the acknowledgement."""
-        await self.account.connection.request(message.reply, word)
+        await self.account.connection.request(message.reply, word, deadline=WAIT_SECONDS)
