@@ -9,7 +9,7 @@ Listeners get every event unchanged; `nats-scheduler dev` prints its fires in th
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from nats_scheduler.engine.events import (
     Event,
@@ -69,27 +69,6 @@ class Reporter:
         self._overload = Overload()
         self.advise: Publish = no_advice
         """Publishes an advisory; `no_advice` while there is no connection."""
-        self._handlers: dict[type[Any], Callable[[str, Any], None]] = {
-            StreamReady: self._ready,
-            ScheduleAccepted: self._accepted,
-            ScheduleRejected: self._rejected,
-            ScheduleEnded: self._ended,
-            HeadersMisnamed: self._misnamed,
-            ScheduleEndsEarly: self._ends_early,
-            ScheduleLost: self._lost,
-            FireStored: self._stored,
-            FireReadBack: self._seen,
-            FireUnknown: self._unsettled,
-            FireRefused: self._fire_refused,
-            FireForged: self._forged,
-            FiresMissed: self._missed,
-            FiresDropped: self._dropped,
-            StillRefused: self._still_refused,
-            SchedulesFailing: self._failing,
-            PurgeFailed: self._purge_failed,
-            MessagesExpired: self._expired,
-            ExpiryFailed: self._expiry_failed,
-        }
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` with every event too."""
@@ -98,7 +77,7 @@ class Reporter:
     def report(self, stream: str, event: Event) -> None:
         """Report an event of a stream."""
         try:
-            self._handlers[type(event)](stream, event)
+            self._dispatch(stream, event)
         except Exception as error:
             self._report_broken(stream, event, error)
         for listener in self._listeners:
@@ -106,6 +85,49 @@ class Reporter:
                 listener(stream, event)
             except Exception as error:
                 self._report_broken(stream, event, error)
+
+    def _dispatch(self, stream: str, event: Event) -> None:  # noqa: C901 - one case for each kind of event
+        match event:  # the most frequent first: each case that does not match costs about 0.07 us
+            case FireStored():
+                self._stored(stream, event)
+            case FireReadBack():
+                self._seen(stream, event)
+            case ScheduleAccepted():
+                self._accepted(stream, event)
+            case ScheduleEnded():
+                self._ended(stream, event)
+            case StreamReady():
+                self._ready(stream, event)
+            case ScheduleRejected():
+                self._rejected(stream, event)
+            case HeadersMisnamed():
+                self._misnamed(stream, event)
+            case ScheduleEndsEarly():
+                self._ends_early(stream, event)
+            case ScheduleLost():
+                self._lost(stream, event)
+            case FireUnknown():
+                self._unsettled(stream, event)
+            case FireRefused():
+                self._fire_refused(stream, event)
+            case FireForged():
+                self._forged(stream, event)
+            case FiresMissed():
+                self._missed(stream, event)
+            case FiresDropped():
+                self._dropped(stream, event)
+            case StillRefused():
+                self._still_refused(stream, event)
+            case SchedulesFailing():
+                self._failing(stream, event)
+            case PurgeFailed():
+                self._purge_failed(stream, event)
+            case MessagesExpired():
+                self._expired(stream, event)
+            case ExpiryFailed():
+                self._expiry_failed(stream, event)
+            case _:
+                assert_never(event)
 
     def _report_broken(self, stream: str, event: Event, error: Exception) -> None:
         """Log that a report failed; the exception must not reach the engine, which reports."""

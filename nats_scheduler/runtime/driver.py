@@ -12,7 +12,7 @@ Cost: one call to the engine a turn in which something happened to the stream, a
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import assert_never
 
 from nats_scheduler.engine.actions import (
     Action,
@@ -68,15 +68,6 @@ class StreamDriver:
         """Called before each step of the engine; nothing that is known of the stream changes in between."""
         self._now = 0
         """The time of the last step (ns)."""
-        self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            Report: lambda action: self._report(action.event),
-            PublishFires: self._publish,
-            ReadContent: self._read,
-            ReadDuplicate: self._read_duplicate,
-            PurgeSchedule: self._purge,
-            RemoveExpired: self._remove,
-            WakeAt: self._wake_at,
-        }
         self._load = Load()
         self._idle = asyncio.Event()
         self._stopped = False
@@ -196,7 +187,23 @@ class StreamDriver:
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
-            self._handlers[type(action)](action)
+            match action:  # the most frequent first: each case that does not match costs about 0.07 us
+                case Report():
+                    self._report(action.event)
+                case ReadContent():
+                    self._read(action)
+                case PurgeSchedule():
+                    self._purge(action)
+                case PublishFires():
+                    self._publish(action)
+                case WakeAt():
+                    self._wake_at(action)
+                case ReadDuplicate():
+                    self._read_duplicate(action)
+                case RemoveExpired():
+                    self._remove(action)
+                case _:
+                    assert_never(action)
 
     def _publish(self, request: PublishFires) -> None:
         if self._port is not None:
