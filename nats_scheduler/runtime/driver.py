@@ -1,13 +1,15 @@
-"""Drive one engine: gather what happened, step, carry out, wake up in time.
+"""Drive one engine: collect what happened, step, carry out the actions, and wake up in time.
 
-Facts arrive one by one, in callbacks; they are gathered and given to the engine together at the end of the event loop's
-turn, so that a herd of acknowledgements is one step and its successors one write.
-An error inside the engine ends this driver and no other: `failed` says so, and the stream is read anew.
-The driver outlives contacts: when one ends the engine keeps what it knows, and goes on when the next one caught up.
-After a standstill of the process (`runtime.wakes`) nothing fires through the old contact, and what happened is read
-first.
+Inputs arrive one by one, in callbacks. They are passed to the engine together at the end of the event loop's turn, so
+that a burst of acknowledgements is one step, and the fires that follow from it are one write.
+An error inside the engine ends this driver and no other: `failed` resolves, and the stream is read again from the
+beginning.
+The driver outlives contacts: when one ends the engine keeps what it holds, and continues when the next one has caught
+up.
+After a standstill of the process (`runtime.wakes`) nothing fires through the old contact: what happened meanwhile is
+read first.
 
-Cost: one call to the engine a turn in which something happened to the stream, and none in others.
+Cost: one call of the engine in each turn in which something happened to the stream, and none in others.
 """
 
 import asyncio
@@ -53,11 +55,11 @@ class StreamDriver:
     def __init__(
         self, engine: StreamEngine, clock: Clock, report: Callable[[Event], None], wakes: Wakes | None = None
     ) -> None:
-        """Drive an engine; `wakes` is what the drivers of a process share, None where there is no other."""
+        """Drive an engine; `wakes` is shared by the drivers of a process, None if there is only one."""
         self.engine = engine
         self._wakes = Wakes(clock) if wakes is None else wakes
         self.wake_at: int | None = None
-        """When (ns) the engine wants to step next, whatever happens."""
+        """When (ns) the engine steps next at the latest; None if it need not."""
         self._clock = clock
         self._report = report
         self._loop = asyncio.get_running_loop()
@@ -65,21 +67,20 @@ class StreamDriver:
         self._inputs: list[Input] = []
         self._step_is_due = self._was_stepped = False
         self.notify_of_step: Callable[[], object] = lambda: None
-        """Called before each step of the engine; nothing that is known of the stream changes in between."""
+        """Called before each step of the engine; between two steps nothing that is known of the stream changes."""
         self._now = 0
         """The time of the last step (ns)."""
         self._load = Load()
         self._idle = asyncio.Event()
         self._stopped = False
         self.failed: asyncio.Future[Exception] = self._loop.create_future()
-        """Resolves when the engine broke: what it knows cannot be trusted any more, and a new one has to be built."""
+        """Resolves when the engine raised an error: its state cannot be trusted, and a new engine is needed."""
         self.outdated: asyncio.Future[str] = self._loop.create_future()
-        """Resolves, with the reason, when what came through the contact may be old: it was ended; a new one is due."""
-
+        """Resolves, with the reason, when the contact was ended because what it delivered may be out of date."""
         self.caught_up = asyncio.Event()
-        """Set each time that a contact caught up: what it read may be of another state of the stream than before."""
+        """Set each time that a contact has caught up: the stream may be in another state than before."""
         self.witness: StoredMessage | None = None
-        """The last message that was read before contact was lost, until somebody has seen that it is still there."""
+        """The last message that was read before contact was lost, until it is checked that it is still stored."""
 
     @property
     def has_contact(self) -> bool:
@@ -87,38 +88,38 @@ class StreamDriver:
         return self._port is not None
 
     def attach(self, port: StreamPort) -> None:
-        """Work through this contact from now on; nothing fires before it has caught up."""
+        """Use this contact from now on; nothing fires before it has caught up."""
         self._port = port
         if self.outdated.done():
             self.outdated = self._loop.create_future()
         self._wakes.attach(self)
 
     def detach(self, reason: str) -> None:
-        """End the contact. What was in flight through it becomes unknown."""
+        """End the contact. The outcome of what was in flight through it is unknown."""
         port, self._port = self._port, None
         self._wakes.detach(self)
         if port is not None:
             port.end(reason)
-        self.tell(ContactLost(reason))
+        self.receive(ContactLost(reason))
 
-    def tell(self, fact: Input) -> None:
-        """Take a fact; it is acted on in this turn of the event loop or the next."""
-        if isinstance(fact, CaughtUp):
+    def receive(self, given: Input) -> None:
+        """Take an input; the engine gets it in this turn of the event loop or the next."""
+        if isinstance(given, CaughtUp):
             if self._port is None:
-                return  # with a contact that has ended meanwhile
+                return  # the contact that caught up has ended meanwhile
             self.caught_up.set()
-        elif isinstance(fact, ContactLost) and self.witness is None:
+        elif isinstance(given, ContactLost) and self.witness is None:
             self.witness = self.engine.last_message
-        self._inputs.append(fact)
+        self._inputs.append(given)
         self._soon()
 
     async def drain(self, within_seconds: float) -> bool:
-        """Begin nothing more, and wait until nothing is in flight; False when `within_seconds` passed first.
+        """Start no more fires, and wait until nothing is in flight; False if `within_seconds` passed first.
 
-        False as well where contact was lost meanwhile and with it the answer to a fire.
-        A driver that was stopped, before or meanwhile, has nothing to wait for; one whose engine broke cannot tell.
+        False as well if contact was lost meanwhile, and with it the answer to a fire.
+        A driver that was stopped, before or meanwhile, has nothing to wait for; False if its engine failed.
         """
-        self.tell(DrainRequested())
+        self.receive(DrainRequested())
         if not self._stopped:
             self._idle.clear()
         try:
@@ -129,7 +130,7 @@ class StreamDriver:
         return not self.failed.done() and (self._stopped or not self.engine.has_unknown)
 
     def stop(self) -> None:
-        """Never step again."""
+        """Do not step any more."""
         self.wake_at = None
         self._wakes.detach(self)
         self._stopped = True
@@ -146,12 +147,12 @@ class StreamDriver:
             self._wakes.soon(self)
 
     def step_if_due(self) -> None:
-        """Step, unless it was done since that was asked for."""
+        """Step, if an input or a wake is waiting for it."""
         if self._step_is_due:
             self.step()
 
     def step(self) -> None:
-        """Take what happened, and act on it and on the time."""
+        """Pass the collected inputs and the time to the engine, and carry out its actions."""
         if self._stopped:
             return
         self._step_is_due, self._was_stepped = False, True
@@ -170,9 +171,9 @@ class StreamDriver:
             self._idle.set()
 
     def step_if_restless(self) -> bool:
-        """Step where something is under way and there was no step since this was asked last.
+        """Step if work is in progress and there was no step since the last call of this function.
 
-        Returns whether something is under way still.
+        Returns whether work is still in progress.
         """
         if not self._was_stepped and not self.engine.is_idle:
             self.step()
@@ -180,7 +181,7 @@ class StreamDriver:
         return not self.engine.is_idle
 
     def outdate(self, reason: str) -> None:
-        """End the contact: others may have fired since what came through it was true."""
+        """End the contact: other instances may have fired what it has not delivered yet."""
         if self._port is not None:
             self.detach(reason)
             self.outdated.set_result(reason)
@@ -210,31 +211,31 @@ class StreamDriver:
             self._port.publish(request.fires)
             return
         for fire in request.fires:
-            self.tell(PublishConcluded(fire, Unknown(NO_CONTACT, may_be_stored=False)))
+            self.receive(PublishConcluded(fire, Unknown(NO_CONTACT, may_be_stored=False)))
 
     def _read(self, request: ReadContent) -> None:
         if self._port is not None:
             self._port.read(request)
         else:
-            self.tell(ContentUnread(request.schedule, request.sequence, NO_CONTACT))
+            self.receive(ContentUnread(request.schedule, request.sequence, NO_CONTACT))
 
     def _read_duplicate(self, request: ReadDuplicate) -> None:
         if self._port is not None:
             self._port.read_duplicate(request)
         else:
-            self.tell(DuplicateUnread(request.fire, NO_CONTACT))
+            self.receive(DuplicateUnread(request.fire, NO_CONTACT))
 
     def _purge(self, request: PurgeSchedule) -> None:
         if self._port is not None:
             self._port.purge(request)
         else:
-            self.tell(PurgeConcluded(request.schedule, request.through, NO_CONTACT, known=request.known))
+            self.receive(PurgeConcluded(request.schedule, request.through, NO_CONTACT, known=request.known))
 
     def _remove(self, request: RemoveExpired) -> None:
         if self._port is not None:
             self._port.remove(request)
         else:
-            self.tell(ExpiryConcluded(request.sequence, failure=NO_CONTACT))
+            self.receive(ExpiryConcluded(request.sequence, failure=NO_CONTACT))
 
     def _wake_at(self, action: WakeAt) -> None:
         if action.instant <= self._now:

@@ -122,7 +122,7 @@ class StreamService:
         self._look_seconds = 0.0
         """How long the last look at our progress took."""
         self.driver = StreamDriver(engine, clock, self._tell, wakes)
-        self.driver.tell(ShardsHeld(frozenset()))
+        self.driver.receive(ShardsHeld(frozenset()))
         self.shards: frozenset[int] = frozenset()
         """The shards that we hold."""
         self.on_trial: frozenset[int] = frozenset()
@@ -156,7 +156,7 @@ class StreamService:
     def is_as(self, state: StreamState) -> None:
         """Take what the server says of the stream now; what changes nothing about its schedules may end a refusal."""
         if state.config != self.state.config:
-            self.driver.tell(StreamChanged())
+            self.driver.receive(StreamChanged())
             self.driver.engine.lifetimes.limited(state.rules)
         self.state = state
         self.longest_wait_seconds = self._longest_wait_seconds()
@@ -228,20 +228,20 @@ class StreamService:
             if checkpoints is None:
                 return False
             for checkpoint in checkpoints:
-                self.driver.tell(replace(checkpoint, shards=checkpoint.shards & shards - self.shards))
+                self.driver.receive(replace(checkpoint, shards=checkpoint.shards & shards - self.shards))
         self.shards = shards
         self.forget_progress()
-        self.driver.tell(ShardsHeld(shards | lost))
+        self.driver.receive(ShardsHeld(shards | lost))
         if lost:
             asyncio.get_running_loop().call_later(OVERLAP_SECONDS, self._let_go)
         return True
 
     def _let_go(self) -> None:
-        self.driver.tell(ShardsHeld(self.shards))
+        self.driver.receive(ShardsHeld(self.shards))
 
     def doubt(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
         """Look again at what somebody asked to remove, before it fires."""
-        self.driver.tell(RemovalRequested(subject_filter, sequence, below))
+        self.driver.receive(RemovalRequested(subject_filter, sequence, below))
 
     async def drain(self, within_seconds: float) -> bool:
         """Finish what is in flight; False when it did not finish within the time."""
@@ -251,7 +251,7 @@ class StreamService:
         buried = self._removes_expired and not reads_all(self.state.config)
         return contacts(
             self.state.config,
-            self.driver.tell,
+            self.driver.receive,
             tasks,
             holds=lambda subject: self.driver.engine.held.on(subject) is not None,
             window=self._settings.window,

@@ -67,7 +67,7 @@ async def caught_up(clock: ManualClock) -> StreamDriver:
     """Return a driver that has read everything."""
     one = driver(clock=clock)
     one.attach(SilentStream())
-    one.tell(CaughtUp())
+    one.receive(CaughtUp())
     await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
     return one
 
@@ -82,8 +82,8 @@ async def purging() -> tuple[StreamDriver, PurgeSchedule]:
     """Return a driver that waits for the removal of a version that was replaced."""
     one, stream = driver(), SilentStream()
     one.attach(stream)
-    one.tell(MessagesRead([version(1), version(2)]))
-    one.tell(CaughtUp())
+    one.receive(MessagesRead([version(1), version(2)]))
+    one.receive(CaughtUp())
     await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
     return one, stream.purges[0]
 
@@ -99,8 +99,8 @@ async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_st
     rules, clock, stream = StreamRules("ORDERS", ("orders.>",)), ManualClock(), SilentStream()
     one = StreamDriver(CountingEngine(rules, (ADR51,), ServerLimits(guard=True)), clock, lambda _event: None)
     one.attach(stream)
-    one.tell(MessagesRead([version(1), version(2)]))
-    one.tell(CaughtUp())
+    one.receive(MessagesRead([version(1), version(2)]))
+    one.receive(CaughtUp())
     one.step()
     assert stream.purges
     counts = []
@@ -108,7 +108,7 @@ async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_st
         one.step_if_restless()
         counts.append(len(steps))
     assert counts == [1, 2, 3]
-    one.tell(PurgeConcluded("orders.s", 1))
+    one.receive(PurgeConcluded("orders.s", 1))
     one.step()
     for _ in range(3):
         one.step_if_restless()
@@ -121,13 +121,13 @@ async def test_what_becomes_under_way_after_a_tick_without_anything_is_looked_at
     engine = StreamEngine(StreamRules("ORDERS", ("orders.>",)), (ADR51,), ServerLimits(guard=True))
     one = StreamDriver(engine, SystemClock(), lambda _event: None, wakes)
     one.attach(stream)
-    one.tell(MessagesRead([version(1)]))
-    one.tell(CaughtUp())
+    one.receive(MessagesRead([version(1)]))
+    one.receive(CaughtUp())
     beside.is_restless = True
     wakes.attach(beside)
     await eventually(lambda: beside.asked >= 2, within_seconds=SHORT_SECONDS)
     steps: list[None] = []
-    one.tell(MessagesRead([version(2)]))
+    one.receive(MessagesRead([version(2)]))
     await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
     one.notify_of_step = lambda: steps.append(None)
     await eventually(lambda: len(steps) >= 2, within_seconds=SHORT_SECONDS)
@@ -139,7 +139,7 @@ async def test_a_drain_waits_until_what_is_in_flight_has_been_answered() -> None
     one, purge = await purging()
     draining = asyncio.create_task(one.drain(LONG_SECONDS))
     assert not await one.drain(0)
-    one.tell(PurgeConcluded(purge.schedule, purge.through))
+    one.receive(PurgeConcluded(purge.schedule, purge.through))
     async with asyncio.timeout(SHORT_SECONDS):
         assert await draining
 
@@ -166,7 +166,7 @@ async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -
 
     one = driver(break_down)
     one.attach(SilentStream())
-    one.tell(CaughtUp())
+    one.receive(CaughtUp())
     await eventually(one.failed.done, within_seconds=SHORT_SECONDS)
     async with asyncio.timeout(SHORT_SECONDS):
         assert not await one.drain(LONG_SECONDS)
@@ -201,7 +201,7 @@ async def test_a_process_that_stood_still_in_the_middle_of_a_step_is_noticed() -
     rules = StreamRules("ORDERS", ("orders.>",))
     one = StreamDriver(StoppedEngine(rules, (ADR51,), ServerLimits(guard=True)), clock, lambda _event: None)
     one.attach(SilentStream())
-    one.tell(CaughtUp())
+    one.receive(CaughtUp())
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
 
 
@@ -210,7 +210,7 @@ async def test_a_process_that_stood_still_before_its_first_step_is_noticed() -> 
     one = driver(clock=clock)
     one.attach(SilentStream())
     clock.advance(STOOD_STILL + SECOND)
-    one.tell(CaughtUp())
+    one.receive(CaughtUp())
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
     assert not one.engine.is_live
 
@@ -220,11 +220,11 @@ async def test_what_an_ended_contact_still_says_opens_nothing_and_the_next_one_d
     one = await caught_up(clock)
     clock.advance(STOOD_STILL + SECOND)
     await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
-    one.tell(CaughtUp())
-    one.tell(MessagesRead([version(7)]))
+    one.receive(CaughtUp())
+    one.receive(MessagesRead([version(7)]))
     await eventually(lambda: one.engine.last_read == 7, within_seconds=SHORT_SECONDS)
     assert not one.engine.is_live
     one.attach(SilentStream())
     assert not one.outdated.done()
-    one.tell(CaughtUp())
+    one.receive(CaughtUp())
     await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)

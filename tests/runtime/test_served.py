@@ -33,7 +33,7 @@ def service(name: str) -> StreamService:
 
 def read_all(one: StreamService) -> None:
     """Let a service read its stream to the end."""
-    one.driver.tell(CaughtUp())
+    one.driver.receive(CaughtUp())
     one.driver.step()
 
 
@@ -62,7 +62,7 @@ async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost() ->
     assert not served.live()
     read_all(services["ORDERS"])
     assert list(served.live()) == [ORDERS]
-    services["ORDERS"].driver.tell(ContactLost("contact was lost"))
+    services["ORDERS"].driver.receive(ContactLost("contact was lost"))
     services["ORDERS"].driver.step()
     assert not served.live()
 
@@ -107,7 +107,7 @@ async def test_a_step_that_fails_is_not_missed(monkeypatch: Any) -> None:
         raise ValueError("planted")
 
     monkeypatch.setattr(services["ORDERS"].driver.engine, "_take", fail)
-    services["ORDERS"].driver.tell(StreamChanged())
+    services["ORDERS"].driver.receive(StreamChanged())
     services["ORDERS"].driver.step()
     assert services["ORDERS"].driver.failed.done()
     assert served.take_stepped() == [ORDERS]

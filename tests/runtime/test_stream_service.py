@@ -77,8 +77,8 @@ class Overdue:
         subject = f"orders.s.{self._stored}"
         now = format_rfc3339(SystemClock().now())  # one of long ago would be looked at, whoever has to fire it
         block = f"NATS/1.0\r\nNats-Schedule: @at {now}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
-        self._service.driver.tell(MessagesRead([StoredMessage(subject, self._stored, 1, block, None)]))
-        self._service.driver.tell(CaughtUp())
+        self._service.driver.receive(MessagesRead([StoredMessage(subject, self._stored, 1, block, None)]))
+        self._service.driver.receive(CaughtUp())
         idle = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(idle.set_result, None)  # behind the driver's step
         await idle
@@ -95,19 +95,19 @@ class Answering(Fires):
     def publish(self, fires: Sequence[Fire]) -> None:
         """Store them."""
         for fire in fires:
-            self._service.driver.tell(PublishConcluded(fire, Stored(fire.sequence + 1)))
+            self._service.driver.receive(PublishConcluded(fire, Stored(fire.sequence + 1)))
 
     def read(self, request: ReadContent) -> None:
         """Find the schedule."""
         super().read(request)
         message = StoredMessage(request.schedule, request.sequence, 1, EVERY_SECOND, b"")
-        self._service.driver.tell(ContentRead(request.schedule, request.sequence, message, None))
+        self._service.driver.receive(ContentRead(request.schedule, request.sequence, message, None))
 
     async def follow(self, after: int) -> None:
         """Tell of one schedule, and then of nothing."""
         stored = StoredMessage("orders.s", 1, SystemClock().now(), EVERY_SECOND, None)
-        self._service.driver.tell(MessagesRead([stored]))
-        self._service.driver.tell(CaughtUp())
+        self._service.driver.receive(MessagesRead([stored]))
+        self._service.driver.receive(CaughtUp())
         await asyncio.get_running_loop().create_future()
 
 
@@ -134,7 +134,7 @@ def service(**config: Any) -> StreamService:
         StreamState.from_info(info), Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None
     )
     one.shards = ALL_SHARDS
-    one.driver.tell(ShardsHeld(ALL_SHARDS))
+    one.driver.receive(ShardsHeld(ALL_SHARDS))
     return one
 
 

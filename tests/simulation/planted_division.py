@@ -73,7 +73,7 @@ def drained_before_handing_over() -> Changes:
 
     async def leave(self: Instances) -> None:
         for service in self._served.by_key().values():
-            service.driver.tell(DrainRequested())
+            service.driver.receive(DrainRequested())
         await original(self)
 
     yield Instances, "leave", leave
