@@ -44,7 +44,7 @@ METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
 
 ROLL_UPS = "allow_rollup_hdrs"
 
-MAX_CLOCK_DIFFERENCE_NS = SECOND
+MAX_CREATION_TIME_ERROR_NS = SECOND
 """A stream and its first message may get their times from two nodes; their clocks differ by so many ns at most."""
 
 SERVER_METADATA_PREFIX = "_nats."
@@ -111,7 +111,7 @@ class StreamState:
         first, last = int(state.get("first_seq", 0)), int(state.get("last_seq", 0))
         created = str(info.get("created", ""))
         oldest, made = parse_rfc3339(str(state.get("first_ts"))), parse_rfc3339(created)
-        is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - MAX_CLOCK_DIFFERENCE_NS
+        is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - MAX_CREATION_TIME_ERROR_NS
         return cls(dict(info["config"]), created, first, last, holds_older_messages=is_older)
 
     @property

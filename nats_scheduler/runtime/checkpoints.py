@@ -28,20 +28,20 @@ from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
-NOT_CREDIBLE = 5 * SECOND
+MAX_CHECKPOINT_LEAD_NS = 5 * SECOND
 """Nobody settled what is due so long (ns) from now: all go by the server's clock, be it of another of its nodes."""
 
-LEADER_IS_BEHIND_SECONDS = (0.1, 0.2, 0.4)
+LAGGING_LEADER_WAITS_SECONDS = (0.1, 0.2, 0.4)
 """Waits before a stream is asked again that ends before what a holder has read: in a cluster a follower may have
 delivered what the leader has not applied, for some hundred milliseconds."""
 
-MOST_NUMBERS = 3_500
+MAX_UNSETTLED_NUMBERS = 3_500
 """Exceptions that all entries together may name: the registry takes 64 KiB.
 
 More than the holders of all shards name; there may be more for the moment in which shards change hands.
 """
 
-ATTEMPTS = 8
+MAX_CHECKPOINT_WRITE_ATTEMPTS = 8
 """Times that a write is tried while others write; the next one says the same and more."""
 
 CREATED = "created"
@@ -65,7 +65,7 @@ class CheckpointKeeper:
 
     async def write(self, settled: CheckpointLoaded) -> bool:
         """Write how far some shards are settled; False where others wrote all the time. Raises `JetStreamError`."""
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_CHECKPOINT_WRITE_ATTEMPTS):
             entries = _merged(self._entries, settled)
             value = {CREATED: self._created, "entries": entries}
             revision = await self._registry.swap(self._key, value, self._revision)
@@ -91,7 +91,7 @@ async def read_checkpoint(
     keys = [checkpoint_key(stream, written_in) for written_in in sorted({mode, Mode.EMULATED})]
     written = [(key, await registry.get(key)) for key in keys]
     info = await api.stream(stream)
-    for wait in LEADER_IS_BEHIND_SECONDS:
+    for wait in LAGGING_LEADER_WAITS_SECONDS:
         if info is None or not _reaches_beyond(StreamState.from_info(info), [value for _key, value in written]):
             break
         await asyncio.sleep(wait)
@@ -117,7 +117,7 @@ def _read_entries(
         is_of_another = checkpoint is not None and checkpoint.stored_by is not None
         if checkpoint is None:
             registry.broken(key, f"no checkpoint: {str(entry)[:MAX_SHOWN_CHARS]}")
-        elif checkpoint.through > now + NOT_CREDIBLE:
+        elif checkpoint.through > now + MAX_CHECKPOINT_LEAD_NS:
             ahead = (checkpoint.through - now) // SECOND
             claim = f"fires as settled that are due {str(ahead)[:MAX_SHOWN_CHARS]} s ahead of the server's clock"
             registry.broken(key, f"it claims {claim}")
@@ -175,7 +175,7 @@ def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
         left = (_shards_of(entry) or frozenset()) - settled.shards
         if left:
             others.append({**entry, "shards": sorted(left), "unsettled": _numbers(entry.get("unsettled", []))})
-    merged, room = [{**ours, "shards": sorted(settled.shards)}], MOST_NUMBERS - len(settled.unsettled)
+    merged, room = [{**ours, "shards": sorted(settled.shards)}], MAX_UNSETTLED_NUMBERS - len(settled.unsettled)
     for entry in sorted(others, key=lambda entry: len(entry["unsettled"]) / len(entry["shards"])):
         room -= len(entry["unsettled"])
         if room >= 0:

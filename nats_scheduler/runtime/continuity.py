@@ -6,7 +6,8 @@ What the engine knows of it is wrong then: it holds what is gone, and takes what
 
 The rule: a lower last sequence proves it, and so does another message under the sequence of the last one read, or of
 the last one before contact was lost, since what is new was read of the state that it is in now.
-In a cluster the leader may be behind what was delivered: there the last sequence has to stay lower for `LAG_SECONDS`.
+In a cluster the leader may be behind what was delivered. There the last sequence has to stay lower for
+`LAG_LIMIT_SECONDS`.
 
 Cost: two or three requests each time that a contact has caught up again. Limit: what was lost and written again, to the
 same instant or below the last message read, is not seen; nor where that message was removed since.
@@ -21,10 +22,10 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.port import StreamContents, StreamInformation
 
-LAG_SECONDS = 1.0
+LAG_LIMIT_SECONDS = 1.0
 """A leader that is behind for longer than this does not lag: its stream went back. *Live* leaves 3 s."""
 
-LOOK_SECONDS = 0.1
+LAG_CHECK_INTERVAL_SECONDS = 0.1
 """How often a leader that may lag is looked at."""
 
 
@@ -39,13 +40,13 @@ def is_replicated(state: StreamState) -> bool:
 
 async def reaches(api: StreamInformation, stream: str, sequence: int) -> StreamState | None:
     """Return the state of a stream, having waited while its leader may lag behind `sequence`; None where it is gone."""
-    looks = int(LAG_SECONDS / LOOK_SECONDS)
+    looks = int(LAG_LIMIT_SECONDS / LAG_CHECK_INTERVAL_SECONDS)
     while (info := await api.stream(stream)) is not None:
         state = StreamState.from_info(info)
         if state.last_sequence >= sequence or not is_replicated(state) or looks == 0:
             return state
         looks -= 1
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LAG_CHECK_INTERVAL_SECONDS)
     return None
 
 

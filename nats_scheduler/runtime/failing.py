@@ -6,14 +6,14 @@ description, and since when.
 
 The rules:
 
-- Nothing is asked or written while nothing fails. While something does, it is looked at every `SHARE_SECONDS`, and
-  written if it has changed.
+- Nothing is requested or written while nothing fails. While a schedule fails, what fails is collected every
+  `SHARE_INTERVAL_SECONDS`, and written if it has changed.
 - An entry is bounded: of each stream those that fail longest are listed, the streams share the room, and how many
   more there are is a number.
 - An instance that ends removes its entry; a reader goes by the entries of the living.
 
 Cost: some microseconds for each schedule that is listed, once a second while any fails; two requests a minute then.
-Limit: what is shared is as old as `SHARE_SECONDS` and the requests that write it.
+Limit: what is shared is as old as `SHARE_INTERVAL_SECONDS` and the requests that write it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from nats_scheduler.runtime.shared_value import SharedBucket, write_entry
 FAILING = "failing"
 """The key."""
 
-SHARE_SECONDS = 1.0
+SHARE_INTERVAL_SECONDS = 1.0
 """Longest time, and shortest, between two looks at what fails."""
 
-CHECK_SECONDS = 60.0
+ENTRY_CHECK_INTERVAL_SECONDS = 60.0
 """How often it is looked whether an entry that has not changed is still there: the bucket may have been deleted."""
 
 MAX_ENTRY_BYTES = 15 * 1024
 """Room of one entry: four full ones fit into the value."""
 
-LAST_WRITE_SECONDS = 1.5
+ENTRY_REMOVAL_LIMIT_SECONDS = 1.5
 """Longest wait at the end for our entry to be removed."""
 
 FRAME_BYTES = 64
@@ -113,18 +113,18 @@ class SharedFailures:
             await self._refused.wait()
             self._refused.clear()
             entry = self._entry(MAX_ENTRY_BYTES)
-            if entry != self._stored or (entry is not None and now() - checked_at >= CHECK_SECONDS):
+            if entry != self._stored or (entry is not None and now() - checked_at >= ENTRY_CHECK_INTERVAL_SECONDS):
                 await self._write(bucket, entry)
                 checked_at = now()
             if entry is not None or self._stored is not None:
                 self._refused.set()
-            await asyncio.sleep(SHARE_SECONDS)
+            await asyncio.sleep(SHARE_INTERVAL_SECONDS)
 
     async def remove(self, bucket: SharedBucket) -> None:
         """Remove the entry, at the end."""
         self._is_leaving = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WRITE_SECONDS):
+            async with asyncio.timeout(ENTRY_REMOVAL_LIMIT_SECONDS):
                 if self._stored is not None:
                     await self._write(bucket, None)
 

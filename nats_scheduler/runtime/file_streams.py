@@ -16,13 +16,13 @@ from nats_scheduler.jetstream.streams import FlaggedStreams, NotGraduatedError, 
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.reporter import Reporter
 
-RETRY_SECONDS = (0.25, 15.0)
+RETRY_WAITS_SECONDS = (0.25, 15.0)
 """What may heal by itself is tried again after waits that double from the first to the second."""
 
-RETRY_REFUSED_SECONDS = (15.0, 240.0)
+REFUSED_RETRY_WAITS_SECONDS = (15.0, 240.0)
 """The same where the server, its rules or our permissions said no."""
 
-SERVERS_FAULT = 500
+FIRST_SERVER_FAULT_STATUS = 500
 """From this status on the server says that it cannot, at the moment; but for what it says of a configuration."""
 
 INVALID_CONFIGURATION = 10052
@@ -69,7 +69,7 @@ class FileStreams:
                 return
             except JetStreamError as error:
                 self._tell(config, error)
-                shortest, longest = RETRY_REFUSED_SECONDS if _is_refusal(error) else RETRY_SECONDS
+                shortest, longest = REFUSED_RETRY_WAITS_SECONDS if _is_refusal(error) else RETRY_WAITS_SECONDS
                 wait = min(max(2 * wait, shortest), longest)
                 await asyncio.sleep(wait)
                 continue
@@ -87,5 +87,7 @@ class FileStreams:
 def _is_refusal(error: JetStreamError) -> bool:
     """Tell whether somebody has to act before this can succeed."""
     if isinstance(error, ApiError):
-        return (error.status < SERVERS_FAULT and error.code != NO_PEERS) or error.code == INVALID_CONFIGURATION
+        return (
+            error.status < FIRST_SERVER_FAULT_STATUS and error.code != NO_PEERS
+        ) or error.code == INVALID_CONFIGURATION
     return isinstance(error, StreamRefusedError | NotGraduatedError | NotPermittedError)

@@ -22,7 +22,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
 
-MOST_DELETIONS = 256
+MAX_DELETIONS_NOTED = 256
 """Names that somebody asked to delete are remembered, at most so many at once: they may be a stranger's."""
 
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
@@ -82,7 +82,7 @@ class StreamFlags:
     @contextmanager
     def deletion_asked(self, name: str) -> Iterator[bool]:
         """Know that somebody asked to delete a stream, while that is looked into; False where too many are."""
-        is_noted = len(self._deletions) < MOST_DELETIONS
+        is_noted = len(self._deletions) < MAX_DELETIONS_NOTED
         if is_noted:
             self._deletions[name] += 1
         try:

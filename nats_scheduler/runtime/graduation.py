@@ -44,13 +44,13 @@ from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 
 T = TypeVar("T")
 
-AT_ONCE = 256
+MAX_REQUESTS_AT_ONCE = 256
 """Requests under way at one time."""
 
-SWITCH_FROM, SWITCH_UNTIL = 50 * MILLISECOND, 300 * MILLISECOND
+SWITCH_FROM_NS, SWITCH_UNTIL_NS = 50 * MILLISECOND, 300 * MILLISECOND
 """The part of a second (ns) in which the flag is switched on."""
 
-ROUNDS_UP_FROM = 500 * MILLISECOND
+ROUNDS_UP_FROM_NS = 500 * MILLISECOND
 """From here on the server rounds to the next second."""
 
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
@@ -218,13 +218,13 @@ class Graduation:
         """Switch the flag on; returns when it was asked for (ns), and whether the answer came too late to be sure."""
         await self._set_clock()
         within = self._now() % SECOND
-        if not SWITCH_FROM <= within < SWITCH_UNTIL:
-            await asyncio.sleep((SWITCH_FROM - within) % SECOND / SECOND)
+        if not SWITCH_FROM_NS <= within < SWITCH_UNTIL_NS:
+            await asyncio.sleep((SWITCH_FROM_NS - within) % SECOND / SECOND)
         sent = self._now()
         updated = StreamState.from_info(await self._api.update_stream(graduated(self._state)))
         if not updated.is_native:
             raise JetStreamError(f"stream {self._state.name}: {NOT_ECHOED}")
-        return sent, self._now() >= sent - sent % SECOND + ROUNDS_UP_FROM
+        return sent, self._now() >= sent - sent % SECOND + ROUNDS_UP_FROM_NS
 
 
 def _stamped_portably(held: Held) -> Held:
@@ -238,5 +238,5 @@ def _key(make_up: MakeUp) -> tuple[int, int]:
 
 async def _each(items: Sequence[T], act: Callable[[T], Coroutine[None, None, None]]) -> None:
     """Act on each, some at a time."""
-    for start in range(0, len(items), AT_ONCE):
-        await asyncio.gather(*map(act, items[start : start + AT_ONCE]))
+    for start in range(0, len(items), MAX_REQUESTS_AT_ONCE):
+        await asyncio.gather(*map(act, items[start : start + MAX_REQUESTS_AT_ONCE]))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-AT_ONCE = 64
+MAX_WORKS_AT_ONCE = 64
 """So many are under way at a time: enough to keep a server busy, few enough that fires are answered between them.
 
 One that waits for a leader keeps its place for seconds, and others wait for a place.
@@ -12,7 +12,7 @@ One that waits for a leader keeps its place for seconds, and others wait for a p
 Work = Callable[[], Awaitable[object]]
 
 
-async def in_turn(works: Sequence[Work], at_once: int = AT_ONCE) -> None:
+async def in_turn(works: Sequence[Work], at_once: int = MAX_WORKS_AT_ONCE) -> None:
     """Do all of it, begun in this order, `at_once` at a time; the first error ends it and is raised."""
     left = iter(works)
 

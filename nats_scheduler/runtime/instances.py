@@ -9,7 +9,7 @@ The rules: an instance serves a stream from when it has read it, so that nothing
 Nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
 meanwhile everybody goes on with what he holds.
 Cost: two messages a second for each instance, which name what it serves, and each instance hears all of them.
-A stream is looked at where something was heard that concerns it, and otherwise every `LOOKS_AT_ALL` looks.
+A stream is looked at where something was heard that concerns it, and otherwise every `CHECKS_PER_ROUND` looks.
 """
 
 import asyncio
@@ -31,38 +31,38 @@ from nats_scheduler.runtime.in_turn import Work, in_turn
 from nats_scheduler.runtime.judgement import Judgement
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.served import ServedStreams
-from nats_scheduler.runtime.setbacks import LONGEST_WAIT_SECONDS
+from nats_scheduler.runtime.setbacks import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-HEARTBEAT = 500 * MILLISECOND
+HEARTBEAT_INTERVAL_NS = 500 * MILLISECOND
 """How often (ns) we tell that we live."""
 
-LOOK_SECONDS = 0.25
+DIVISION_CHECK_INTERVAL_SECONDS = 0.25
 """How often it is looked at who died, where nothing is heard that says more."""
 
-LOOKS_AT_ALL = 40
-LEAST_LOOKED_AT = 32
+CHECKS_PER_ROUND = 40
+MIN_STREAMS_PER_CHECK = 32
 """In so many looks each stream is looked at once, whatever happened; where they are few, at each look."""
 
-DEAF_SECONDS = 1.0
-DEAF_LOOKS = 2
-"""Where we do not even hear ourselves at so many looks in a row, `DEAF_SECONDS` apart, we listen anew."""
+OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS = 1.0
+MAX_CHECKS_WITHOUT_HEARTBEAT = 2
+"""If not even our own heartbeat was received at so many checks in a row, the bucket is followed anew."""
 
-PATIENCE_SECONDS = 1.5
+BUCKET_WRITE_LIMIT_SECONDS = 1.5
 """Longest wait for the answer to a write, which got lost where the bucket has no leader: *Live* leaves 3 s.
 
 A write that came through all the same is heard, like those of others.
 """
 
-LEAVE_ATTEMPTS = 8
+MAX_HANDOVER_ATTEMPTS = 8
 """Times that a record is tried to be handed over at the end, while others change it."""
 
-MOST_NAMED_BYTES = 32 * 1024
+MAX_SERVED_NAMES_BYTES = 32 * 1024
 """Of streams that are served; who serves more says that he serves all."""
 
-MOST_UNABLE = 100
+MAX_UNABLE_STREAMS_SENT = 100
 """Streams that an instance names as such that it cannot serve."""
 
 INSTANCE = "instance."
@@ -138,7 +138,7 @@ class Instances:
     # -- to hear -------------------------------------------------------------------------------------------------
 
     async def _keep_listening(self) -> None:
-        wait = LOOK_SECONDS
+        wait = DIVISION_CHECK_INTERVAL_SECONDS
         while True:
             self._leases.listening_anew()
             self._told_at = self._knows_of = None
@@ -146,7 +146,9 @@ class Instances:
             reason = await self._listen()
             if reason is None:
                 return
-            wait = LOOK_SECONDS if reason else min(2 * wait, LONGEST_WAIT_SECONDS)  # a permission may come
+            wait = (
+                DIVISION_CHECK_INTERVAL_SECONDS if reason else min(2 * wait, RETRY_WAIT_LIMIT_SECONDS)
+            )  # a permission may come
             try:
                 before = self._registry.created
                 is_new = await self._registry.open()
@@ -167,14 +169,15 @@ class Instances:
         following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._heard))
         try:
             looks = 0  # more than one: after we stood still, the first finds what is yet to be read
-            while not following.done() and looks < DEAF_LOOKS:
-                await asyncio.wait((following,), timeout=DEAF_SECONDS)
+            while not following.done() and looks < MAX_CHECKS_WITHOUT_HEARTBEAT:
+                await asyncio.wait((following,), timeout=OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS)
                 looks = 0 if self._leases.is_receiving(self._clock.monotonic()) else looks + 1
         finally:
             following.cancel()
             await asyncio.wait((following,))
         if following.cancelled():
-            return f"nothing of our own was heard for {DEAF_LOOKS * DEAF_SECONDS} s"
+            waited = MAX_CHECKS_WITHOUT_HEARTBEAT * OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS
+            return f"not even our own heartbeat was received for {waited} s"
         error = following.exception()
         if error is not None and not isinstance(error, JetStreamError):
             raise error
@@ -212,7 +215,7 @@ class Instances:
         """Tell that we live, whatever else waits for an answer: it is no reason to take us for dead."""
         while True:
             self._tell_that_we_live()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(DIVISION_CHECK_INTERVAL_SECONDS)
 
     async def _keep_dividing(self) -> None:
         while True:
@@ -227,7 +230,7 @@ class Instances:
             works += [partial(self._quietly, work) for work in judging]
             await in_turn([*works, *(partial(self._quietly, partial(self._forget, name)) for name in dead)])
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(DIVISION_CHECK_INTERVAL_SECONDS):
                     await self._stirred.wait()
             except TimeoutError:
                 continue
@@ -236,7 +239,7 @@ class Instances:
         """Return the streams of which the record should say something else, or we should hold something else."""
         found, keys = [], self._served.by_key()
         for number, key in enumerate(self._to_look_at(keys), 1):
-            if number % LEAST_LOOKED_AT == 0:
+            if number % MIN_STREAMS_PER_CHECK == 0:
                 await asyncio.sleep(0)  # fires go first
             if self._is_to_divide(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
@@ -256,7 +259,7 @@ class Instances:
             self._concerned.clear()
             return list(keys)
         concerned, self._concerned = self._concerned, set()
-        first, number = self._next_looked_at, max(LEAST_LOOKED_AT, len(keys) // LOOKS_AT_ALL)
+        first, number = self._next_looked_at, max(MIN_STREAMS_PER_CHECK, len(keys) // CHECKS_PER_ROUND)
         self._next_looked_at = first + number if first + number < len(keys) else 0
         return list({**dict.fromkeys(islice(keys, first, first + number)), **dict.fromkeys(concerned & keys.keys())})
 
@@ -265,10 +268,10 @@ class Instances:
             return
         now, keys = self._clock.monotonic(), self._served.by_key()
         serves = self._leases.able(self._served.live(), now).intersection(keys)
-        cannot = dict(islice(self._leases.fitness.cannot.items(), MOST_UNABLE))
+        cannot = dict(islice(self._leases.fitness.cannot.items(), MAX_UNABLE_STREAMS_SENT))
         is_news = serves != self._leases.serves
         is_told = not is_news and cannot == self._told_cannot
-        if self._told_at is not None and now - self._told_at < HEARTBEAT and is_told:
+        if self._told_at is not None and now - self._told_at < HEARTBEAT_INTERVAL_NS and is_told:
             return
         if is_news:
             self._concerned |= serves ^ self._leases.serves
@@ -319,7 +322,7 @@ class Instances:
             self._leases.looked_up(key, Record(holders_of(value), revision))
 
     async def _hand_over(self, key: str) -> None:
-        for _ in range(LEAVE_ATTEMPTS):
+        for _ in range(MAX_HANDOVER_ATTEMPTS):
             holders = self._leases.change(key, self._clock.monotonic())
             if holders is None or await self._record(key, holders):
                 return
@@ -336,17 +339,17 @@ class Instances:
 
 @asynccontextmanager
 async def _patience() -> AsyncIterator[None]:
-    """Wait for an answer no longer than `PATIENCE_SECONDS`; raises `NoAnswerError`."""
+    """Wait for an answer no longer than `BUCKET_WRITE_LIMIT_SECONDS`; raises `NoAnswerError`."""
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(BUCKET_WRITE_LIMIT_SECONDS):
             yield
     except TimeoutError:
-        raise NoAnswerError(f"no answer within {PATIENCE_SECONDS} s") from None
+        raise NoAnswerError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
 
 
 def _named(serves: frozenset[str]) -> list[str] | None:
     """Return the names of streams as they are told, None where they are too many."""
-    return sorted(serves) if len(json.dumps(list(serves))) <= MOST_NAMED_BYTES else None
+    return sorted(serves) if len(json.dumps(list(serves))) <= MAX_SERVED_NAMES_BYTES else None
 
 
 def _record_of(holders: Holders) -> Object:

@@ -25,10 +25,10 @@ from nats_scheduler.runtime.port import StreamInformation
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 
-ILL_AFTER = 2 * SECOND
+ALL_REFUSED_LIMIT_NS = 2 * SECOND
 """A stream that refuses our fires and has stored none for so long (ns) may refuse those of others as well."""
 
-PATIENCE_SECONDS = 1.5
+STREAM_INFO_LIMIT_SECONDS = 1.5
 """Longest wait for what the server says of a stream; it is asked again at the next look."""
 
 Relieve = Callable[[str, Mapping[int, int], Sequence[int], int], list[str]]
@@ -98,7 +98,7 @@ class Judgement:
         if stored != engine.fires_stored:
             self._stored[key] = engine.fires_stored, now
             return False
-        return now - since >= ILL_AFTER
+        return now - since >= ALL_REFUSED_LIMIT_NS
 
     async def _judge(self, key: str, service: StreamService) -> None:
         """Relieve who holds shards of a stream and fires nothing."""
@@ -109,7 +109,7 @@ class Judgement:
             return
         if key not in self._to_read:
             try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(STREAM_INFO_LIMIT_SECONDS):
                     info = await self._api.stream(service.state.name)
             except TimeoutError:
                 return

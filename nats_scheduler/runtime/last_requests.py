@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.streams import TTL_FLAG
 from nats_scheduler.jetstream.watch import ConfigRequested
 from nats_scheduler.message.stream_rules import FLAG
 
-OVERLAP_SECONDS = 1.0
+MAX_REQUEST_OVERLAP_SECONDS = 1.0
 """A request that was seen up to so long after our update had been answered may have reached the server before it."""
 
 
@@ -74,7 +74,7 @@ class LastRequests:
         """Tell whether a request that is not in force may have been undone by us: once for each update of ours."""
         last, seen_at = self._seen.get(request.stream, (None, 0.0))
         written_at = self._written.get(request.stream)
-        if last is not request or written_at is None or written_at < seen_at - OVERLAP_SECONDS:
+        if last is not request or written_at is None or written_at < seen_at - MAX_REQUEST_OVERLAP_SECONDS:
             return False
         del self._written[request.stream]
         return True

@@ -19,7 +19,7 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.runtime.stream_service import StreamService
 
-LAST_WORD_SECONDS = 1.5
+LAST_CHECKPOINTS_LIMIT_SECONDS = 1.5
 """Longest wait at the end for the checkpoints to be written: nothing fires meanwhile, and *Live* leaves 3 s."""
 
 
@@ -34,6 +34,6 @@ async def leave(
         await instances.leave()
     finished = await asyncio.gather(*(service.drain(within_seconds) for service in services))
     with suppress(TimeoutError):
-        async with asyncio.timeout(LAST_WORD_SECONDS):
+        async with asyncio.timeout(LAST_CHECKPOINTS_LIMIT_SECONDS):
             await in_turn([partial(service.write_checkpoint, registry) for service in services])
     return all(finished)

@@ -5,7 +5,7 @@ left; the lease of a mode that its stream is not in any more (after `graduate`, 
 is gone.
 The rule: only what no living instance goes by is removed. It is harmless where it stays, but it is listed by
 `nats-scheduler instances`, counted for a moment by whoever listens anew, and there would be more of it with each start.
-Cost: one request every `LOOK_SECONDS`, and one for each thing that is removed.
+Cost: one request every `LEFTOVERS_CHECK_INTERVAL_SECONDS`, and one for each thing that is removed.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 
-LOOK_SECONDS = 10.0
+LEFTOVERS_CHECK_INTERVAL_SECONDS = 10.0
 """How often it is looked for what was left."""
 
-OLD = 30 * SECOND
+ABANDONED_AFTER_NS = 30 * SECOND
 """What an instance told so long ago (ns) it does not stand by any more: it tells twice a second."""
 
-LAST_WORD_SECONDS = 1.0
+OWN_KEY_REMOVAL_LIMIT_SECONDS = 1.0
 """Longest wait at the end for our own key to be removed."""
 
 
@@ -50,7 +50,7 @@ class Leftovers:
     async def keep_removing(self) -> None:
         """Look for what was left until cancelled; a bucket that does not answer is looked at later."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LEFTOVERS_CHECK_INTERVAL_SECONDS)
             with suppress(JetStreamError):
                 await self._remove_leases()
                 await self._remove_instances()
@@ -58,14 +58,14 @@ class Leftovers:
     async def remove_own(self) -> None:
         """Remove what is stored of ourselves, at the very end: the others have read by now that we left."""
         with suppress(JetStreamError, TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(OWN_KEY_REMOVAL_LIMIT_SECONDS):
                 await self._registry.purge(f"{INSTANCE}{self._leases.me}")
 
     async def _remove_instances(self) -> None:
         living = {self._leases.me, *self._leases.others}
         for name in await self._registry.keys(INSTANCE.removesuffix(".")):
             told_at = None if name in living else await self._registry.written_at(f"{INSTANCE}{name}")
-            if told_at is not None and self._clock.now() - told_at >= OLD:
+            if told_at is not None and self._clock.now() - told_at >= ABANDONED_AFTER_NS:
                 await self._registry.purge(f"{INSTANCE}{name}")
 
     async def _remove_leases(self) -> None:

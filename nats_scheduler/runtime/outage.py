@@ -1,17 +1,17 @@
 """A time without a server that serves us: what is to be told of it, when, and of its end.
 
-The rule: one reason is told at once, and again every `TELL_AGAIN` while it lasts, however often it is tried meanwhile:
-the log shows that it lasts, and is not flooded.
+The rule: one reason is reported at once, and again every `REPORT_INTERVAL_NS` while it lasts, however many attempts
+fail meanwhile: the log shows that it lasts, and is not flooded.
 """
 
 from collections.abc import Callable
 
 from nats_scheduler.schedule.instants import SECOND
 
-TELL_AGAIN = 30 * SECOND
+REPORT_INTERVAL_NS = 30 * SECOND
 """A reason that goes on is told again this often (ns)."""
 
-MOST_REASONS = 64
+MAX_REASONS_NOTED = 64
 """Reasons that are remembered as told: there may be any number of them."""
 
 SoFar = dict[str, float | int]
@@ -38,9 +38,9 @@ class Outage:
         self.begins()
         self._attempts += 1
         now, key = self._monotonic(), (action, reason)
-        if key in self._told and now - self._told[key] < TELL_AGAIN:
+        if key in self._told and now - self._told[key] < REPORT_INTERVAL_NS:
             return None
-        if len(self._told) >= MOST_REASONS:
+        if len(self._told) >= MAX_REASONS_NOTED:
             self._told.clear()
         self._told[key] = now
         return self._so_far(now) if self._attempts > 1 else {}

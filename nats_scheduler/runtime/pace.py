@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-LOOK_SECONDS = 0.5
+TURN_CHECK_INTERVAL_SECONDS = 0.5
 """How often it is looked at whose turn it is."""
 
-CHECKPOINT_SECONDS = 1.0
+CHECKPOINT_INTERVAL_SECONDS = 1.0
 """So long after its last checkpoint a stream's next one is due: well inside the shortest useful duplicate window."""
 
-WRITTEN_AT_ONCE = 25
+MAX_TURNS_PER_CHECK = 25
 """Streams that are given their turn at each look: some 50 in a second."""
 
 
@@ -50,7 +50,7 @@ class Pace:
         """Give `writer` its turns; returns what ends that."""
         self._turns[id(writer)] = writer, self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._look)
         return lambda: self._leave(writer)
 
     def _leave(self, writer: Writer) -> None:
@@ -60,14 +60,14 @@ class Pace:
             self._timer = None
 
     def _look(self) -> None:
-        now, left = self._loop.time(), WRITTEN_AT_ONCE
+        now, left = self._loop.time(), MAX_TURNS_PER_CHECK
         for key, (writer, turn) in list(self._turns.items()):
             waited = now - turn
-            if waited < CHECKPOINT_SECONDS:
+            if waited < CHECKPOINT_INTERVAL_SECONDS:
                 break  # so did all behind it
             if (left > 0 or waited >= writer.longest_wait_seconds) and writer.has_news:
                 left -= 1
                 del self._turns[key]
                 self._turns[key] = writer, now
                 writer.take_turn()
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._look)

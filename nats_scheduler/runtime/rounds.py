@@ -3,8 +3,8 @@
 The list says of each stream how it is configured and how far it is. One that is served, and is as it was when it was
 looked at last, needs no look of its own: that would be some requests for each stream, and they may be thousands.
 
-The rule: what the list does not say, such as what the registry remembers of a stream, is looked at every `ROUNDS`
-rounds all the same.
+The rule: what the list does not contain, such as what the registry says of a stream, is checked every
+`ROUNDS_PER_FULL_CHECK` rounds all the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.stream_service import StreamService
 
-ROUNDS = 10
+ROUNDS_PER_FULL_CHECK = 10
 """In so many rounds each stream is looked at once, whatever the list says of it."""
 
 
@@ -33,7 +33,7 @@ class Rounds:
             service = self._services.get(state.name)
             if service is not None:  # what the registry says of a stream is not in the list
                 state = replace(state, remembered=service.state.remembered)
-            is_its_turn = self._round == 0 or number % ROUNDS == self._round % ROUNDS
+            is_its_turn = self._round == 0 or number % ROUNDS_PER_FULL_CHECK == self._round % ROUNDS_PER_FULL_CHECK
             if is_its_turn or service is None or not _is_as_it_was(state, service, server):
                 found.append(state.name)
             else:

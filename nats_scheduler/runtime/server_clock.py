@@ -20,16 +20,16 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MILLISECOND
 
-LOOK_SECONDS = 1.0
+CLOCK_REQUEST_INTERVAL_SECONDS = 1.0
 """The server is asked for its time this often."""
 
-FIRST_LOOKS = 3
+FIRST_CLOCK_REQUESTS = 3
 """So many answers at the start, of which the fastest counts."""
 
-SLOWER_BY = 2_000
+CLOCK_DRIFT_DIVISOR = 2_000
 """Between answers a 2,000th of the time is left out: no two clocks drift apart faster."""
 
-MOST_LEFT_OUT = 5 * MILLISECOND
+MAX_CLOCK_DRIFT_NS = 5 * MILLISECOND
 """Where answers stay away, no more than this (ns) is left out."""
 
 
@@ -67,7 +67,7 @@ class ServerClock:
         self._heard_at = at
 
     def _left_out(self, at: int) -> int:
-        return min((at - self._heard_at) // SLOWER_BY, MOST_LEFT_OUT)
+        return min((at - self._heard_at) // CLOCK_DRIFT_DIVISOR, MAX_CLOCK_DRIFT_NS)
 
 
 Ask = Callable[[], Awaitable[int | None]]
@@ -76,14 +76,14 @@ Ask = Callable[[], Awaitable[int | None]]
 
 async def set_clock(clock: ServerClock, ask: Ask) -> None:
     """Set a clock at the start; raises as `ask` does."""
-    for _ in range(FIRST_LOOKS):
+    for _ in range(FIRST_CLOCK_REQUESTS):
         await _look(clock, ask)
 
 
 async def keep_time(clock: ServerClock, ask: Ask) -> None:
     """Keep a clock with the server's until cancelled; without answers it goes on from what is known."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CLOCK_REQUEST_INTERVAL_SECONDS)
         try:
             await _look(clock, ask)
         except JetStreamError:

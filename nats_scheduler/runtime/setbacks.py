@@ -12,10 +12,10 @@ from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.observe.reporter import Reporter
 
-LONGEST_WAIT_SECONDS = 16.0
+RETRY_WAIT_LIMIT_SECONDS = 16.0
 """Whoever was given a permission waits no longer for what it is for."""
 
-AGAIN_SECONDS = 1.0
+DEFECT_RETRY_WAIT_SECONDS = 1.0
 """Wait after an error of our own making: *Live* leaves 3 s."""
 
 
@@ -29,7 +29,7 @@ async def kept_up(work: Callable[[], Awaitable[None]], reporter: Reporter) -> No
             return await work()
         except Exception as error:
             reporter.defect("work_broken", error)
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(DEFECT_RETRY_WAIT_SECONDS)
 
 
 class Setbacks:
@@ -47,7 +47,7 @@ class Setbacks:
         """Take note of a failure, and tell of it if it is news."""
         lacks = Denial(True, error.subject).permission if isinstance(error, NotPermittedError) else None
         if lacks is not None and lacks == self._lacks:
-            self.wait_seconds = min(2 * self.wait_seconds, LONGEST_WAIT_SECONDS)
+            self.wait_seconds = min(2 * self.wait_seconds, RETRY_WAIT_LIMIT_SECONDS)
             return
         self._lacks, self.wait_seconds = lacks, self._shortest
         self._problem(str(error))

@@ -15,13 +15,13 @@ from typing import Protocol
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES
 
-ATTEMPTS = 8
+MAX_ENTRY_WRITE_ATTEMPTS = 8
 """How often a change is tried while others change the value."""
 
-MAX_HEADER_BYTES = 1_024
+MAX_SHARED_HEADER_BYTES = 1_024
 """Room that the headers of the message may take."""
 
-MAX_SHARED_BYTES = MAX_VALUE_BYTES - MAX_HEADER_BYTES
+MAX_SHARED_BYTES = MAX_VALUE_BYTES - MAX_SHARED_HEADER_BYTES
 
 ENTRY_FRAME_BYTES = 6
 """What JSON adds to an entry and its name: two quotes, a colon, a comma, and their blanks."""
@@ -51,7 +51,7 @@ async def write_entry(
     `entry_within` returns the entry for so many bytes of room, None to have none.
     Raises `JetStreamError` if the bucket does not answer, or refuses.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ENTRY_WRITE_ATTEMPTS):
         value, revision = await bucket.revised(key)
         before = value or {}
         alive = {instance, *await bucket.keys("instance")}

@@ -36,16 +36,16 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.stream_files import read_streams_folder
 
-RECONNECT_SECONDS = (0.05, 0.1, 0.25, 0.5)
+RECONNECT_WAITS_SECONDS = (0.05, 0.1, 0.25, 0.5)
 """Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""
 
-STOOD_STILL = 5 * SECOND
+SENDING_STANDSTILL_LIMIT_NS = 5 * SECOND
 """What waited to be sent when the process stood still so long (ns) is not sent any more.
 
 Others may have fired it meanwhile, and beyond the duplicate window the server would store it again.
 """
 
-MOST_DENIALS_TOLD = 256
+MAX_DENIALS_NOTED = 256
 """What our user may not do is told once for each permission, as far as so many can be remembered."""
 
 
@@ -103,7 +103,7 @@ class Sidecar:
                 clean = False
                 if self._defects.failed("sidecar_broken", repr(error)) is not None:
                     self._reporter.defect("sidecar_broken", error)
-                await self._unless_stopping(RECONNECT_SECONDS[-1])
+                await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
         return clean
 
     async def _serve_once(self, dialer: Dialer) -> bool:
@@ -119,7 +119,7 @@ class Sidecar:
                 return await dialer.dial()
             except ConnectError as error:
                 self._setback("not_connected", error)
-            wait = RECONNECT_SECONDS[min(attempt, len(RECONNECT_SECONDS) - 1)]
+            wait = RECONNECT_WAITS_SECONDS[min(attempt, len(RECONNECT_WAITS_SECONDS) - 1)]
             attempt += 1
             await self._unless_stopping(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter is no secret
         return None
@@ -148,7 +148,7 @@ class Sidecar:
             return await self._until_over(connection, account)
         except JetStreamError as error:
             self._setback("not_served", error)
-            await self._unless_stopping(RECONNECT_SECONDS[-1])
+            await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
             return True
         finally:
             self.serving.clear()
@@ -166,7 +166,7 @@ class Sidecar:
         denial = denied.permission
         if denial in self._denials:
             return
-        if len(self._denials) < MOST_DENIALS_TOLD:
+        if len(self._denials) < MAX_DENIALS_NOTED:
             self._denials.add(denial)
         may_not = "publish" if denial.publishes else "subscribe"
         self._reporter.problem("permission_missing", may_not=may_not, subject=denial.subject[:MAX_KEPT_CHARS])
@@ -216,7 +216,7 @@ class Sidecar:
 
 
 def _stood_still(gap: int) -> str:
-    return f"the process stood still for {gap / SECOND:.1f} s" if gap > STOOD_STILL else ""
+    return f"the process stood still for {gap / SECOND:.1f} s" if gap > SENDING_STANDSTILL_LIMIT_NS else ""
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -38,7 +38,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.schedule.patterns import Cron, Pattern
 
-LOST_CONTACTS = 3
+MAX_LOST_CONTACTS = 3
 """Consumers that may die one after the other without a message before reading is given up."""
 
 
@@ -171,7 +171,7 @@ async def read_stored(
             over.set_result(None)
         elif isinstance(fact, ContactLost):
             lost += 1
-            if lost == LOST_CONTACTS:
+            if lost == MAX_LOST_CONTACTS:
                 over.set_result(fact.reason)
 
     follower = follower_of(connection, api, config, hear, lambda _subject: False)

@@ -21,44 +21,44 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.continuity import LOOK_SECONDS, StreamWentBackError, is_replicated, step_back
+from nats_scheduler.runtime.continuity import LAG_CHECK_INTERVAL_SECONDS, StreamWentBackError, is_replicated, step_back
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
-from nats_scheduler.runtime.pace import CHECKPOINT_SECONDS, Pace
+from nats_scheduler.runtime.pace import CHECKPOINT_INTERVAL_SECONDS, Pace
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
-DUPLICATE_WINDOW = 120 * SECOND
+DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
 """What a stream has (ns) that does not say otherwise."""
 
-LONGEST_UNWRITTEN_SECONDS = 30.0
+TURN_LIMIT_SECONDS = 30.0
 """So long a stream that keeps its fires may wait for its checkpoint, where many do."""
 
-SHARE_OF_THE_WINDOW = 0.25
+MAX_SHARE_OF_WINDOW = 0.25
 """And no longer than this part of its duplicate window."""
 
-SOON_SECONDS = 0.05
+CHECKPOINT_DELAY_AFTER_FIRE_SECONDS = 0.05
 """So soon after a fire progress is written down where nobody can read the fire back: it may be consumed already.
 
 A server that is killed forgets its identity with it, and then the checkpoint alone says that it happened.
 """
 
-CHECKPOINT_SHARE = 0.02
+MAX_SHARE_OF_TIME = 0.02
 """No more than this part of the time is spent on looking how far we are."""
 
-OVERLAP_SECONDS = 0.5
+HANDOVER_OVERLAP_SECONDS = 0.5
 """So long we go on firing for shards that are another's: he has yet to hear of it, and to read our checkpoint.
 
 What both fire is stored once; what nobody fires is late.
 """
 
-SILENCE = SECOND
+SILENT_ACK_LIMIT_NS = SECOND
 """Longest wait (ns) for an acknowledgement that does not come, where a fire is seen in the stream or not at all."""
 
 
-NO_ROLL_UPS = 10111
+ROLL_UPS_NOT_ALLOWED = 10111
 """The server's code for a message that rolls up its subject in a stream that does not allow it."""
 
 
@@ -100,7 +100,7 @@ class StreamService:
         silent = _is_silent(state)
         blocks = server.has_guard and not server.schedules_natively and is_replicated(state)
         limits = ServerLimits(server.has_guard, server.max_payload, settings.look_ahead, blocks, silent)
-        self._ack_timeout = min(settings.ack_timeout, SILENCE) if silent else settings.ack_timeout
+        self._ack_timeout = min(settings.ack_timeout, SILENT_ACK_LIMIT_NS) if silent else settings.ack_timeout
         rules = replace(state.rules, restrictions=settings.restrictions_on(state.name))
         self._removes_expired = removes_expired(state, server)
         engine = StreamEngine(
@@ -213,13 +213,13 @@ class StreamService:
                 if self.driver.witness is witness:
                     self.driver.witness = None
             except JetStreamError:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(LAG_CHECK_INTERVAL_SECONDS)
                 caught_up.set()
 
     async def hold(self, shards: frozenset[int], registry: Bucket, api: StreamInformation) -> bool:
         """Fire for these shards from now on; where some are new, read first how far their last holder was.
 
-        For those that we lose we go on for `OVERLAP_SECONDS`, so that somebody fires until the next one does.
+        For those that we lose we go on for `HANDOVER_OVERLAP_SECONDS`, so that somebody fires until the next one does.
         Returns False, and changes nothing, where the stream is gone.
         """
         lost = self.shards - shards
@@ -233,7 +233,7 @@ class StreamService:
         self.forget_progress()
         self.driver.receive(ShardsHeld(shards | lost))
         if lost:
-            asyncio.get_running_loop().call_later(OVERLAP_SECONDS, self._let_go)
+            asyncio.get_running_loop().call_later(HANDOVER_OVERLAP_SECONDS, self._let_go)
         return True
 
     def _let_go(self) -> None:
@@ -281,7 +281,7 @@ class StreamService:
     def _calls_for_roll_ups(self, event: Event) -> bool:
         """Tell whether an event is the first that shows the need of roll-ups, or that they were switched off since."""
         if isinstance(event, FireRefused):
-            return event.code == NO_ROLL_UPS
+            return event.code == ROLL_UPS_NOT_ALLOWED
         if self._told_of_roll_ups or not self.rolls_up or not isinstance(event, StreamReady | ScheduleAccepted):
             return False
         self._told_of_roll_ups = True
@@ -291,10 +291,10 @@ class StreamService:
         """Return how long the checkpoint may wait for those of other streams: not where a fire may be gone by then."""
         config = self.state.config
         if not self._keeps_fires or config.get("max_msgs_per_subject", -1) > 0:
-            return CHECKPOINT_SECONDS
-        window = config.get("duplicate_window") or DUPLICATE_WINDOW
+            return CHECKPOINT_INTERVAL_SECONDS
+        window = config.get("duplicate_window") or DEFAULT_DUPLICATE_WINDOW_NS
         shortest = min(window, config.get("max_age") or window)
-        return min(LONGEST_UNWRITTEN_SECONDS, SHARE_OF_THE_WINDOW * shortest / SECOND)
+        return min(TURN_LIMIT_SECONDS, MAX_SHARE_OF_WINDOW * shortest / SECOND)
 
     @property
     def has_news(self) -> bool:
@@ -311,7 +311,9 @@ class StreamService:
             while True:
                 await self._may_write.wait()
                 if self._fired:
-                    await asyncio.sleep(max(SOON_SECONDS, self._look_seconds / CHECKPOINT_SHARE))
+                    await asyncio.sleep(
+                        max(CHECKPOINT_DELAY_AFTER_FIRE_SECONDS, self._look_seconds / MAX_SHARE_OF_TIME)
+                    )
                 self._may_write.clear()
                 self._fired = False
                 await self.write_checkpoint(registry)

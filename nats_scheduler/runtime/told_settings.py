@@ -5,7 +5,8 @@ settings that only the sidecar has, so each instance shares them in one value of
 
 The rules: only what changes meaning is shared, and no secret is; nothing waits for it, and what could not be written is
 tried again. An instance that ends removes its own.
-Cost: two requests each `LOOK_SECONDS`. Limit: if they do not fit into the value, that is said in their place.
+Cost: two requests each `SETTINGS_CHECK_INTERVAL_SECONDS`.
+Limit: settings that do not fit into the value are replaced by a note that says so.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TOLD = ("portable_streams", "allowed_targets", "allowed_sources", "max_schedules
 
 TOO_LARGE = "too_large"
 
-LOOK_SECONDS = 60.0
+SETTINGS_CHECK_INTERVAL_SECONDS = 60.0
 """How often it is looked whether the entry is still there: the bucket may have been deleted."""
 
 
@@ -46,7 +47,7 @@ async def keep_telling_settings(registry: Registry, instance: str, settings: Sid
     while True:
         with suppress(JetStreamError):
             await write_entry(registry, SETTINGS, instance, partial(told_settings, settings))
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(SETTINGS_CHECK_INTERVAL_SECONDS)
 
 
 async def forget_settings(registry: Registry, instance: str) -> None:

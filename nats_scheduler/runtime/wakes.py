@@ -4,8 +4,8 @@ A driver has no timer of its own: one that waits for tomorrow costs nothing unti
 In a turn of the event loop those whose time has come go first, and then some of those to whom something happened. So
 what is due is sent before anything else is done, and what a busy stream hears meanwhile is one step and not many.
 
-Every `TICK_SECONDS` it is looked whether the wall clock was set, whether the process stood still, and who waits for
-an answer.
+Every `TICK_INTERVAL_SECONDS` it is checked whether the wall clock was set, whether the process stood still, and which
+drivers wait for an answer.
 A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
 meanwhile: every contact of before is ended before the next driver is stepped, and what was written in the turn in which
 it stood still does not leave.
@@ -25,25 +25,25 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
-TICK_SECONDS = 0.5
+TICK_INTERVAL_SECONDS = 0.5
 """The clocks are looked at this often at least, so that a step of one, or a standstill, is noticed."""
 
-STOOD_STILL = 1_500 * MILLISECOND
+CONTACT_STANDSTILL_LIMIT_NS = 1_500 * MILLISECOND
 """A look so long (ns) after the one before comes from a process that did not run: others may have taken over.
 
-Less than `engine.leases.LEASE_DURATION_NS`, after which they do; somebody looks every `TICK_SECONDS`.
+Less than `engine.leases.LEASE_DURATION_NS`, after which they do; somebody looks every `TICK_INTERVAL_SECONDS`.
 
 Well inside the shortest useful duplicate window: until that is over, a repeated fire is dropped by the server.
 """
 
-STEPPED_BACK = 1 * SECOND
+MAX_UNNOTICED_STEP_BACK_NS = 1 * SECOND
 """By so much (ns) the wall clock has to go back for every driver to be asked: less does not shift a wait much."""
 
-LEAST_WAITING = 1_024
+MIN_WAKES_KEPT = 1_024
 """Wakes that are kept before it is looked at which of them were replaced."""
 
-DUE_AT_ONCE = 64
-OTHERS_AT_ONCE = 32
+MAX_DUE_PER_TURN = 64
+MAX_OTHERS_PER_TURN = 32
 """So many drivers are stepped in one turn of the event loop: whose time has come, and to whom something happened."""
 
 
@@ -83,7 +83,7 @@ class Wakes:
         """With whom something may be under way."""
         self._waiting: list[tuple[int, int, Sleeper]] = []
         """Instants, with whom to wake; one that its sleeper does not name any more was replaced."""
-        self._most_waiting = LEAST_WAITING
+        self._most_waiting = MIN_WAKES_KEPT
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = 0
@@ -140,7 +140,7 @@ class Wakes:
     def beware(self) -> None:
         """End every contact of a process that stood still since somebody looked last."""
         gap = self._standstill.gap()
-        if gap > STOOD_STILL:
+        if gap > CONTACT_STANDSTILL_LIMIT_NS:
             reason = f"the process stood still, or the clock was set, for {gap / SECOND:.1f} s"
             for sleeper in list(self._attached.values()):
                 sleeper.outdate(reason)
@@ -148,7 +148,7 @@ class Wakes:
     def _drop_what_was_replaced(self) -> None:
         named = {id(entry[2]): entry for entry in self._waiting if entry[0] == entry[2].wake_at}
         self._waiting = sorted(named.values())
-        self._most_waiting = max(LEAST_WAITING, 2 * len(self._waiting))
+        self._most_waiting = max(MIN_WAKES_KEPT, 2 * len(self._waiting))
 
     def _set_timer(self) -> None:
         """Wake for the first that waits, but not later than at the next tick."""
@@ -160,7 +160,7 @@ class Wakes:
         if self._waiting:
             self._timer_for = self._waiting[0][0]
             wait = (self._timer_for - self._clock.now()) / SECOND
-            self._timer = self._loop.call_later(min(max(wait, 0), TICK_SECONDS), self._woken)
+            self._timer = self._loop.call_later(min(max(wait, 0), TICK_INTERVAL_SECONDS), self._woken)
 
     def _woken(self) -> None:
         self._timer = None
@@ -180,7 +180,7 @@ class Wakes:
         (`Connection.distrust`): it may be stopped in the middle of a step as well.
         """
         self.beware()
-        now, waiting, most = self._clock.now(), self._waiting, DUE_AT_ONCE
+        now, waiting, most = self._clock.now(), self._waiting, MAX_DUE_PER_TURN
         while waiting and waiting[0][0] <= now and most:
             instant, _number, sleeper = heappop(waiting)
             if sleeper.wake_at == instant:
@@ -188,13 +188,13 @@ class Wakes:
                 sleeper.step()
                 waiting = self._waiting
                 most -= 1
-        for _ in range(min(OTHERS_AT_ONCE, len(self._others))):
+        for _ in range(min(MAX_OTHERS_PER_TURN, len(self._others))):
             self._others.popleft().step_if_due()
         if self._timer is None:
             self._set_timer()
 
     def _tick_later(self) -> None:
-        planned = self._loop.time() + TICK_SECONDS
+        planned = self._loop.time() + TICK_INTERVAL_SECONDS
         self._ticker = self._loop.call_at(planned, self._tick, planned)
 
     def _tick(self, planned: float) -> None:
@@ -202,7 +202,7 @@ class Wakes:
         self._was_late(self._loop.time() - planned)
         self.beware()
         before, self._looked_at = self._looked_at, self._clock.now()
-        was_set_back = self._looked_at < before - STEPPED_BACK
+        was_set_back = self._looked_at < before - MAX_UNNOTICED_STEP_BACK_NS
         if was_set_back:
             for sleeper in list(self._attached.values()):
                 sleeper.step()

@@ -198,7 +198,7 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It undoes what a user asked for at the same moment: were it a wish, the user's would count as overtaken."""
-    monkeypatch.setattr(last_requests, "OVERLAP_SECONDS", 60.0)  # however busy the machine is
+    monkeypatch.setattr(last_requests, "MAX_REQUEST_OVERLAP_SECONDS", 60.0)  # however busy the machine is
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
         for round_ in range(3):

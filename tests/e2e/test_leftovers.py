@@ -40,8 +40,8 @@ async def has_only(account: Account, under: str, wanted: Iterable[str]) -> None:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have leftovers looked for at once, and take for old what a test can wait for."""
-    monkeypatch.setattr(leftovers, "LOOK_SECONDS", 0.2)
-    monkeypatch.setattr(leftovers, "OLD", 3 * SECOND)
+    monkeypatch.setattr(leftovers, "LEFTOVERS_CHECK_INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr(leftovers, "ABANDONED_AFTER_NS", 3 * SECOND)
 
 
 async def test_who_leaves_leaves_nothing_behind(start_server: StartServer) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.runtime.wakes import STOOD_STILL
+from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
@@ -197,7 +197,7 @@ async def test_a_sidecar_that_stood_still_follows_anew_and_makes_up_one_fire(
             await account.publish("S.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.out"})
             before = len(await account.wait_for("S", "S.out", 2))
             process.pause()
-            await instant_reached(CLOCK.now() + STOOD_STILL + 2 * SECOND, CLOCK.now)
+            await instant_reached(CLOCK.now() + CONTACT_STANDSTILL_LIMIT_NS + 2 * SECOND, CLOCK.now)
             process.resume()
             await process.wait_for_line("stood still")
             await account.wait_for("S", "S.out", before + 4)
@@ -205,5 +205,5 @@ async def test_a_sidecar_that_stood_still_follows_anew_and_makes_up_one_fire(
         identities = {header_value(fire.block, b"Nats-Msg-Id") for fire in fires}
         seconds = [fire.stored_at // SECOND for fire in fires]
         gaps = [later - earlier for earlier, later in itertools.pairwise(seconds)]
-        assert sum(gap > STOOD_STILL // SECOND for gap in gaps) == 1
+        assert sum(gap > CONTACT_STANDSTILL_LIMIT_NS // SECOND for gap in gaps) == 1
         assert len(fires) == len(identities)

@@ -54,7 +54,7 @@ def configured(running: Running, stream: str) -> list[dict[str, Any]]:
 async def test_a_file_that_may_not_be_applied_leaves_the_account_served_and_is_applied_once_it_may(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_streams, "RETRY_REFUSED_SECONDS", (0.2, 0.2))
+    monkeypatch.setattr(file_streams, "REFUSED_RETRY_WAITS_SECONDS", (0.2, 0.2))
     folder = folder_of(tmp_path, {"name": "forbidden"}, {"name": "orders"})
     permissions = [*permissions_of("2.11"), *APPLYING]
     server = await start_server(V2_11, config=users(permissions))
@@ -116,7 +116,7 @@ async def test_a_file_that_failed_is_tried_again_at_once_on_the_next_connection(
             await account.api.call("STREAM.DELETE.other")
             assert running.sidecar.connection is not None
             running.sidecar.connection.end("ended by the test")
-            await running.ready("late", within_seconds=file_streams.RETRY_REFUSED_SECONDS[0] / 2)
+            await running.ready("late", within_seconds=file_streams.REFUSED_RETRY_WAITS_SECONDS[0] / 2)
 
 
 async def test_an_error_of_our_own_over_one_file_ends_no_other(

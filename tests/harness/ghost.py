@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from nats_scheduler.runtime.instances import HEARTBEAT
+from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.schedule.instants import SECOND
 from tests.harness.account import Account
 from tests.harness.fleet import STREAM
@@ -21,7 +21,7 @@ async def ghost_of(account: Account) -> AsyncIterator[None]:
 
     def beat() -> None:
         account.connection.publish(f"$KV.nats_scheduler.instance.{GHOST}", body)
-        timers[:] = [asyncio.get_running_loop().call_later(HEARTBEAT / SECOND, beat)]
+        timers[:] = [asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL_NS / SECOND, beat)]
 
     beat()
     try:

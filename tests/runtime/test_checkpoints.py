@@ -10,7 +10,7 @@ from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.runtime.checkpoints import NOT_CREDIBLE, CheckpointKeeper, checkpoint_key, read_checkpoint
+from nats_scheduler.runtime.checkpoints import MAX_CHECKPOINT_LEAD_NS, CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer
@@ -135,9 +135,9 @@ async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and
     """And what others wrote beside it is."""
     told = refusals_of(registry)
     now = 1_000 * SECOND
-    assert await keeper(registry).write(CheckpointLoaded(now + NOT_CREDIBLE, 10, shards=LOW))
-    assert await keeper(registry).write(CheckpointLoaded(now + NOT_CREDIBLE + 1, 10, shards=HIGH))
-    assert await read(registry, now) == {CheckpointLoaded(now + NOT_CREDIBLE, 10, shards=LOW)}
+    assert await keeper(registry).write(CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS, 10, shards=LOW))
+    assert await keeper(registry).write(CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS + 1, 10, shards=HIGH))
+    assert await read(registry, now) == {CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS, 10, shards=LOW)}
     assert told == ["it claims fires as settled that are due 5 s ahead of the server's clock"]
 
 

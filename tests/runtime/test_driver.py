@@ -18,7 +18,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.runtime.wakes import STOOD_STILL, Wakes
+from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually
@@ -175,7 +175,7 @@ async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -
 async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
-    clock.advance(STOOD_STILL + SECOND)
+    clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
     assert "stood still" in one.outdated.result()
     assert not one.has_contact
@@ -185,7 +185,7 @@ async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing() -
 async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by_the_wall_clock() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
-    clock.set(START + STOOD_STILL + SECOND)
+    clock.set(START + CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
 
 
@@ -195,7 +195,7 @@ async def test_a_process_that_stood_still_in_the_middle_of_a_step_is_noticed() -
     class StoppedEngine(StreamEngine):
         def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
             if inputs == [CaughtUp()]:
-                clock.advance(STOOD_STILL + SECOND)
+                clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
             return super().step(now, inputs)
 
     rules = StreamRules("ORDERS", ("orders.>",))
@@ -209,7 +209,7 @@ async def test_a_process_that_stood_still_before_its_first_step_is_noticed() -> 
     clock = ManualClock()
     one = driver(clock=clock)
     one.attach(SilentStream())
-    clock.advance(STOOD_STILL + SECOND)
+    clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     one.receive(CaughtUp())
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
     assert not one.engine.is_live
@@ -218,7 +218,7 @@ async def test_a_process_that_stood_still_before_its_first_step_is_noticed() -> 
 async def test_what_an_ended_contact_still_says_opens_nothing_and_the_next_one_does() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
-    clock.advance(STOOD_STILL + SECOND)
+    clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
     one.receive(CaughtUp())
     one.receive(MessagesRead([version(7)]))

@@ -7,7 +7,9 @@ import pytest
 
 SET_UP = """
 import gc
-from nats_scheduler.runtime.garbage import FREEZE_FROM, LARGE, LOADED_AT_ONCE, Load, collect_only_what_is_new
+from nats_scheduler.runtime.garbage import (
+    MIN_SCHEDULES_FROZEN, MIN_SURVIVORS_FROZEN, SCHEDULES_PER_FREEZE, Load, collect_only_what_is_new
+)
 
 class Cycle:
     alive = 0
@@ -37,7 +39,7 @@ FEW_SURVIVORS = """
 gc.collect()
 gc.freeze()
 frozen = gc.get_freeze_count()
-few = [Cycle() for _ in range(FREEZE_FROM // 4)]
+few = [Cycle() for _ in range(MIN_SURVIVORS_FROZEN // 4)]
 gc.collect()
 assert gc.get_freeze_count() == frozen
 few.clear()
@@ -46,16 +48,16 @@ assert Cycle.alive == 0, Cycle.alive
 """
 
 A_LOAD = """
-load, held = Load(), [[number] for number in range(LARGE)]
+load, held = Load(), [[number] for number in range(MIN_SCHEDULES_FROZEN)]
 gc.collect()
 gc.unfreeze()
-load.grew_to(LARGE)
+load.grew_to(MIN_SCHEDULES_FROZEN)
 assert gc.get_freeze_count() == 0
 for _ in range(10):
-    held += [[number] for number in range(LOADED_AT_ONCE)]
+    held += [[number] for number in range(SCHEDULES_PER_FREEZE)]
     load.grew_to(len(held))
     assert gc.get_freeze_count() >= len(held)
-for fewer_again in (LARGE, len(held), len(held) + LOADED_AT_ONCE - 1):
+for fewer_again in (MIN_SCHEDULES_FROZEN, len(held), len(held) + SCHEDULES_PER_FREEZE - 1):
     few = [Cycle() for _ in range(2_000)]
     load.grew_to(fewer_again)
     few.clear()
@@ -65,7 +67,7 @@ for fewer_again in (LARGE, len(held), len(held) + LOADED_AT_ONCE - 1):
 
 ANOTHERS_PROCESS = """
 gc.callbacks.clear()
-Load().grew_to(2 * LARGE)
+Load().grew_to(2 * MIN_SCHEDULES_FROZEN)
 assert gc.get_freeze_count() == 0
 """
 

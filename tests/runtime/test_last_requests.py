@@ -1,7 +1,7 @@
 """When somebody's update may have been undone by one of ours, so that it is asked for again."""
 
 from nats_scheduler.jetstream.watch import ConfigRequested
-from nats_scheduler.runtime.last_requests import OVERLAP_SECONDS, LastRequests
+from nats_scheduler.runtime.last_requests import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
 
 
 class Watch:
@@ -28,14 +28,14 @@ def test_a_request_during_an_update_of_ours_may_be_undone_and_is_repeated_once()
 def test_a_request_that_reaches_us_late_may_be_undone_too() -> None:
     watch = Watch()
     watch.requests.written("ORDERS")
-    watch.now += OVERLAP_SECONDS / 2
+    watch.now += MAX_REQUEST_OVERLAP_SECONDS / 2
     assert watch.requests.may_be_undone(watch.seen())
 
 
 def test_a_request_long_after_an_update_of_ours_was_not_undone_by_it() -> None:
     watch = Watch()
     watch.requests.written("ORDERS")
-    watch.now += 2 * OVERLAP_SECONDS
+    watch.now += 2 * MAX_REQUEST_OVERLAP_SECONDS
     assert not watch.requests.may_be_undone(watch.seen())
 
 

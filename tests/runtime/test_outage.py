@@ -1,6 +1,6 @@
 """An outage is told when it begins, again while it lasts, and when it is over; and no more often than that."""
 
-from nats_scheduler.runtime.outage import MOST_REASONS, TELL_AGAIN, Outage
+from nats_scheduler.runtime.outage import MAX_REASONS_NOTED, REPORT_INTERVAL_NS, Outage
 from nats_scheduler.schedule.instants import SECOND
 
 HALF_A_SECOND = SECOND // 2
@@ -55,9 +55,9 @@ def test_the_next_outage_begins_anew() -> None:
     clock = Times()
     outage = Outage(clock)
     assert outage.failed("not_connected", "refused") == {}
-    clock.now += TELL_AGAIN // 2
+    clock.now += REPORT_INTERVAL_NS // 2
     outage.over()
-    clock.now += TELL_AGAIN // 4
+    clock.now += REPORT_INTERVAL_NS // 4
     outage.begins()
     clock.now += SECOND
     outage.begins()
@@ -67,6 +67,8 @@ def test_the_next_outage_begins_anew() -> None:
 
 def test_any_number_of_reasons_is_remembered_within_bounds() -> None:
     outage = Outage(Times())
-    told = sum(outage.failed("not_connected", f"reason {number}") is not None for number in range(3 * MOST_REASONS))
-    assert told == 3 * MOST_REASONS
-    assert len(outage._told) <= MOST_REASONS
+    told = sum(
+        outage.failed("not_connected", f"reason {number}") is not None for number in range(3 * MAX_REASONS_NOTED)
+    )
+    assert told == 3 * MAX_REASONS_NOTED
+    assert len(outage._told) <= MAX_REASONS_NOTED

@@ -23,9 +23,9 @@ class Writer:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(pace, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(pace, "WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr(pace, "TURN_CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(pace, "CHECKPOINT_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(pace, "MAX_TURNS_PER_CHECK", 2)
 
 
 async def test_of_many_who_write_none_has_two_turns_more_than_another() -> None:

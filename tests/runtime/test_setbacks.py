@@ -2,7 +2,7 @@
 
 from nats_scheduler.jetstream.consumers import consumer_name
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NotPermittedError
-from nats_scheduler.runtime.setbacks import LONGEST_WAIT_SECONDS, Setbacks
+from nats_scheduler.runtime.setbacks import RETRY_WAIT_LIMIT_SECONDS, Setbacks
 
 
 def denied(stream: str = "ORDERS") -> NotPermittedError:
@@ -32,7 +32,7 @@ def test_what_may_heal_is_tried_soon_and_told_each_time() -> None:
 
 def test_a_missing_permission_is_told_once_and_tried_more_and_more_seldom() -> None:
     work = Work()
-    waits = [1.0, 2.0, 4.0, 8.0, LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS]
+    waits = [1.0, 2.0, 4.0, 8.0, RETRY_WAIT_LIMIT_SECONDS, RETRY_WAIT_LIMIT_SECONDS]
     assert [work.fails(denied()) for _ in waits] == [(wait == 1.0, wait) for wait in waits]
 
 

@@ -190,7 +190,7 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
 
 async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when the time for a checkpoint has come, which is far off here."""
-    monkeypatch.setattr(pace, "CHECKPOINT_SECONDS", 100 * LONG_SECONDS)
+    monkeypatch.setattr(pace, "CHECKPOINT_INTERVAL_SECONDS", 100 * LONG_SECONDS)
     one, checkpoints = service(retention="workqueue"), Checkpoints()
     bucket: Any = checkpoints
     serving = asyncio.create_task(one.serve(lambda *_rest, **_more: Answering(one), bucket, bucket))

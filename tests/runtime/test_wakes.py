@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.wakes import DUE_AT_ONCE, LEAST_WAITING, STOOD_STILL, Wakes
+from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, MAX_DUE_PER_TURN, MIN_WAKES_KEPT, Wakes
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually
@@ -98,17 +98,17 @@ async def test_whose_time_has_come_goes_before_to_whom_something_happened() -> N
     wakes = Wakes(clock)
     for _ in range(3):
         wakes.soon(Sleeper("other", steps))
-    for _ in range(DUE_AT_ONCE):
+    for _ in range(MAX_DUE_PER_TURN):
         wakes.wake(Sleeper("due", steps), START)
-    await eventually(lambda: len(steps) == DUE_AT_ONCE + 3, within_seconds=SHORT_SECONDS)
-    assert steps == ["due"] * DUE_AT_ONCE + ["other"] * 3
+    await eventually(lambda: len(steps) == MAX_DUE_PER_TURN + 3, within_seconds=SHORT_SECONDS)
+    assert steps == ["due"] * MAX_DUE_PER_TURN + ["other"] * 3
 
 
 async def test_what_was_replaced_is_not_kept() -> None:
     wakes, sleepers = Wakes(ManualClock()), [Sleeper() for _ in range(10)]
-    for number in range(10 * LEAST_WAITING):
+    for number in range(10 * MIN_WAKES_KEPT):
         wakes.wake(sleepers[number % 10], START + DAY + number % 20)
-    assert len(wakes) <= LEAST_WAITING
+    assert len(wakes) <= MIN_WAKES_KEPT
 
 
 async def test_a_standstill_ends_the_contact_of_everybody_once() -> None:
@@ -116,7 +116,7 @@ async def test_a_standstill_ends_the_contact_of_everybody_once() -> None:
     wakes, sleepers = Wakes(clock), [Sleeper() for _ in range(100)]
     for sleeper in sleepers:
         wakes.attach(sleeper)
-    clock.advance(STOOD_STILL + SECOND)
+    clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     wakes.beware()
     wakes.beware()
     assert [len(sleeper.reasons) for sleeper in sleepers] == [1] * 100

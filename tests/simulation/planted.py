@@ -156,7 +156,7 @@ def old_versions_left_over() -> Changes:
 
 def old_knowledge_trusted() -> Changes:
     """Do not re-check anything after the process stalled."""
-    yield wakes, "STOOD_STILL", 1 << 100
+    yield wakes, "CONTACT_STANDSTILL_LIMIT_NS", 1 << 100
 
 
 def ttl_of_fires_forgotten() -> Changes:

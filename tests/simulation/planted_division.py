@@ -81,7 +81,7 @@ def drained_before_handing_over() -> Changes:
 
 def last_word_awaited() -> Changes:
     """Wait at the end for a checkpoint that no server takes."""
-    yield leaving, "LAST_WORD_SECONDS", 10.0
+    yield leaving, "LAST_CHECKPOINTS_LIMIT_SECONDS", 10.0
 
 
 def shards_given_to_one_who_reads() -> Changes:
@@ -101,7 +101,7 @@ def life_not_told_while_waiting() -> Changes:
         return
 
     yield Instances, "_keep_telling", keep_telling
-    yield instances, "PATIENCE_SECONDS", 10.0
+    yield instances, "BUCKET_WRITE_LIMIT_SECONDS", 10.0
 
 
 def dead_brought_back_to_life() -> Changes:

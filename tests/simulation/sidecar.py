@@ -34,7 +34,7 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
-from nats_scheduler.runtime.instances import LOOK_SECONDS, Instances
+from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
@@ -285,7 +285,7 @@ class Sidecar:
             try:
                 await self.service.hold(ALL_SHARDS, bucket, api)
             except JetStreamError:
-                await self._process.rest(LOOK_SECONDS)
+                await self._process.rest(DIVISION_CHECK_INTERVAL_SECONDS)
 
     async def _keep_serving(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
         """Serve the stream; if contact with it fails but the connection lives, try again."""

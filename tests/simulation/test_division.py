@@ -9,7 +9,7 @@ from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER_NS
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
-from nats_scheduler.runtime.instances import HEARTBEAT
+from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND
 from tests.simulation.fleet import SimulatedFleet
@@ -227,9 +227,9 @@ def test_one_who_is_still_reading_is_given_nothing() -> None:
 
 
 def test_one_who_waits_for_an_answer_tells_all_the_same_that_it_lives() -> None:
-    assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT
+    assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT_INTERVAL_NS
     with planted(life_not_told_while_waiting):
-        assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT
+        assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT_INTERVAL_NS
 
 
 def test_one_who_leaves_fires_until_what_it_holds_is_handed_over() -> None:
