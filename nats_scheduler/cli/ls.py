@@ -27,9 +27,9 @@ from nats_scheduler.engine.flight import Failing
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import FAILING, read_failures
 from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule, Standing, take_snapshot
-from nats_scheduler.runtime.stream_service import removes_expired
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 

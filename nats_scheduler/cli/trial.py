@@ -70,7 +70,7 @@ class Trial:
         reporter = Reporter(self._metrics)
         reporter.listen(self._tally.event)
         self._sidecar = Sidecar(settings, self._clock, reporter)
-        self._watch = FireWatch(self._sidecar.services, self._clock.now(), self._fired, screen.stream)
+        self._watch = FireWatch(self._sidecar.served, self._clock.now(), self._fired, screen.stream)
         self._demo_is_due = plan.demo
         self._session: Session | None = None
 

@@ -65,7 +65,7 @@ UNKNOWN: Object = {}
 
 
 class FailingStream(Protocol):
-    """The engine of a stream, as far as it is asked here; see `engine.stream`."""
+    """What a stream's service is asked here; see `runtime.stream_service`."""
 
     @property
     def failing_count(self) -> int:

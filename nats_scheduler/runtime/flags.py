@@ -1,15 +1,16 @@
-"""What the account knows of its streams' flags, and what of it the operator is told.
+"""What is known of the flags of an account's streams, and what of it is reported to the operator.
 
-The registry remembers a flag under the stream's name; `jetstream.streams` says why.
-Here is what a name needs besides: what we remember ourselves, since the registry may be away or may have been lost, and
-which streams somebody asked to delete, since the next one of that name is another one.
+The registry keeps a flag under the stream's name; `jetstream.streams` says why.
+Two more things are kept here: our own copy of each flag, since the registry may be away or may have been lost, and the
+names of streams whose deletion was requested, since the next stream of that name is another one.
 
-The rule: a flag is lost only to a deletion that was seen, and comes back with a backup.
-Limit: a stream that was deleted and made again without the flag while nobody watched is served, and that is told.
+The rule: a flag is lost only to a deletion that was seen, and a backup brings it back.
+Limit: a stream that was deleted and created again without the flag while no sidecar ran is served, and this is
+reported.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
 
 MAX_DELETIONS_NOTED = 256
-"""Names that somebody asked to delete are remembered, at most so many at once: they may be a stranger's."""
+"""How many requests to delete a stream are noted at once; any client can send them, with any names."""
 
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
 CHANGED = (
@@ -31,7 +32,7 @@ CHANGED = (
     "since a creation that does not name it is refused from now on (10058)"
 )
 MOVED = (
-    "the server tells another time of its creation: it was restored, or was not seen to be deleted, and stays flagged"
+    "the server reports another time of its creation: it was restored, or its deletion was not seen; it stays flagged"
 )
 
 
@@ -41,11 +42,11 @@ class StreamFlags:
     def __init__(
         self,
         flagged: Callable[[], FlaggedStreams],
-        services: dict[str, StreamService],
+        services: Mapping[str, StreamService],
         reporter: Reporter,
         written: Callable[[str], None],
     ) -> None:
-        """Begin; `written` is told the name of each stream whose configuration we may have changed."""
+        """Note nothing yet; `written` is called with each stream whose configuration we may have changed."""
         self._flagged = flagged
         self._services = services
         self._reporter = reporter
@@ -57,14 +58,14 @@ class StreamFlags:
     # -- what is known -------------------------------------------------------------------------------------------
 
     def as_served(self, state: StreamState) -> StreamState | None:
-        """Return the stream with what we remember of it ourselves, None where we do not fire for this very one."""
+        """Return the stream with our own copy of its flag, None if we do not fire for this very stream."""
         service = self._services.get(state.name)
         if service is None or service.mode is not Mode.EMULATED or service.state.created != state.created:
             return None
         return None if state.excludes_schedules else replace(state, remembered=service.state.remembered)
 
     async def recalled(self, state: StreamState) -> StreamState:
-        """Return the stream with what the registry says of it, and tell the registry where it lost that."""
+        """Return the stream with what the registry holds about it; what the registry has lost is restored."""
         recalled, ours = await self._flagged().recall(state), self.as_served(state)
         known = recalled.remembered
         if known is None and ours is not None and ours.remembered is not None:
@@ -75,13 +76,13 @@ class StreamFlags:
     async def remember_all(self) -> None:
         """Write into a new bucket what the old one held of the streams served."""
         for service in list(self._services.values()):
-            service.forget_progress()
+            service.report_again()
             if service.mode is Mode.EMULATED:
                 await self._flagged().restore(service.state)
 
     @contextmanager
-    def deletion_asked(self, name: str) -> Iterator[bool]:
-        """Know that somebody asked to delete a stream, while that is looked into; False where too many are."""
+    def deletion_requested(self, name: str) -> Iterator[bool]:
+        """Note a request to delete a stream while it is followed; False if too many are noted already."""
         is_noted = len(self._deletions) < MAX_DELETIONS_NOTED
         if is_noted:
             self._deletions[name] += 1
@@ -90,24 +91,24 @@ class StreamFlags:
         finally:
             if is_noted:
                 self._deletions.subtract([name])
-                self._deletions += Counter()  # drops what has come to nothing
+                self._deletions += Counter()  # removes counts of zero
 
-    # -- what is asked for ---------------------------------------------------------------------------------------
+    # -- what is requested ---------------------------------------------------------------------------------------
 
-    async def adopt(self, state: StreamState, asked: Config) -> StreamState:
-        """Remember a stream that somebody flagged, and tell where the flag stays on against what was asked for."""
-        adopted, refusal = await self._flagged().adopt(state, asked)
+    async def adopt(self, state: StreamState, requested: Config) -> StreamState:
+        """Keep the flag of a stream in the registry, and report if it stays on although it was switched off."""
+        adopted, refusal = await self._flagged().adopt(state, requested)
         self.refuse(state.name, refusal)
         known = state.remembered
-        if known is not None and known.created != state.created and asked.get(FLAG) is not True:
+        if known is not None and known.created != state.created and requested.get(FLAG) is not True:
             self._reporter.problem("flag_kept", stream=state.name, reason=MOVED)
-        if asked and asked.get(FLAG) is None and not state.has_metadata_flag:
+        if requested and requested.get(FLAG) is None and not state.has_metadata_flag:
             code = SCHEDULES_STAY.code
             self._reporter.problem("flag_stays_on", stream=state.name, code=code, reason=REWRITTEN)
         return adopted
 
     def refuse(self, name: str, rejection: Rejection | None) -> None:
-        """Tell once why a native server would refuse a stream's configuration, until it does not any more."""
+        """Report once why a native server would refuse a stream's configuration, until it no longer would."""
         if rejection is None:
             self._refused.pop(name, None)
         elif self._refused.get(name) != rejection:
@@ -115,14 +116,14 @@ class StreamFlags:
             self._reporter.stream_refused(name, rejection)
 
     async def switch_on(self, service: StreamService) -> None:
-        """Give a stream what its schedules cannot do without, and tell of it: the configuration is the user's."""
+        """Switch on what the stream's schedules need, and report it: the configuration belongs to the user."""
         name, missing = service.state.name, self._flagged().missing(service.state, rolls_up=service.rolls_up)
         if not missing:
             self._not_changed.pop(name, None)
             return
         settings = ", ".join(missing)
         try:
-            service.is_as(await self._flagged().switch_on(service.state, missing))
+            service.update(await self._flagged().switch_on(service.state, missing))
             self._reporter.problem("stream_changed", stream=name, switched_on=settings, reason=CHANGED)
         except JetStreamError as error:
             if self._not_changed.get(name) != str(error):

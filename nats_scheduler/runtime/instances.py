@@ -1,15 +1,15 @@
-"""This instance among the others of its account: tell that we live, hear who else does, hold our part of each stream.
+"""This instance among the others of its account: exchange heartbeats, and hold our part of each stream.
 
-The policy is `engine.leases`; here is what it costs to carry it out, through the bucket of the registry:
-`instance.<id>` is written twice a second and says what the instance serves, since when it lives, and up to when (by the
-server's clock) it has heard of others and of itself,
+The policy is `engine.leases`. Here it is carried out, through the bucket of the registry:
+`instance.<id>` is written twice a second and names the streams that the instance serves, since when it runs, and up to
+when (by the server's clock) it has received what was written,
 `lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
 
-The rules: an instance serves a stream from when it has read it, so that nothing is handed over to one who is not ready.
-Nothing here stops a fire. A bucket that is away is waited for, one that was deleted is made anew, and
-meanwhile everybody goes on with what he holds.
-Cost: two messages a second for each instance, which name what it serves, and each instance hears all of them.
-A stream is looked at where something was heard that concerns it, and otherwise every `CHECKS_PER_ROUND` looks.
+The rules: an instance serves a stream from when it has read it, so that shards are given only to an instance that is
+ready. Nothing here stops a fire: a bucket that is away is waited for, one that was deleted is created again, and
+meanwhile every instance continues with what it holds.
+Cost: two messages a second for each instance, and each instance receives all of them.
+A stream is checked if something was received that concerns it, and otherwise once in `CHECKS_PER_ROUND` checks.
 """
 
 import asyncio
@@ -37,33 +37,33 @@ from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 HEARTBEAT_INTERVAL_NS = 500 * MILLISECOND
-"""How often (ns) we tell that we live."""
+"""How often (ns) a heartbeat is sent."""
 
 DIVISION_CHECK_INTERVAL_SECONDS = 0.25
-"""How often it is looked at who died, where nothing is heard that says more."""
+"""How often it is checked which instances are gone, if nothing was received that calls for a check."""
 
 CHECKS_PER_ROUND = 40
 MIN_STREAMS_PER_CHECK = 32
-"""In so many looks each stream is looked at once, whatever happened; where they are few, at each look."""
+"""In so many checks each stream is checked once, whatever happened; if there are few streams, at each check."""
 
 OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS = 1.0
 MAX_CHECKS_WITHOUT_HEARTBEAT = 2
 """If not even our own heartbeat was received at so many checks in a row, the bucket is followed anew."""
 
 BUCKET_WRITE_LIMIT_SECONDS = 1.5
-"""Longest wait for the answer to a write, which got lost where the bucket has no leader: *Live* leaves 3 s.
+"""Longest wait for the answer to a write, which is lost while the bucket has no leader: *Live* leaves 3 s.
 
-A write that came through all the same is heard, like those of others.
+A write that was stored all the same is received, like those of others.
 """
 
 MAX_HANDOVER_ATTEMPTS = 8
-"""Times that a record is tried to be handed over at the end, while others change it."""
+"""How often a hand-over at the end is tried while others change the record."""
 
 MAX_SERVED_NAMES_BYTES = 32 * 1024
-"""Of streams that are served; who serves more says that he serves all."""
+"""Room for the names of the streams that are served; an instance with longer names reports that it serves all."""
 
 MAX_UNABLE_STREAMS_SENT = 100
-"""Streams that an instance names as such that it cannot serve."""
+"""How many streams an instance names that it cannot serve."""
 
 INSTANCE = "instance."
 LEASE = "lease."
@@ -78,53 +78,54 @@ class Instances:
         registry: Bucket,
         api: StreamInformation,
         clock: Clock,
-        services: dict[str, StreamService],
+        services: Mapping[str, StreamService],
         reporter: Reporter,
         restore: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take part; `restore` writes into a bucket that was made anew what it has to hold."""
+        """Prepare to take part; `restore` writes into a bucket that was created again what it has to hold."""
         self._leases = leases
         self._registry = registry
         self._api = api
         self._clock = clock
         self._reporter = reporter
         self._restore = restore
-        self._stirred = asyncio.Event()
+        self._check_is_due = asyncio.Event()
         self._concerned: set[str] = set()
-        """The streams of which something was heard."""
+        """The streams about which something was received."""
         self._concerns_all = True
         self._outlook: Hashable = None
-        """What was known of all instances when the streams were looked at last."""
-        self._next_looked_at = 0
+        """What was known of all instances at the last check of all streams."""
+        self._next_checked = 0
         self._served = ServedStreams(services)
         self._named = _named(leases.serves)
-        """What we tell that we serve."""
+        """The names of what we serve, as a heartbeat contains them."""
         self._judgement = Judgement(leases.fitness, leases.relieve_idle, api, clock, reporter)
-        self._told_alive = 0
-        """How many instances we said that live."""
-        self._told_at: int | None = None
-        self._told_cannot: dict[str, str] = {}
-        self._knows_of: int | None = None
-        """When what we heard last was stored."""
+        self._reported_count = 0
+        """How many alive instances were reported last."""
+        self._sent_at: int | None = None
+        """When (ns, of our monotonic clock) the last heartbeat was sent."""
+        self._sent_cannot: dict[str, str] = {}
+        self._last_received: int | None = None
+        """When (ns, of the server's clock) what we received last was stored."""
 
-    def stir(self, key: str | None = None) -> None:
-        """Look at once at what is to be divided of a stream, None for all: something of it changed."""
+    def check_soon(self, key: str | None = None) -> None:
+        """Check at once how a stream (None: each stream) is to be divided, because something about it changed."""
         if key is None:
             self._concerns_all = True
         else:
             self._concerned.add(key)
-        self._stirred.set()
+        self._check_is_due.set()
 
     async def take_part(self) -> None:
-        """Listen and act until cancelled, or until the connection is lost."""
+        """Receive, send and divide until cancelled, or until the connection is lost."""
         self._leases.fitness.reconnected(self._clock.monotonic())
         async with TaskGroup() as tasks:
-            tasks.create_task(self._keep_listening())
-            tasks.create_task(self._keep_telling())
+            tasks.create_task(self._keep_receiving())
+            tasks.create_task(self._keep_sending())
             tasks.create_task(self._keep_dividing())
 
     async def leave(self) -> None:
-        """Hand over everything that we hold, and say that we are gone."""
+        """Hand over everything that we hold, and report that we are gone."""
         self._leases.is_leaving = True
         try:
             await in_turn([partial(self._hand_over, key) for key in self._served.by_key()])
@@ -133,17 +134,17 @@ class Instances:
         self._registry.mark_deleted(f"{INSTANCE}{self._leases.me}")
         for key, service in self._served.by_key().items():
             holders = self._leases.record(key).holders
-            service.given_up = frozenset(n for n, holder in enumerate(holders) if holder not in ("", self._leases.me))
+            service.handed_over(frozenset(n for n, name in enumerate(holders) if name not in ("", self._leases.me)))
 
-    # -- to hear -------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------
 
-    async def _keep_listening(self) -> None:
+    async def _keep_receiving(self) -> None:
         wait = DIVISION_CHECK_INTERVAL_SECONDS
         while True:
             self._leases.listening_anew()
-            self._told_at = self._knows_of = None
-            self.stir()
-            reason = await self._listen()
+            self._sent_at = self._last_received = None
+            self.check_soon()
+            reason = await self._receive_all()
             if reason is None:
                 return
             wait = (
@@ -161,17 +162,17 @@ class Instances:
                 self._reporter.problem("instances_not_heard", reason=reason)
             await asyncio.sleep(wait)
 
-    async def _listen(self) -> str | None:
-        """Hear what is written in the bucket for as long as we hear ourselves.
+    async def _receive_all(self) -> str | None:
+        """Receive what is written into the bucket, for as long as our own heartbeats are among it.
 
-        Returns why that ended, None where the connection did, and "" where that is told as a missing permission.
+        Returns why that ended: None if the connection was lost, "" if a permission is missing (reported elsewhere).
         """
-        following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._heard))
+        following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._received))
         try:
-            looks = 0  # more than one: after we stood still, the first finds what is yet to be read
-            while not following.done() and looks < MAX_CHECKS_WITHOUT_HEARTBEAT:
+            silent = 0  # more than one check: after a standstill, the first one finds what is yet to be read
+            while not following.done() and silent < MAX_CHECKS_WITHOUT_HEARTBEAT:
                 await asyncio.wait((following,), timeout=OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS)
-                looks = 0 if self._leases.is_receiving(self._clock.monotonic()) else looks + 1
+                silent = 0 if self._leases.is_receiving(self._clock.monotonic()) else silent + 1
         finally:
             following.cancel()
             await asyncio.wait((following,))
@@ -185,12 +186,12 @@ class Instances:
             return ""
         return None if isinstance(error, ConnectionLostError) else str(error)
 
-    def _heard(self, key: str, value: Object | None, message: StoredMessage) -> None:
-        self._knows_of = message.stored_at
+    def _received(self, key: str, value: Object | None, message: StoredMessage) -> None:
+        self._last_received = message.stored_at
         if key.startswith(LEASE):
             stream = key.removeprefix(LEASE)
             self._leases.recorded(stream, Record(holders_of(value), message.sequence))
-            self.stir(stream)
+            self.check_soon(stream)
             return
         name, before = key.removeprefix(INSTANCE), self._leases.count
         if value is None:
@@ -201,44 +202,44 @@ class Instances:
             knew_of = value.get("heard") if type(value.get("heard")) is int else None
             cannot = inner(value.get("cannot"))
             if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, knew_of, cannot):
-                self.stir()
+                self.check_soon()
                 before *= name != self._leases.me
         if self._leases.count != before:
-            self.stir()
-        if self._leases.alive != self._told_alive and self._leases.is_receiving(self._clock.monotonic()):
-            self._told_alive = self._leases.alive
-            self._reporter.instances(self._told_alive)
+            self.check_soon()
+        if self._leases.alive != self._reported_count and self._leases.is_receiving(self._clock.monotonic()):
+            self._reported_count = self._leases.alive
+            self._reporter.instances(self._reported_count)
 
-    # -- to act --------------------------------------------------------------------------------------------------
+    # -- acting --------------------------------------------------------------------------------------------------
 
-    async def _keep_telling(self) -> None:
-        """Tell that we live, whatever else waits for an answer: it is no reason to take us for dead."""
+    async def _keep_sending(self) -> None:
+        """Send heartbeats, whatever else waits for an answer: it must not make us look gone."""
         while True:
-            self._tell_that_we_live()
+            self._send_heartbeat()
             await asyncio.sleep(DIVISION_CHECK_INTERVAL_SECONDS)
 
     async def _keep_dividing(self) -> None:
         while True:
-            self._stirred.clear()
-            judging = self._judgement.look(self._served.by_key(), self._served.take_stepped())
+            self._check_is_due.clear()
+            judging = self._judgement.check(self._served.by_key(), self._served.take_stepped())
             if self._concerns_all:
-                self._tell_that_we_live()
-            dead = self._leases.discard_gone(self._clock.monotonic())
-            for name in dead:
+                self._send_heartbeat()
+            gone = self._leases.discard_gone(self._clock.monotonic())
+            for name in gone:
                 self._reporter.instance_lost(name, self._leases.alive)
             works: list[Work] = [partial(self._divide, *each) for each in await self._to_divide()]
             works += [partial(self._quietly, work) for work in judging]
-            await in_turn([*works, *(partial(self._quietly, partial(self._forget, name)) for name in dead)])
+            await in_turn([*works, *(partial(self._quietly, partial(self._remove_key, name)) for name in gone)])
             try:
                 async with asyncio.timeout(DIVISION_CHECK_INTERVAL_SECONDS):
-                    await self._stirred.wait()
+                    await self._check_is_due.wait()
             except TimeoutError:
                 continue
 
     async def _to_divide(self) -> list[tuple[str, StreamService]]:
-        """Return the streams of which the record should say something else, or we should hold something else."""
+        """Return the streams whose record should change, or of which we should hold other shards."""
         found, keys = [], self._served.by_key()
-        for number, key in enumerate(self._to_look_at(keys), 1):
+        for number, key in enumerate(self._to_check(keys), 1):
             if number % MIN_STREAMS_PER_CHECK == 0:
                 await asyncio.sleep(0)  # fires go first
             if self._is_to_divide(key, keys[key], self._clock.monotonic()):
@@ -251,41 +252,45 @@ class Instances:
         on_trial = self._leases.fitness.on_trial(key, now)
         return bool(on_trial or service.on_trial) and on_trial - self._leases.held(key) != service.on_trial
 
-    def _to_look_at(self, keys: Mapping[str, StreamService]) -> list[str]:
-        """Return the streams that something that changed concerns, and some of the others."""
+    def _to_check(self, keys: Mapping[str, StreamService]) -> list[str]:
+        """Return the streams that a change concerns, and some of the others."""
         outlook = self._leases.outlook(self._clock.monotonic())
         if self._concerns_all or outlook != self._outlook or not self._leases.fitness.is_flawless:
             self._outlook, self._concerns_all = outlook, False
             self._concerned.clear()
             return list(keys)
         concerned, self._concerned = self._concerned, set()
-        first, number = self._next_looked_at, max(MIN_STREAMS_PER_CHECK, len(keys) // CHECKS_PER_ROUND)
-        self._next_looked_at = first + number if first + number < len(keys) else 0
+        first, number = self._next_checked, max(MIN_STREAMS_PER_CHECK, len(keys) // CHECKS_PER_ROUND)
+        self._next_checked = first + number if first + number < len(keys) else 0
         return list({**dict.fromkeys(islice(keys, first, first + number)), **dict.fromkeys(concerned & keys.keys())})
 
-    def _tell_that_we_live(self) -> None:
+    def _send_heartbeat(self) -> None:
         if self._leases.is_leaving:
             return
         now, keys = self._clock.monotonic(), self._served.by_key()
         serves = self._leases.able(self._served.live(), now).intersection(keys)
         cannot = dict(islice(self._leases.fitness.cannot.items(), MAX_UNABLE_STREAMS_SENT))
         is_news = serves != self._leases.serves
-        is_told = not is_news and cannot == self._told_cannot
-        if self._told_at is not None and now - self._told_at < HEARTBEAT_INTERVAL_NS and is_told:
+        is_sent = not is_news and cannot == self._sent_cannot
+        if self._sent_at is not None and now - self._sent_at < HEARTBEAT_INTERVAL_NS and is_sent:
             return
         if is_news:
             self._concerned |= serves ^ self._leases.serves
             self._named = _named(serves)
             self._leases.serves = serves
-        self._told_at, self._told_cannot = now, cannot
+        self._sent_at, self._sent_cannot = now, cannot
         self._leases.since = self._leases.since or self._clock.now()
-        about: Object = {"serves": self._named, "since": format_rfc3339(self._leases.since), "heard": self._knows_of}
+        about: Object = {
+            "serves": self._named,
+            "since": format_rfc3339(self._leases.since),
+            "heard": self._last_received,
+        }
         if cannot:
             about["cannot"] = cannot
         self._registry.send(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:
-        """Do what is to be done about a stream; what does not come to an end is tried again at the next look."""
+        """Change the record of a stream and what we hold of it, as needed; a failure is retried at the next check."""
         if not await self._quietly(partial(self._divide_once, key, service)):
             self._concerned.add(key)
 
@@ -293,7 +298,8 @@ class Instances:
         holders = self._leases.change(key, self._clock.monotonic())
         is_done = holders is None or self._leases.is_leaving or await self._record(key, holders)
         held, before = self._leases.to_fire(key, self._clock.monotonic()), service.shards
-        service.on_trial = self._leases.fitness.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
+        on_trial = self._leases.fitness.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
+        service.fires_on_trial(on_trial)
         if held == before or self._leases.is_leaving:
             return is_done
         if not await service.hold(held, self._registry, self._api):
@@ -301,22 +307,22 @@ class Instances:
         self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
         return is_done
 
-    async def _forget(self, name: str) -> None:
-        async with _patience():
+    async def _remove_key(self, name: str) -> None:
+        async with _within_limit():
             await self._registry.purge(f"{INSTANCE}{name}")
 
     async def _record(self, key: str, holders: Holders) -> bool:
-        async with _patience():
+        async with _within_limit():
             known = self._leases.record(key).revision
             revision = await self._registry.swap(f"{LEASE}{key}", _record_of(holders), known)
             if revision is None:
-                await self._look_again(key, known)
+                await self._read_record(key, known)
                 return False
         self._leases.recorded(key, Record(holders, revision))
         return True
 
-    async def _look_again(self, key: str, known: int) -> None:
-        """Take what is there for the record: what was told may be of another bucket, which counted further."""
+    async def _read_record(self, key: str, known: int) -> None:
+        """Take what is stored as the record: what was received may be of another bucket, with higher revisions."""
         value, revision = await self._registry.revised(f"{LEASE}{key}")
         if self._leases.record(key).revision == known:
             self._leases.looked_up(key, Record(holders_of(value), revision))
@@ -328,7 +334,7 @@ class Instances:
                 return
 
     async def _quietly(self, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """Do what is tried again anyway; returns False where it failed, or says so itself."""
+        """Do work that is retried anyway; returns False if it failed or returned False itself."""
         try:
             return await work() is not False
         except JetStreamError as error:
@@ -338,7 +344,7 @@ class Instances:
 
 
 @asynccontextmanager
-async def _patience() -> AsyncIterator[None]:
+async def _within_limit() -> AsyncIterator[None]:
     """Wait for an answer no longer than `BUCKET_WRITE_LIMIT_SECONDS`; raises `NoAnswerError`."""
     try:
         async with asyncio.timeout(BUCKET_WRITE_LIMIT_SECONDS):
@@ -348,7 +354,7 @@ async def _patience() -> AsyncIterator[None]:
 
 
 def _named(serves: frozenset[str]) -> list[str] | None:
-    """Return the names of streams as they are told, None where they are too many."""
+    """Return the names of streams as a heartbeat contains them, None if they are too many."""
     return sorted(serves) if len(json.dumps(list(serves))) <= MAX_SERVED_NAMES_BYTES else None
 
 
@@ -357,7 +363,7 @@ def _record_of(holders: Holders) -> Object:
 
 
 def holders_of(value: Object | None) -> Holders:
-    """Read a record; what is not of our making is nobody's."""
+    """Read a record; a shard has no holder if no instance can have written what is there."""
     holders = [""] * SHARDS
     named = (value or {}).get("holders")
     for name, shards in named.items() if isinstance(named, dict) else ():

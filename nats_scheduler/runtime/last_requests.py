@@ -47,8 +47,8 @@ class LastRequests:
         if last is request:
             del self._seen[request.stream]
 
-    def forget(self, stream: str) -> None:
-        """Note that somebody asked to delete a stream: what was asked for before does not concern the next one."""
+    def discard(self, stream: str) -> None:
+        """Note a request to delete a stream: earlier requests do not concern the next stream of that name."""
         self._waited_for.pop(stream, None)
 
     def is_waited_for(self, request: ConfigRequested) -> bool:

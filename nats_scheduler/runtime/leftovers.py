@@ -1,14 +1,15 @@
-"""Remove from the registry's bucket what instances leave behind there: their own keys, and leases that are nobody's.
+"""Remove from the registry's bucket what instances leave behind there: their own keys, and leases without a holder.
 
-What is left: the key of an instance that was killed while nobody else ran; the marker by which one says that it has
-left; the lease of a mode that its stream is not in any more (after `graduate`, after an upgrade), or of a stream that
-is gone.
-The rule: only what no living instance goes by is removed. It is harmless where it stays, but it is listed by
-`nats-scheduler instances`, counted for a moment by whoever listens anew, and there would be more of it with each start.
+What may be left: the key of an instance that was killed while no other one ran; the marker by which an instance reports
+that it has left; the lease of a mode that its stream is not in any more (after `graduate`, after an upgrade), or of a
+stream that is gone.
+The rule: only what no alive instance uses is removed. It is harmless if it stays, but `nats-scheduler instances` lists
+it, an instance that begins to follow the bucket counts it for a moment, and there would be more of it with each start.
 Cost: one request every `LEFTOVERS_CHECK_INTERVAL_SECONDS`, and one for each thing that is removed.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 
 from nats_scheduler.engine.leases import Leases, Record
@@ -21,17 +22,17 @@ from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 
 LEFTOVERS_CHECK_INTERVAL_SECONDS = 10.0
-"""How often it is looked for what was left."""
+"""How often the bucket is searched for what was left."""
 
 ABANDONED_AFTER_NS = 30 * SECOND
-"""What an instance told so long ago (ns) it does not stand by any more: it tells twice a second."""
+"""A heartbeat of this age (ns) belongs to an instance that is gone: it is written twice a second."""
 
 OWN_KEY_REMOVAL_LIMIT_SECONDS = 1.0
 """Longest wait at the end for our own key to be removed."""
 
 
 class Leftovers:
-    """What is left in the bucket, on one connection."""
+    """Removes what is left in the bucket, on one connection."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Leftovers:
         registry: Registry,
         api: JetStreamApi,
         clock: ServerClock,
-        services: dict[str, StreamService],
+        services: Mapping[str, StreamService],
     ) -> None:
         self._leases = leases
         self._registry = registry
@@ -48,7 +49,7 @@ class Leftovers:
         self._services = services
 
     async def keep_removing(self) -> None:
-        """Look for what was left until cancelled; a bucket that does not answer is looked at later."""
+        """Search for what was left until cancelled; a bucket that does not answer is searched later."""
         while True:
             await asyncio.sleep(LEFTOVERS_CHECK_INTERVAL_SECONDS)
             with suppress(JetStreamError):
@@ -56,7 +57,7 @@ class Leftovers:
                 await self._remove_instances()
 
     async def remove_own(self) -> None:
-        """Remove what is stored of ourselves, at the very end: the others have read by now that we left."""
+        """Remove our own key, at the very end: the others have received by now that we left."""
         with suppress(JetStreamError, TimeoutError):
             async with asyncio.timeout(OWN_KEY_REMOVAL_LIMIT_SECONDS):
                 await self._registry.purge(f"{INSTANCE}{self._leases.me}")
@@ -64,14 +65,14 @@ class Leftovers:
     async def _remove_instances(self) -> None:
         living = {self._leases.me, *self._leases.others}
         for name in await self._registry.keys(INSTANCE.removesuffix(".")):
-            told_at = None if name in living else await self._registry.written_at(f"{INSTANCE}{name}")
-            if told_at is not None and self._clock.now() - told_at >= ABANDONED_AFTER_NS:
+            written_at = None if name in living else await self._registry.written_at(f"{INSTANCE}{name}")
+            if written_at is not None and self._clock.now() - written_at >= ABANDONED_AFTER_NS:
                 await self._registry.purge(f"{INSTANCE}{name}")
 
     async def _remove_leases(self) -> None:
         if not self._leases.is_receiving(self._clock.monotonic()):
-            return  # who seems to be dead may live
-        served = {f"{service.mode}.{name}" for name, service in self._services.items()}
+            return  # instances that seem gone may be alive
+        served = {service.key for service in self._services.values()}
         for key in self._leases.on_record():
             if key in served or self._leases.living(key):
                 continue

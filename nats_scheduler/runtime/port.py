@@ -79,8 +79,9 @@ class Contacts(Protocol):
     def __call__(
         self,
         config: Config,
-        tell: Notify,
+        notify: Notify,
         tasks: asyncio.TaskGroup,
+        /,
         *,
         holds: Callable[[str], bool],
         window: int,

@@ -7,10 +7,10 @@ What cannot be right from the start (a stream file, an address) is raised before
 import asyncio
 import random
 import secrets
+from collections.abc import Mapping
 from functools import partial
 
 from nats_scheduler.engine.leases import Leases
-from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
@@ -25,13 +25,12 @@ from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
-from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.setbacks import kept_up
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.stream_services import StreamServices
 from nats_scheduler.runtime.told_settings import forget_settings, keep_telling_settings
-from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.stream_files import read_streams_folder
@@ -56,26 +55,28 @@ class Sidecar:
         self._settings = settings
         self._clock = ServerClock(clock)
         self._reporter = reporter
-        self.services: dict[str, StreamService] = {}
-        """The streams served, by name."""
+        self._services = StreamServices(settings, self._clock, reporter.report, reporter.loop_sampled)
         self.serving = asyncio.Event()
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
         """The connection of the moment."""
         self._leases = Leases(secrets.token_hex(6))
         self._failures = SharedFailures(
-            self._leases.me, lambda: {one.key: one.driver.engine for one in self.services.values()}
+            self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()}
         )
         reporter.listen(self._failures.listen)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
-        self._shared: tuple[Wakes, Pace]
-        """What the streams share: made in `run`, since it belongs to an event loop."""
         self._denials: set[Denial] = set()
         self._outage = Outage(clock.monotonic)
         self._defects = Outage(clock.monotonic)
         """Errors of our own making, which a connection in between does not end."""
-        reporter.ready_streams(lambda: {name: one.is_ready for name, one in list(self.services.items())})
+        reporter.ready_streams(lambda: {name: one.is_ready for name, one in list(self.served.items())})
+
+    @property
+    def served(self) -> Mapping[str, StreamService]:
+        """The services of the streams that are served at the moment, by name."""
+        return self._services.by_name
 
     def stop(self) -> None:
         """Begin to end: nothing new is begun, what is in flight is finished, then `run` returns."""
@@ -87,12 +88,11 @@ class Sidecar:
             return ["there is no connection to a server"]
         if not self.serving.is_set():
             return ["the streams of the account are not known yet"]
-        return [f"stream {name} is not read to its end" for name, one in self.services.items() if not one.is_ready]
+        return [f"stream {name} is not read to its end" for name, one in self.served.items() if not one.is_ready]
 
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
-        self._shared = Wakes(self._clock, self._reporter.loop_sampled), Pace()
         folder = self._settings.streams_folder
         self._files = FileStreams(read_streams_folder(folder) if folder is not None else [], self._reporter)
         clean = True
@@ -125,16 +125,7 @@ class Sidecar:
         return None
 
     async def _serve(self, connection: Connection) -> bool:
-        account = Account(
-            connection,
-            self._settings,
-            self._clock,
-            self._reporter,
-            self.services,
-            self._leases,
-            self.serving,
-            self._shared,
-        )
+        account = Account(connection, self._settings, self._clock, self._reporter, self._services, self._leases)
         self._reporter.advise = connection.publish
         self.connection = connection
         connection.when_denied(self._denied)
@@ -173,10 +164,11 @@ class Sidecar:
 
     async def _until_over(self, connection: Connection, account: Account) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
-        serving = asyncio.create_task(account.serve(self._files))
-        telling = partial(keep_telling_settings, account.registry, self._leases.me, self._settings)
-        leftovers = self._leftovers(connection, account)
-        works = telling, partial(self._failures.keep_sharing, account.registry), leftovers.keep_removing
+        serving = asyncio.create_task(account.serve(self._files, self.serving))
+        registry, api = account.access.registry, account.access.api
+        sharing = partial(keep_telling_settings, registry, self._leases.me, self._settings)
+        leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
+        works = sharing, partial(self._failures.keep_sharing, registry), leftovers.keep_removing
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -196,16 +188,12 @@ class Sidecar:
                 await _ended(task)
 
     async def _drain(self, account: Account) -> bool:
-        services, within = list(self.services.values()), self._settings.drain_timeout / SECOND
-        clean = await leave(services, account.instances, account.registry, within)
-        await self._failures.remove(account.registry)
-        await forget_settings(account.registry, self._leases.me)
+        services, within = list(self.served.values()), self._settings.drain_timeout / SECOND
+        registry = account.access.registry
+        clean = await leave(services, account.instances, registry, within)
+        await self._failures.remove(registry)
+        await forget_settings(registry, self._leases.me)
         return clean
-
-    def _leftovers(self, connection: Connection, account: Account) -> Leftovers:
-        asked = self._settings.connection
-        api = JetStreamApi(connection, asked.api_prefix, asked.request_timeout_seconds)
-        return Leftovers(self._leases, account.registry, api, self._clock, self.services)
 
     async def _unless_stopping(self, seconds: float) -> None:
         try:

@@ -36,7 +36,7 @@ async def document(cli: Cli, server: EmbeddedServer) -> dict[str, Any]:
 
 def shards_of(running: Running, stream: str) -> list[int]:
     """Return the shards that a sidecar holds."""
-    return sorted(running.sidecar.services[stream].shards)
+    return sorted(running.sidecar.served[stream].shards)
 
 
 async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartServer) -> None:

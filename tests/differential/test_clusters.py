@@ -86,7 +86,7 @@ async def on_the_cluster(cluster: Cluster, node: int, name: str) -> dict[str, An
             async with sidecar_on(url) as running:
                 ready.set()
                 await over.wait()
-                assert running.sidecar.services[name].driver.engine.is_live
+                assert running.sidecar.served[name].is_live
 
         started = [asyncio.Event() for _ in others]
         for server, ready in zip(others, started, strict=True):

@@ -85,7 +85,7 @@ class Streams:
 
     def is_served(self, name: str) -> bool:
         """Whether the sidecar serves a stream."""
-        return self.side.sidecar is not None and name in self.side.sidecar.sidecar.services
+        return self.side.sidecar is not None and name in self.side.sidecar.sidecar.served
 
     async def outcome(self, name: str) -> Outcome:
         """Return what a stream is like now."""
@@ -147,7 +147,7 @@ async def _heard(one: Streams, name: str, kind: str, before: int) -> Outcome | N
     """Return what the sidecar says or does after a request; None while it has not come to it."""
     assert one.side.sidecar is not None
     outcome = await one.outcome(name)
-    service = one.side.sidecar.sidecar.services.get(name)
+    service = one.side.sidecar.sidecar.served.get(name)
     if len(one.refusals(name)) > before:  # said before the stream is served, so looked at last
         return one.refusals(name)[before]
     if service is None:

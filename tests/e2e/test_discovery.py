@@ -182,7 +182,7 @@ async def test_a_stream_that_is_gone_is_served_no_longer(watched: Watched) -> No
     await watched.sidecar.ready(watched.name)
     await watched.delete()
     await watched.line("stream_not_served", reason="the stream is gone")
-    assert watched.name not in watched.sidecar.sidecar.services
+    assert watched.name not in watched.sidecar.sidecar.served
 
 
 async def test_a_flag_is_seen_from_the_moment_that_the_sidecar_says_connected(

@@ -46,7 +46,7 @@ async def test_a_flag_is_not_lost_to_an_update_without_it_right_behind(watched: 
         return all([await watched.entry(name) for name in names])
 
     await eventually(settled, within_seconds=SOON_SECONDS, describe="every stream is flagged and updated")
-    await eventually(lambda: set(names) <= set(watched.sidecar.sidecar.services), within_seconds=SOON_SECONDS)
+    await eventually(lambda: set(names) <= set(watched.sidecar.sidecar.served), within_seconds=SOON_SECONDS)
 
 
 async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(watched: Watched) -> None:
@@ -60,7 +60,7 @@ async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(
     for name in names:
         created = (await watched.account.api.stream(name))["created"]
         assert (await watched.entry(name) or {}).get("created") != created
-    assert not set(names) & set(watched.sidecar.sidecar.services)
+    assert not set(names) & set(watched.sidecar.sidecar.served)
 
 
 async def test_updates_of_many_tools_at_once_all_leave_the_flag_and_the_last_change(watched: Watched) -> None:

@@ -33,7 +33,7 @@ async def test_a_stream_that_cannot_have_the_flag_is_refused_with_the_servers_co
     line = await watched.line("stream_refused", code=code)
     assert line["log_level"] == "warning"
     assert (await watched.config())["metadata"] == {}
-    assert watched.name not in watched.sidecar.sidecar.services
+    assert watched.name not in watched.sidecar.sidecar.served
 
 
 REFUSED_CHANGES: tuple[dict[str, Any], ...] = (
@@ -57,7 +57,7 @@ async def test_updates_that_the_server_refuses_do_not_flag_their_streams(watched
     for name in names:
         await watched.line("flag_not_seen", stream=name)
         assert await watched.entry(name) is None
-    assert not set(names) & set(watched.sidecar.sidecar.services)
+    assert not set(names) & set(watched.sidecar.sidecar.served)
 
 
 LATER_FAULTS = [
@@ -132,4 +132,4 @@ async def test_a_flag_that_is_neither_true_nor_false_is_refused_and_flags_nothin
     line = await watched.line("stream_refused", code=10025)
     assert line["description"].startswith("invalid JSON: json: cannot unmarshal ")
     assert (await watched.config())["metadata"] == {}
-    assert watched.name not in watched.sidecar.sidecar.services
+    assert watched.name not in watched.sidecar.sidecar.served

@@ -286,7 +286,7 @@ async def test_neither_stream_add_nor_a_folder_hands_over_what_nobody_looked_at(
     assert (said.exit_code, "nats-scheduler graduate S" in said.stderr) == (1, True)
     async with sidecar_on(url, streams_folder=file.parent) as running, account_on(url) as account:
         await running.ready("S")
-        assert running.sidecar.services["S"].mode is Mode.DORMANT
+        assert running.sidecar.served["S"].mode is Mode.DORMANT
         assert "allow_msg_schedules" not in (await account.api.stream("S"))["config"]
 
 

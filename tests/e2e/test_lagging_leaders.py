@@ -81,7 +81,7 @@ async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at
             leader.knows_the_stream = False
             account.connection.publish(f"{PREFIX}.STREAM.UPDATE.{stream_name}", json.dumps(info["config"]).encode())
             await eventually(
-                lambda: stream_name not in running.sidecar.services,
+                lambda: stream_name not in running.sidecar.served,
                 within_seconds=WAIT_SECONDS,
                 describe="it is taken for gone",
             )

@@ -83,7 +83,7 @@ async def test_the_lease_of_a_mode_that_is_over_is_removed_and_that_of_others_st
             config = (await account.api.stream("S"))["config"]
             await account.api.update_stream({**config, "allow_msg_schedules": True, "allow_rollup_hdrs": True})
             await has_only(account, LEASE, ["native.S"])
-            assert len(running.sidecar.services["S"].shards) == SHARDS
+            assert len(running.sidecar.served["S"].shards) == SHARDS
 
 
 async def test_one_sidecar_is_counted_once_whatever_lies_in_the_bucket(

@@ -71,14 +71,14 @@ async def test_a_change_of_limits_does_not_read_the_stream_anew(
 ) -> None:
     async with limited(emulated_server, stream_name) as served:
         info = await served.account.api.stream(stream_name)
-        before = served.sidecar.sidecar.services[stream_name]
+        before = served.sidecar.sidecar.served[stream_name]
         await served.call("STREAM.UPDATE", {**info["config"], "max_age": 2 * SECOND, "duplicate_window": SECOND})
         await eventually(
-            lambda: served.sidecar.sidecar.services[stream_name].state.config["max_age"] == 2 * SECOND,
+            lambda: served.sidecar.sidecar.served[stream_name].state.config["max_age"] == 2 * SECOND,
             within_seconds=30,
             describe="the sidecar knows the new limit",
         )
-        assert served.sidecar.sidecar.services[stream_name] is before
+        assert served.sidecar.sidecar.served[stream_name] is before
         await served.schedule("s", NEVER)
         expected = [(served.subject("s"), Ending.MAX_AGE)]
         await eventually(lambda: lost(served) == expected, within_seconds=30, describe=lambda: str(lost(served)))

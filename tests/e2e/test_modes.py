@@ -75,7 +75,7 @@ class Beside:
             return lines[-1] if lines and lines[-1]["mode"] is mode else None
 
         line: dict[str, Any] = await eventually(told, within_seconds=SOON_SECONDS, describe=f"mode {mode}")
-        assert self.sidecar.sidecar.services[self.name].mode is mode
+        assert self.sidecar.sidecar.served[self.name].mode is mode
         return line
 
     async def refusal(self, headers: Mapping[str, str]) -> int:
@@ -199,7 +199,7 @@ async def test_an_update_with_the_flag_that_a_native_server_refuses_changes_noth
         await native.account.api.update_stream({**plain["config"], "allow_msg_schedules": True})
     await native.portable("p", f"@at {in_seconds(0.3)}", "out")
     await native.wait_for("out")
-    assert name not in native.sidecar.sidecar.services
+    assert name not in native.sidecar.sidecar.served
     await native.account.api.call(f"STREAM.DELETE.{name}")
 
 

@@ -83,13 +83,10 @@ async def test_a_removed_schedule_never_fires(served: Served, remove: Removal) -
 async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Served, remove: Removal) -> None:
     """Removed when its content was already read: the guard, or on 2.10 the request that was seen, stops it."""
     sequence = await served.schedule("s", f"@at {in_seconds(0.5)}")
-    held = served.sidecar.sidecar.services[served.name].driver.engine.held
-
-    def is_prepared() -> bool:
-        schedule = held.on(served.subject("s"))
-        return schedule is not None and schedule.flight is not None and schedule.flight.fire is not None
-
-    await eventually(is_prepared, within_seconds=30, describe="the fire is prepared")
+    service = served.sidecar.sidecar.served[served.name]
+    await eventually(
+        lambda: service.is_prepared(served.subject("s")), within_seconds=30, describe="the fire is prepared"
+    )
     await remove(served, sequence)
     await expect_silence(served, 0.8)
 

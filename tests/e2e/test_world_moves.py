@@ -253,7 +253,7 @@ async def test_an_upgrade_ends_emulation_loudly_and_a_downgrade_resumes_it(machi
         async with account_on(url) as account:
             stream = FlaggedStream(account, "S")
             await running.ready("S", times=3)
-            assert running.sidecar.services["S"].mode is Mode.EMULATED
+            assert running.sidecar.served["S"].mode is Mode.EMULATED
             [_once] = await stream.wait_for("out")
             ticks = seconds_of(await stream.wait_for("ticks", len(await stream.messages("ticks")) + 3))
             portable_seconds = seconds_of(await stream.messages("portable"))

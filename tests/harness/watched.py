@@ -90,7 +90,7 @@ class Watched:
         await self.account.publish(f"{canary}.s", headers)
         await self.account.wait_for(canary, f"{canary}.out")
         assert await self.account.messages(self.name, f"{self.name}.out") == []
-        assert self.name not in self.sidecar.sidecar.services
+        assert self.name not in self.sidecar.sidecar.served
 
     async def line(self, event: str, **fields: Any) -> dict[str, Any]:
         """Wait until the sidecar has logged an event about the stream."""

@@ -68,7 +68,7 @@ def test_what_was_settled_is_not_kept() -> None:
         request = ConfigRequested(f"S{number}", {"name": f"S{number}"}, creates=True)
         requests.seen(request)
         if number % 2:
-            requests.forget(request.stream)
+            requests.discard(request.stream)
         requests.settled(request)
         assert not requests.may_be_undone(request)
     assert not requests._seen

@@ -16,10 +16,6 @@ ORDINARY = frozenset(
 """Words with an ordinary meaning too ("in this order"): no test can tell them apart."""
 MORE = frozenset({"lets go", "letting go", "in the way"})
 """Forms of what the glossary avoids, and a phrase that belongs to them."""
-NOT_YET: dict[str, int] = {
-    "nats_scheduler/runtime/stream_service.py": 1,
-}
-"""How often a module still uses a word: this list only gets shorter."""
 
 
 def avoided() -> set[str]:
@@ -49,7 +45,4 @@ def test_comments_and_docstrings_keep_to_the_glossary() -> None:
         for line, text in comments(module):
             for word in uses(text, words):
                 found.setdefault(place(module), []).append(f"line {line}: {word}")
-    more = {name: said for name, said in found.items() if len(said) > NOT_YET.get(name, 0)}
-    assert more == {}, "say it with the word of docs/internals/glossary.md"
-    fewer = [name for name, count in NOT_YET.items() if len(found.get(name, [])) < count]
-    assert fewer == [], "the list NOT_YET can be shorter"
+    assert found == {}, "say it with the word of docs/internals/glossary.md"

@@ -76,6 +76,6 @@ def test_a_flag_is_carried_over_neither_once_settled_nor_to_another_stream_of_th
     second = watch.seen()
     assert watch.requests.with_flag(second) == second.config
     watch.seen(allow_msg_schedules=True)
-    watch.requests.forget("ORDERS")
+    watch.requests.discard("ORDERS")
     third = watch.seen()
     assert watch.requests.with_flag(third) == third.config

@@ -20,7 +20,7 @@ class Work:
     def fails(self, error: JetStreamError) -> tuple[bool, float]:
         """Return whether a failure is told, and how long is waited then."""
         before = len(self.told)
-        self.setbacks.tell(error)
+        self.setbacks.failed(error)
         return len(self.told) > before, self.setbacks.wait_seconds
 
 

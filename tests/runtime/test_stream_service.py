@@ -1,7 +1,8 @@
-"""What a service does with the shards that it is given and relieved of."""
+"""What a service does with the shards that it gains and loses, and with its contact."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     MessagesRead,
     PublishConcluded,
-    ShardsHeld,
     Stored,
 )
+from nats_scheduler.engine.port import Notify
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ConsumerLostError
@@ -39,6 +40,13 @@ class Fires:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
+        self.notify: Notify
+        """Passes an input to the service."""
+
+    def __call__(self, _config: Any, notify: Notify, _tasks: asyncio.TaskGroup, **_more: Any) -> "Fires":
+        """Make contact, as a `Contacts` does."""
+        self.notify = notify
+        return self
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Answer nothing."""
@@ -57,7 +65,8 @@ class Fires:
         """Answer nothing."""
 
     async def follow(self, after: int) -> None:
-        """Tell nothing."""
+        """Deliver nothing, and do not end."""
+        await asyncio.get_running_loop().create_future()
 
     def end(self, reason: str) -> None:
         """Answer nothing."""
@@ -66,8 +75,7 @@ class Fires:
 class Overdue:
     """Stores schedules that are due at once, one after the other."""
 
-    def __init__(self, service: StreamService, fires: Fires) -> None:
-        self._service = service
+    def __init__(self, fires: Fires) -> None:
         self._fires = fires
         self._stored = 0
 
@@ -75,10 +83,10 @@ class Overdue:
         """Store a schedule, and return whether its fire is begun."""
         self._stored += 1
         subject = f"orders.s.{self._stored}"
-        now = format_rfc3339(SystemClock().now())  # one of long ago would be looked at, whoever has to fire it
+        now = format_rfc3339(SystemClock().now())  # one of long ago would be read, whichever instance has to fire it
         block = f"NATS/1.0\r\nNats-Schedule: @at {now}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
-        self._service.driver.receive(MessagesRead([StoredMessage(subject, self._stored, 1, block, None)]))
-        self._service.driver.receive(CaughtUp())
+        self._fires.notify(MessagesRead([StoredMessage(subject, self._stored, 1, block, None)]))
+        self._fires.notify(CaughtUp())
         idle = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(idle.set_result, None)  # behind the driver's step
         await idle
@@ -86,36 +94,39 @@ class Overdue:
 
 
 class Answering(Fires):
-    """A contact that finds every schedule, stores every fire, and tells nothing of it but that it did."""
-
-    def __init__(self, service: StreamService) -> None:
-        super().__init__()
-        self._service = service
+    """A contact that finds every schedule and stores every fire, but does not deliver what it stored."""
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Store them."""
         for fire in fires:
-            self._service.driver.receive(PublishConcluded(fire, Stored(fire.sequence + 1)))
+            self.notify(PublishConcluded(fire, Stored(fire.sequence + 1)))
 
     def read(self, request: ReadContent) -> None:
         """Find the schedule."""
         super().read(request)
         message = StoredMessage(request.schedule, request.sequence, 1, EVERY_SECOND, b"")
-        self._service.driver.receive(ContentRead(request.schedule, request.sequence, message, None))
+        self.notify(ContentRead(request.schedule, request.sequence, message, None))
 
     async def follow(self, after: int) -> None:
-        """Tell of one schedule, and then of nothing."""
+        """Deliver one schedule, and then nothing."""
         stored = StoredMessage("orders.s", 1, SystemClock().now(), EVERY_SECOND, None)
-        self._service.driver.receive(MessagesRead([stored]))
-        self._service.driver.receive(CaughtUp())
+        self.notify(MessagesRead([stored]))
+        self.notify(CaughtUp())
         await asyncio.get_running_loop().create_future()
 
 
 class Checkpoints:
-    """A bucket that keeps what is written."""
+    """A bucket that keeps what is written, and the information of the stream, which ends at its first message."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []
+
+    async def get(self, _key: str) -> None:
+        """Return that there is no checkpoint."""
+
+    async def stream(self, _name: str) -> Any:
+        """Return the stream's information."""
+        return INFO
 
     async def swap(self, key: str, value: Any, _revision: int) -> int:
         """Keep it."""
@@ -126,33 +137,48 @@ class Checkpoints:
 EVERY_SECOND = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: orders.out\r\n\r\n"
 
 
-def service(**config: Any) -> StreamService:
+INFO: dict[str, Any] = {"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "created": "2020-01-01T00:00:00Z"}
+
+
+async def service(bucket: Any, **config: Any) -> StreamService:
     """Return the service of a stream, which holds all of its shards."""
-    info = {"config": {"name": "ORDERS", "subjects": ["orders.>"], **config}, "created": "2020-01-01T00:00:00Z"}
+    info = {**INFO, "config": {**INFO["config"], **config}}
     server = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
     one = StreamService(
         StreamState.from_info(info), Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None
     )
-    one.shards = ALL_SHARDS
-    one.driver.receive(ShardsHeld(ALL_SHARDS))
+    assert await one.hold(ALL_SHARDS, bucket, bucket)
     return one
 
 
+@asynccontextmanager
+async def served(one: StreamService, contact: Any, bucket: Any) -> AsyncIterator[None]:
+    """Serve a stream through a contact."""
+    serving = asyncio.create_task(one.serve(contact, bucket, bucket))
+    await eventually(lambda: one.has_contact, within_seconds=LONG_SECONDS)
+    try:
+        yield
+    finally:
+        serving.cancel()
+        await asyncio.wait((serving,))
+        one.end()
+
+
 async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -> None:
-    one, fires = service(), Fires()
-    one.driver.attach(fires)
-    overdue = Overdue(one, fires)
-    assert await overdue.one_fires()
-    nobody: Any = None  # who only loses shards asks nobody
-    assert await one.hold(frozenset(), nobody, nobody)
-    assert one.shards == frozenset(), "the checkpoint is the next one's from now on"
-    assert await overdue.one_fires()
+    fires, checkpoints = Fires(), Checkpoints()
+    one = await service(checkpoints)
+    overdue = Overdue(fires)
+    async with served(one, fires, checkpoints):
+        assert await overdue.one_fires()
+        nothing: Any = None  # an instance that only loses shards requests nothing
+        assert await one.hold(frozenset(), nothing, nothing)
+        assert one.shards == frozenset(), "the next holder writes the checkpoint from now on"
+        assert await overdue.one_fires()
 
-    async def rests() -> bool:
-        return not await overdue.one_fires()
+        async def has_stopped() -> bool:
+            return not await overdue.one_fires()
 
-    await eventually(rests, within_seconds=LONG_SECONDS, describe="it has let go")
-    one.driver.stop()
+        await eventually(has_stopped, within_seconds=LONG_SECONDS, describe="it fires no more for lost shards")
 
 
 class Unanswered(Fires):
@@ -171,12 +197,12 @@ class Unanswered(Fires):
 
 
 async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
-    one = service()
-    bucket: Any = None
+    bucket: Any = Checkpoints()
+    one = await service(bucket)
     made: list[Unanswered] = []
 
-    def contact(config: Any, tell: Any, tasks: asyncio.TaskGroup, **_more: Any) -> Any:
-        del config, tell
+    def contact(config: Any, notify: Any, tasks: asyncio.TaskGroup, **_more: Any) -> Any:
+        del config, notify
         made.append(Unanswered(tasks))
         return made[0]
 
@@ -184,21 +210,18 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
         async with asyncio.timeout(LONG_SECONDS):
             await one.serve(contact, bucket, bucket)
     assert made[0].asked.cancelled()
-    assert not one.driver.has_contact
-    one.driver.stop()
+    assert not one.has_contact
+    one.end()
 
 
 async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when the time for a checkpoint has come, which is far off here."""
     monkeypatch.setattr(pace, "CHECKPOINT_INTERVAL_SECONDS", 100 * LONG_SECONDS)
-    one, checkpoints = service(retention="workqueue"), Checkpoints()
-    bucket: Any = checkpoints
-    serving = asyncio.create_task(one.serve(lambda *_rest, **_more: Answering(one), bucket, bucket))
-    await eventually(
-        lambda: len(checkpoints.written) >= 2, within_seconds=LONG_SECONDS, describe="two fires are written down"
-    )
+    checkpoints = Checkpoints()
+    one = await service(checkpoints, retention="workqueue")
+    async with served(one, Answering(), checkpoints):
+        await eventually(
+            lambda: len(checkpoints.written) >= 2, within_seconds=LONG_SECONDS, describe="two fires are reported"
+        )
     first, second = (value["entries"][0]["through"] for value in checkpoints.written[:2])
-    assert second - first >= SECOND // 2, "each tells of another fire"
-    serving.cancel()
-    await asyncio.wait((serving,))
-    one.driver.stop()
+    assert second - first >= SECOND // 2, "each reports another fire"

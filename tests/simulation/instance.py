@@ -118,7 +118,7 @@ class Instance:
 
     def receive(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages that the server got."""
-        self.process.receive(lambda: None if self._sidecar is None else self._sidecar.doubt(request))
+        self.process.receive(lambda: None if self._sidecar is None else self._sidecar.recheck(request))
 
     def _new_process(self) -> Process:
         process = Process(self.name, self._server.timeline, lambda what: self._trace(f"{self.name}: {what}"))

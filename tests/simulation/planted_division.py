@@ -10,7 +10,7 @@ from typing import Any
 from nats_scheduler.engine import leases as leasing
 from nats_scheduler.engine.fitness import Fitness
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import CheckpointLoaded, DrainRequested
+from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.leases import Holders, Leases, Record
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS, Neglect
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS
@@ -73,7 +73,7 @@ def drained_before_handing_over() -> Changes:
 
     async def leave(self: Instances) -> None:
         for service in self._served.by_key().values():
-            service.driver.receive(DrainRequested())
+            await service.drain(0)
         await original(self)
 
     yield Instances, "leave", leave
@@ -97,10 +97,10 @@ def shards_given_to_one_who_reads() -> Changes:
 def life_not_told_while_waiting() -> Changes:
     """Send heartbeats only between two divisions, and wait there for lost answers."""
 
-    async def keep_telling(_self: Instances) -> None:
+    async def keep_sending(_self: Instances) -> None:
         return
 
-    yield Instances, "_keep_telling", keep_telling
+    yield Instances, "_keep_sending", keep_sending
     yield instances, "BUCKET_WRITE_LIMIT_SECONDS", 10.0
 
 

@@ -1,8 +1,8 @@
 """What one process runs: the real `StreamService`, and the real `Instances` where work is divided.
 
-Its rule: only the few lines of `runtime.sidecar` and `runtime.account` around them are modelled here, by the same
-rules: connections that end and are made anew, contacts that end on one that lives, hints about requests of others
-to remove messages, and the order of a drain.
+Its rule: only the few lines around them are modelled here, by the rules of `runtime.sidecar` and `runtime.serving`:
+connections that end and are made again, contacts that end on one that lives, hints about requests of others to remove
+messages, and the order of a drain.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -52,7 +52,7 @@ from tests.simulation.timeline import Event as Happening
 from tests.simulation.weather import Weather
 
 FOLLOWS_ANEW_SECONDS = 1.0
-"""Wait before a stream is followed again through a live connection (`runtime.account`)."""
+"""Wait before a stream is followed again through a live connection (`runtime.serving`)."""
 
 RECONNECT_AFTER = 500 * MILLISECOND
 """Longest wait (ns) between two attempts to connect."""
@@ -240,10 +240,10 @@ class Sidecar:
         self._process.point(Point.DRAIN)
         await leave([self.service], self._instances, self._bucket, SETTINGS.drain_timeout / SECOND)
 
-    def doubt(self, request: RemovalRequested) -> None:
+    def recheck(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages, as seen on the API."""
         if self.link is not None and not self.link.lost.done():
-            self.service.doubt(request.filter, request.sequence, request.below)
+            self.service.recheck(request.filter, request.sequence, request.below)
 
     async def _connected(self) -> Link:
         while True:
@@ -298,9 +298,9 @@ class Sidecar:
                 self._process.note(f"the stream went back: {error}")
                 self._has_gone_back = True
                 continue
+            except EngineFailedError as error:
+                raise error.cause from error
             except JetStreamError as error:
-                if self.service.driver.failed.done():
-                    raise self.service.driver.failed.result() from error
                 self._process.note(f"lost contact: {error}")
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
 
@@ -312,10 +312,10 @@ class Sidecar:
         if not self._has_gone_back and self.service.serves_the_same(state, Mode.EMULATED, self._able):
             return
         self._has_gone_back = False
-        self.service.driver.stop()
+        self.service.end()
         self.service = self._services["SIM"] = self._new_service(state)
         if self._instances is not None:
-            self._instances.stir(self.service.key)
+            self._instances.check_soon(self.service.key)
         else:
             tasks.create_task(self._hold_everything(bucket, api))
 
@@ -333,7 +333,7 @@ class Sidecar:
         return SimulatedContact(self._server, link, tell)
 
     async def _restore(self) -> None:
-        self.service.forget_progress()
+        self.service.report_again()
 
     def _broken(self, key: str, reason: str) -> None:
         """Trace a value that is not accepted: only values of a stream that went back are not."""

@@ -1,0 +1,24 @@
+"""What is reached through one connection: JetStream's API, and the registry's bucket."""
+
+from dataclasses import dataclass
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One connection and what is reached through it, for as long as the connection lasts."""
+
+    connection: Connection
+    api: JetStreamApi
+    registry: Registry
+
+
+def access_through(connection: Connection, settings: SidecarSettings) -> Access:
+    """Return the access that a connection gives; nothing is requested yet."""
+    chosen = settings.connection
+    api = JetStreamApi(connection, chosen.api_prefix, chosen.request_timeout_seconds)
+    return Access(connection, api, Registry(connection, api, settings.registry_bucket))

@@ -1,0 +1,219 @@
+"""Decide for each stream of an account how it is served, and start, restart or end its service.
+
+The rule: one function decides, `Serving._decide`, from what the server and the registry say of a stream now. All other
+parts only name the stream to check (`runtime.discovery`), or run what was decided.
+Checks of one stream are made one after the other: an older answer must not overrule a newer one.
+
+Cost: one request for each check, some more for a stream that has the flag.
+"""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from weakref import WeakValueDictionary
+
+from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.contact import StreamContact
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.streams import StreamRefusedError, StreamState
+from nats_scheduler.message.stream_rules import FLAG, check_flag
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.background import Background
+from nats_scheduler.runtime.continuity import StreamWentBackError
+from nats_scheduler.runtime.flags import StreamFlags
+from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
+from nats_scheduler.runtime.setbacks import Setbacks
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.runtime.stream_services import StreamServices
+
+CHECK_RETRY_WAIT_SECONDS = 1.0
+"""A stream that could not be read, or that failed, is checked again after this wait: *Live* leaves 3 s."""
+
+CHANGE_CHECK_WAITS_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
+"""After a request was seen, the stream is checked after each of these waits until the request has taken effect."""
+
+
+class Serving:
+    """The services of one account, on one connection."""
+
+    def __init__(
+        self,
+        access: Access,
+        server: Capabilities,
+        services: StreamServices,
+        flags: StreamFlags,
+        instances: Instances,
+        portable_streams: frozenset[str],
+        reporter: Reporter,
+        background: Background,
+    ) -> None:
+        """Serve nothing through this connection yet; `portable_streams` are those that the settings name."""
+        self._access = access
+        self._server = server
+        self._services = services
+        self._flags = flags
+        self._instances = instances
+        self._portable_streams = portable_streams
+        self._reporter = reporter
+        self._background = background
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    # -- what others ask for -------------------------------------------------------------------------------------
+
+    async def check(self, name: str) -> None:
+        """Serve a stream as the server and the registry say now."""
+        connection = self._access.connection
+        async with self.lock(name):
+            try:
+                done = await self.apply(name, await self.read(name), {})
+            except JetStreamError as error:
+                done = connection.is_lost or isinstance(error, NotPermittedError)
+                if not connection.is_lost:
+                    self._reporter.problem("stream_not_read", stream=name, reason=str(error))
+        if not done:
+            self._background.begin(self._check_later(name))
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of a stream, which has to be held from when it is read until that was applied."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    async def read(self, name: str) -> StreamState | None:
+        """Return what the server says of a stream, None if it does not exist; raises `JetStreamError`."""
+        info = await self._access.api.stream(name)
+        return None if info is None else StreamState.from_info(info)
+
+    async def apply(self, name: str, state: StreamState | None, requested: Config) -> bool:
+        """Serve a stream as `state` demands, and return whether that is finished, if only by a refusal.
+
+        `requested` is the request that has just taken effect. The stream's lock has to be held since `state` was read.
+        """
+        try:
+            await self._decide(name, state, requested)
+        except StreamRefusedError as refused:
+            self._flags.refuse(name, refused.rejection)
+            await self._end(name, "its configuration excludes schedules")
+        except JetStreamError as error:
+            code = error.code if isinstance(error, ApiError) else None
+            self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=code)
+            return code is not None or isinstance(error, NotPermittedError)
+        return True
+
+    async def check_when_gone(self, name: str) -> None:
+        """Check a stream as soon as it is gone or another one; its deletion was requested, or is suspected."""
+        service = self._services.by_name.get(name)
+        for wait in CHANGE_CHECK_WAITS_SECONDS if service is not None else ():
+            await asyncio.sleep(wait)
+            state = service.state if service else None
+            with suppress(JetStreamError):
+                state = await self.read(name)
+            if state is None or service is None or state.created != service.state.created:
+                await self.check(name)
+                return
+
+    def end_all(self) -> None:
+        """Do not serve through this connection any more; the services stay for the next one."""
+        for task in self._running.values():
+            task.cancel()
+
+    # -- one stream ----------------------------------------------------------------------------------------------
+
+    async def _decide(self, name: str, state: StreamState | None, requested: Config) -> None:
+        if state is None:
+            self._flags.refuse(name, None)
+            await self._end(name, "the stream is gone")
+            return
+        if fault := check_flag(requested):
+            self._reporter.stream_refused(name, fault)
+        known = self._flags.as_served(state) if not requested else None
+        if known is not None and self._serves_the_same(known, Mode.EMULATED):
+            await self._serve(known, Mode.EMULATED)  # before the registry is asked
+        state = await self._flags.recalled(state)
+        wanted = requested.get(FLAG) is True and not self._server.schedules_natively
+        facts = Facts(
+            server_is_native=self._server.schedules_natively,
+            echoed=state.is_native,
+            remembered=wanted or state.is_flagged,
+            named=name in self._portable_streams,
+            sealed=state.config.get("sealed") is True,
+        )
+        if (mode := mode_of(facts)) is None:
+            await self._end(name, "the stream is sealed" if facts.sealed else "the stream is not served")
+            return
+        if mode is Mode.EMULATED:
+            state = await self._flags.adopt(state, requested)
+        else:
+            self._flags.refuse(name, None)
+        service = await self._serve(state, mode)
+        if mode is Mode.EMULATED:
+            await self._flags.switch_on(service)
+
+    def _serves_the_same(self, state: StreamState, mode: Mode) -> bool:
+        service = self._services.by_name.get(state.name)
+        return service is not None and service.serves_the_same(state, mode, self._server)
+
+    async def _serve(self, state: StreamState, mode: Mode) -> StreamService:
+        name = state.name
+        if not self._serves_the_same(state, mode):
+            await self._end(name, "the stream changed")
+            service = self._services.start(state, mode, self._server)
+            self._instances.check_soon(service.key)
+            self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
+        service = self._services.by_name[name]
+        service.update(state)
+        if (running := self._running.get(name)) is None or running.done():
+            self._running[name] = self._background.begin(self._keep_serving(service))
+        return service
+
+    async def _end(self, name: str, reason: str) -> None:
+        if (running := self._running.pop(name, None)) is not None:
+            running.cancel()
+            await asyncio.wait((running,))
+        if self._services.end(name):
+            self._reporter.stream_not_served(name, reason)
+            # A node that has just restarted may not list its streams yet.
+            self._background.begin(self._check_later(name))
+
+    # -- its contacts --------------------------------------------------------------------------------------------
+
+    async def _keep_serving(self, service: StreamService) -> None:
+        """Serve a stream; if contact with it fails but the connection lives, try again."""
+        name, lost = service.state.name, self._access.connection.lost
+        setbacks = Setbacks(CHECK_RETRY_WAIT_SECONDS, partial(self._reporter.contact_lost, name))
+        contacts = partial(StreamContact, self._access.connection, self._access.api)
+        while not self._access.connection.is_lost:
+            try:
+                needs_roll_ups = partial(self._check_soon, name)
+                await service.serve(contacts, self._access.registry, self._access.api, needs_roll_ups)
+            except EngineFailedError as error:
+                self._reporter.defect("engine_broken", error.cause, stream=name)
+                self._background.begin(self._serve_anew(name, "its engine broke", CHECK_RETRY_WAIT_SECONDS))
+                return
+            except StreamWentBackError as error:
+                self._reporter.problem("stream_went_back", stream=name, reason=str(error))
+                self._background.begin(self._serve_anew(name, "it went back to an earlier state"))
+                return
+            except JetStreamError as error:
+                if lost.done():
+                    return
+                setbacks.failed(error)
+                # The stream may be gone. A check finds that out, and may cancel this very task.
+                self._background.begin(self.check_when_gone(name))
+            await asyncio.wait((lost,), timeout=setbacks.wait_seconds)
+
+    async def _serve_anew(self, name: str, reason: str, wait_seconds: float = 0.0) -> None:
+        """Serve a stream with a new engine, after a wait."""
+        await self._end(name, reason)
+        await asyncio.sleep(wait_seconds)
+        await self.check(name)
+
+    async def _check_later(self, name: str) -> None:
+        await asyncio.sleep(CHECK_RETRY_WAIT_SECONDS)
+        await self.check(name)
+
+    def _check_soon(self, name: str) -> None:
+        with suppress(asyncio.CancelledError):
+            self._background.begin(self.check(name))

@@ -1,0 +1,57 @@
+"""The streams that this process serves, by name: the only place in which a service is added or removed.
+
+Services outlive connections, so that a reconnect costs a look at what is new and not a read of everything.
+
+The rule: `runtime.serving` starts and ends services. All other parts get `by_name`, which cannot be changed.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from nats_scheduler.engine.events import Event
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.pace import Pace
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.wakes import Wakes
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+
+class StreamServices:
+    """The services of one process, and what they share: wakes, and turns to write."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        clock: Clock,
+        report: Callable[[str, Event], None],
+        report_lateness: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
+        """Serve nothing yet; `report_lateness` gets how late (s) the event loop ran a timer."""
+        self._settings = settings
+        self._clock = clock
+        self._report = report
+        self._report_lateness = report_lateness
+        self._services: dict[str, StreamService] = {}
+        self._shared: tuple[Wakes, Pace] | None = None
+        """Made with the first service, since they belong to an event loop."""
+        self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
+        """The services by stream name, as they are at the moment of each access."""
+
+    def start(self, state: StreamState, mode: Mode, server: Capabilities) -> StreamService:
+        """Add a service for a stream, which must not have one; it reads nothing before it is given a contact."""
+        assert state.name not in self._services, "the service before it must have been ended"
+        if self._shared is None:
+            self._shared = Wakes(self._clock, self._report_lateness), Pace()
+        service = StreamService(state, mode, server, self._settings, self._clock, self._report, *self._shared)
+        self._services[state.name] = service
+        return service
+
+    def end(self, name: str) -> bool:
+        """End and remove the service of a stream; returns whether there was one."""
+        service = self._services.pop(name, None)
+        if service is not None:
+            service.end()
+        return service is not None

@@ -1,0 +1,103 @@
+"""What was denied, and what is neglected, is judged at the next check, and at each one for as long as it lasts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.ownership import Denied
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.judgement import ALL_REFUSED_LIMIT_NS, Judgement
+from nats_scheduler.testing.clock import ManualClock
+
+KEY = "emulated.ORDERS"
+LAST = 7
+INFO = {
+    "config": {"name": "ORDERS", "subjects": ["o.>"]},
+    "created": "2020-01-01T00:00:00Z",
+    "state": {"last_seq": LAST},
+}
+
+
+@dataclass
+class Stream:
+    """What a judgement asks of one stream's service."""
+
+    state: StreamState = field(default_factory=lambda: StreamState.from_info(INFO))
+    is_live: bool = True
+    last_read: int = LAST
+    fires_stored: int = 0
+    is_failing: bool = False
+    denied: Denied | None = None
+    neglected: dict[int, int] = field(default_factory=dict)
+    last_fired: list[int] = field(default_factory=lambda: [0] * SHARDS)
+
+
+class Server:
+    """Answers with the stream's information."""
+
+    async def stream(self, _name: str) -> Any:
+        """Return it."""
+        return INFO
+
+
+class Bench:
+    """A judgement, and what it relieves."""
+
+    def __init__(self) -> None:
+        self.fitness, self.clock = Fitness(), ManualClock()
+        self.relieved: list[dict[int, int]] = []
+        self.judgement = Judgement(self.fitness, self._relieve, Server(), self.clock, Reporter(Metrics()))
+
+    def _relieve(self, _key: str, neglected: Mapping[int, int], _last: Sequence[int], _now: int) -> list[str]:
+        self.relieved.append(dict(neglected))
+        return []
+
+    async def check(self, stream: Stream, *, stepped: bool = True) -> int:
+        """Check once, do the work that follows, and return how much it was."""
+        works = self.judgement.check({KEY: stream}, [KEY] if stepped else [])
+        for work in works:
+            await work()
+        return len(works)
+
+
+async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
+    bench, stream = Bench(), Stream()
+    assert await bench.check(stream) == 0
+    assert not bench.fitness.cannot
+    stream.denied = Denied(bench.clock.now(), 3, "no permission")
+    await bench.check(stream)
+    assert bench.fitness.cannot == {KEY: "no permission"}
+
+
+async def test_a_neglected_stream_is_checked_until_it_is_not_neglected_any_more() -> None:
+    bench, stream = Bench(), Stream()
+    stream.neglected[3] = bench.clock.now()
+    assert await bench.check(stream) == 1
+    assert await bench.check(stream, stepped=False) == 1, "also if no step happens in between"
+    stream.neglected.clear()
+    assert await bench.check(stream, stepped=False) == 1, "the relief may end"
+    assert bench.relieved[-1] == {}
+    assert await bench.check(stream, stepped=False) == 0
+
+
+async def test_a_holder_is_judged_only_when_all_is_read_that_was_stored_when_it_seemed_idle() -> None:
+    bench, stream = Bench(), Stream(last_read=LAST - 1, neglected={3: 1})
+    await bench.check(stream)
+    await bench.check(stream)
+    assert bench.relieved == []
+    stream.last_read = LAST
+    await bench.check(stream, stepped=False)
+    assert bench.relieved == [{3: 1}]
+
+
+async def test_no_holder_is_judged_on_a_stream_that_refuses_our_fires_too() -> None:
+    bench, stream = Bench(), Stream(is_failing=True, neglected={3: 1})
+    assert await bench.check(stream) == 1
+    bench.clock.advance(ALL_REFUSED_LIMIT_NS)
+    assert await bench.check(stream) == 0
+    stream.fires_stored += 1
+    assert await bench.check(stream) == 1
