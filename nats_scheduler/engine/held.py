@@ -1,6 +1,6 @@
 """A schedule that is held: its definition, its next fire, and what is in progress for it.
 
-Cost: 112 bytes, about 360 with its numbers, its subject and a pattern of its own; equal terms are shared.
+Cost: 128 bytes, about 390 with its numbers, its subject and a pattern of its own; equal terms are shared.
 """
 
 from nats_scheduler.engine.flight import Flight
@@ -17,11 +17,17 @@ NO_EXPIRY = 1 << 100
 NEVER_EXPIRES = NO_EXPIRY + 1
 """The end of a message whose TTL is `never`: it outlives the `max_age` of its stream."""
 
+NO_ROW: list["Held"] = []
+"""The row of a schedule that is in none."""
+
 
 class Held:
     """A schedule that is held: the last message on its subject, and valid."""
 
-    __slots__ = ("due", "expires", "flight", "pattern", "sequence", "shard", "stored_at", "subject", "terms", "wake")
+    __slots__ = (
+        *("due", "expires", "flight", "pattern", "place", "row", "sequence", "shard", "stored_at", "subject", "terms"),
+        "wake",
+    )
 
     def __init__(self, subject: str, sequence: int, stored_at: int, pattern: Pattern, terms: Terms, due: int) -> None:
         self.subject = subject
@@ -38,6 +44,10 @@ class Held:
         """What is in progress, None while it only waits."""
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
+        self.row: list[Held] = NO_ROW
+        """Its row in `engine.rows`."""
+        self.place = 0
+        """Its place in that row."""
 
     @property
     def only_expires(self) -> bool:

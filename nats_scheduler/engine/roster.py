@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from nats_scheduler.engine.agenda import Agenda
 from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.rows import Rows
 
 MIN_AGENDA_ENTRIES = 1024
 """Stale entries up to this number are kept until their time comes."""
@@ -47,6 +48,8 @@ class Roster:
 
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
+        self.rows = Rows()
+        """The same schedules, for visits that are spread over many steps."""
         self._agenda = Agenda()
         self._spans: dict[int, _Span] = {}
         self._order: list[int] = []
@@ -75,9 +78,13 @@ class Roster:
 
     def hold(self, held: Held) -> None:
         """Hold a schedule; it replaces the one that was held on its subject."""
-        if held.subject in self._held:
-            self.remove(held.subject)
+        before = self._held.pop(held.subject, None)
         self._held[held.subject] = held
+        if before is None:
+            self.rows.add(held)
+        else:
+            self.cancel_wake(before)
+            self.rows.replace(before, held)
         if held.terms.rollup:
             self.rolls_up = True
 
@@ -86,6 +93,7 @@ class Roster:
         held = self._held.pop(subject, None)
         if held is not None:
             self.cancel_wake(held)
+            self.rows.remove(held)
         return held
 
     def wake(self, held: Held, instant: int) -> None:
