@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 from nats_scheduler.cli.session import ServedStream
 from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.runtime.failing import Failures
-from nats_scheduler.runtime.snapshot import FiredBy, ListedSchedule, Standing
 
 Row = tuple[ServedStream, ListedSchedule]
 Identity = tuple[str, int, FiredBy]
 
-SHOWN_AS_FAILING = frozenset({Standing.WAITING, Standing.OVERDUE})
+SHOWN_AS_FAILING = frozenset({State.WAITING, State.OVERDUE})
 """What else is to be said of a schedule that fails, such as that it ends before its next fire, stays said."""
 
-DONE = frozenset({Standing.FIRED, Standing.CANCELLED})
+DONE = frozenset({State.FIRED, State.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,15 @@ def identity(stream: ServedStream, listed: ListedSchedule) -> Identity:
 def with_failing(
     streams: Sequence[ServedStream], schedules: Sequence[Row], failures: Failures
 ) -> tuple[list[Row], FailingSchedules]:
-    """Return the schedules with the standing of those that fail, and those that fail."""
+    """Return the schedules with the state of those that fail, and those that fail."""
     shown: list[Row] = []
     failing = []
     for stream, listed in schedules:
         why = None
-        if listed.fired_by is FiredBy.SIDECAR and listed.standing not in DONE:
+        if listed.fired_by is FiredBy.SIDECAR and listed.state not in DONE:
             why = failures.schedules.get(_key(stream), {}).get(listed.sequence)
-        if why is not None and listed.standing in SHOWN_AS_FAILING:
-            listed = replace(listed, standing=Standing.FAILING)
+        if why is not None and listed.state in SHOWN_AS_FAILING:
+            listed = replace(listed, state=State.FAILING)
         if why is not None:
             failing.append((stream, listed, why))
         shown.append((stream, listed))

@@ -24,12 +24,15 @@ from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import FAILING, read_failures
-from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule, Standing, take_snapshot
+from nats_scheduler.runtime.snapshot import take_snapshot
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
@@ -45,14 +48,14 @@ class Listing:
     streams: Sequence[ServedStream]
     sidecars: Sidecars
     schedules: Sequence[tuple[ServedStream, ListedSchedule]]
-    rejected: Sequence[tuple[ServedStream, ListedRejection]]
+    rejected: Sequence[tuple[ServedStream, Rejected]]
     misnamed: Sequence[tuple[ServedStream, HeadersMisnamed]]
     failing: FailingSchedules
 
     @property
     def early(self) -> Sequence[tuple[ServedStream, ListedSchedule]]:
         """The schedules that end before their next fire."""
-        return [row for row in self.schedules if row[1].standing is Standing.EXPIRING]
+        return [row for row in self.schedules if row[1].state is State.EXPIRING]
 
 
 @click.command("ls")
@@ -93,7 +96,7 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str | None
     served = await session.served_streams() if stream is None else [await session.served_stream(stream)]
     clock = SystemClock()
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
-    rejected: list[tuple[ServedStream, ListedRejection]] = []
+    rejected: list[tuple[ServedStream, Rejected]] = []
     misnamed: list[tuple[ServedStream, HeadersMisnamed]] = []
     for one in served:
         # By the server's clock, as in the checkpoints: that of this machine may be wrong.
@@ -256,11 +259,11 @@ def _names(listing: Listing) -> str:
 
 def _time_left(listed: ListedSchedule, at: int, why: Failing | None) -> str:
     """Return how long it takes until the next fire, or why there is none."""
-    if why is not None and listed.standing is Standing.FAILING:
+    if why is not None and listed.state is State.FAILING:
         return f"failing ({why.code}) for {span_text(max(at - why.since, 0))}"
     if listed.next_fire is None:
-        return listed.standing
+        return listed.state
     left = listed.next_fire - at
-    if listed.standing is Standing.OVERDUE:
+    if listed.state is State.OVERDUE:
         return f"overdue {span_text(-left)}"
     return span_text(max(left, 0))

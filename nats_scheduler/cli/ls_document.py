@@ -13,8 +13,9 @@ from nats_scheduler.cli.output import rejection_document
 from nats_scheduler.cli.session import ServedStream
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.runtime.modes import EXPLANATIONS
-from nats_scheduler.runtime.snapshot import ListedRejection, ListedSchedule
 from nats_scheduler.schedule.patterns import Cron
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -61,7 +62,7 @@ def _schedule(stream: ServedStream, listed: ListedSchedule, why: Failing | None)
         "ttl": terms.ttl or None,
         "rollup": rollup_of(listed),
         "next_fire": _next_fire(listed),
-        "standing": listed.standing,
+        "state": listed.state,
         "failing": None
         if why is None
         else {"code": why.code, "description": why.description, "since": format_rfc3339(why.since)},
@@ -83,7 +84,7 @@ def _next_fire(listed: ListedSchedule) -> dict[str, object] | None:
     return {"utc": format_rfc3339(fire), "local": listed.pattern.format(fire), "nanoseconds": fire}
 
 
-def _rejected(stream: ServedStream, listed: ListedRejection) -> dict[str, object]:
+def _rejected(stream: ServedStream, listed: Rejected) -> dict[str, object]:
     return {
         "stream": stream.state.name,
         "subject": listed.subject,

@@ -22,7 +22,7 @@ from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejections
+from nats_scheduler.engine.rejections import Rejections, rejected_schedule
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
@@ -141,7 +141,7 @@ class Admission:
 
     def _reject(self, held: Held) -> None:
         rejection = self._places.rejection_of(held)
-        self._rejections.add(held.subject, held.sequence, rejection, is_live=self.is_live)
+        self._rejections.add(rejected_schedule(held, rejection), is_live=self.is_live)
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)

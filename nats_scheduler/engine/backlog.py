@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Action, Report
-from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly, ScheduleRejected
+from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.lifecycle import Lifecycle
@@ -111,7 +111,7 @@ class Backlog:
     def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
         for subject, known in list(self._rejections.by_subject.items()):
             if self._rejections.by_subject.get(subject) is known and self._is_ours(subject, shards):
-                self._emit(Report(ScheduleRejected(subject, *known)))
+                self._rejections.report(known)
             yield
 
     def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:

@@ -1,8 +1,7 @@
 """What happens when a stream's schedules are handed over to the scheduler inside the server, found out beforehand.
 
 Two views of the same messages are compared.
-One is ours: an engine that receives all messages and the checkpoint of the sidecar that fired until now, and never goes
-live.
+One is ours: what all messages and the checkpoint of the sidecar that fired until now say (`engine.stored`).
 The other is the server's: of each subject it adopts the last message with a pattern that it can parse, whatever was
 stored on the subject later, and validates nothing else.
 If both hold the same message, the schedule is handed over; each other case is a *finding*.
@@ -17,11 +16,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead
-from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import header_value
@@ -131,13 +130,11 @@ class Handover:
         self._candidates: dict[str, dict[int, Pattern]] = {}
         """The patterns on each subject that the server can parse, by sequence."""
         self._both: set[int] = set()
-        # The limits concern fires, and there are none.
-        self._engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=False), removes_expired=expired_by_us)
-        self._engine.step(0, checkpoints)
+        self._stored = StoredSchedules(rules, DIALECTS, FiredBy.SIDECAR, checkpoints, removes_expired=expired_by_us)
 
     def take(self, messages: Sequence[StoredMessage], now: int) -> None:
         """Read messages, those of one subject in the order in which they were stored."""
-        self._engine.step(now, (MessagesRead(messages),))
+        self._stored.take(messages, now)
         self.take_buried(messages)
 
     def take_buried(self, messages: Sequence[StoredMessage]) -> None:
@@ -150,7 +147,7 @@ class Handover:
         """Return the findings: what would happen to each schedule that does not simply continue."""
         found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
         found += self._of_dead()
-        portable = [held for held in self._engine.held if held.terms.dialect is PORTABLE]
+        portable = [held for held in self._stored.held if held.terms.dialect is PORTABLE]
         found += [_about(Kind.PORTABLE, held, "portable headers stay with the sidecar") for held in portable]
         return sorted(found, key=lambda finding: (list(Kind).index(finding.kind), finding.subject or ""))
 
@@ -176,7 +173,7 @@ class Handover:
             self._both.add(message.sequence)
 
     def _held(self, subject: str) -> Held | None:
-        held = self._engine.held.on(subject)
+        held = self._stored.held.on(subject)
         return held if held is not None and held.terms.dialect is ADR51 else None
 
     def _waiting(self, subject: str, now: int) -> Held | None:
@@ -186,15 +183,15 @@ class Handover:
 
     def _of_subject(self, subject: str, now: int) -> Iterator[Finding]:
         held, waiting = self._held(subject), self._waiting(subject, now)
-        rejected, rejection = self._engine.rejected.get(subject, (0, None))
+        rejected = self._stored.rejected.get(subject)
         for sequence, pattern in self._candidates[subject].items():
             if waiting is not None and waiting.sequence == sequence:
                 yield from self._of_waiting(waiting, now)
             elif held is not None and held.sequence >= sequence:
                 kind = Kind.SPENT if held.sequence == sequence else Kind.OLDER
                 yield Finding(kind, _why_done(held, kind), subject, sequence, pattern.text)
-            elif rejection is not None and rejected == sequence:
-                yield Finding(Kind.INVALID, str(rejection), subject, sequence, pattern.text)
+            elif rejected is not None and rejected.sequence == sequence:
+                yield Finding(Kind.INVALID, str(rejected.rejection), subject, sequence, pattern.text)
             else:
                 yield Finding(Kind.COVERED, REVIVED, subject, sequence, pattern.text)
 
@@ -231,13 +228,14 @@ class Handover:
         if not pattern.repeats or held.due > now:
             return None
         latest = held.latest_fire(now) or held.due
-        return MakeUp(held, latest, held.next_fire(latest), self._engine.landed.last_on(held))
+        return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
 
     def _of_dead(self) -> Iterator[Finding]:
-        for subject, (sequence, rejection) in self._engine.rejected.items():
-            if sequence not in self._candidates.get(subject, {}):
-                yield Finding(Kind.DEAD, f"stays stored and never fires: {rejection}", subject, sequence)
-        for held in self._engine.held:
+        for subject, rejected in self._stored.rejected.items():
+            if rejected.sequence not in self._candidates.get(subject, {}):
+                reason = f"stays stored and never fires: {rejected.rejection}"
+                yield Finding(Kind.DEAD, reason, subject, rejected.sequence)
+        for held in self._stored.held:
             if held.terms.dialect is ADR51 and not reads(held.pattern, self._level):
                 yield _about(Kind.UNREADABLE, held, "servers before 2.14 know only @at: it stays stored, unfired")
 

@@ -23,7 +23,7 @@ from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejections
+from nats_scheduler.engine.rejections import Rejections, rejected_message
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.reader import MessageReader
@@ -193,7 +193,8 @@ class Intake:
             self._lifecycle.end(held, Ending.REPLACED)
         if self._rejections.at(message.subject) < message.sequence:
             self._admission.discard(message.subject)
-            self._rejections.add(message.subject, message.sequence, rejection, is_live=self.is_live)
+            rejected = rejected_message(message, rejection, self._reader.dialects)
+            self._rejections.add(rejected, is_live=self.is_live)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
         held = self._roster.on(schedule)

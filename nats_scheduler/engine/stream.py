@@ -57,12 +57,12 @@ from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejections
+from nats_scheduler.engine.rejections import Rejected, Rejections
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sightings import Sightings
+from nats_scheduler.engine.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
-from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
@@ -222,9 +222,13 @@ class StreamEngine:
         return self._roster
 
     @property
-    def rejected(self) -> dict[str, tuple[int, Rejection]]:
-        """The subjects whose last message is a rejected schedule, with its sequence and the reason."""
+    def rejected(self) -> dict[str, Rejected]:
+        """The subjects whose last message is a rejected schedule, and that message."""
         return self._rejections.by_subject
+
+    def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
+        """Return a read-only view of what is held; `fired_by` says who fires it."""
+        return EngineView(self._roster, self.lifetimes, self._rejections, self.misnaming, fired_by)
 
     def checkpoint(self, now: int) -> CheckpointLoaded:
         """Return how far everything is settled, for a later holder.
@@ -232,8 +236,8 @@ class StreamEngine:
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
         rejected = (
-            sequence
-            for subject, (sequence, _rejection) in self.rejected.items()
+            rejected.sequence
+            for subject, rejected in self.rejected.items()
             if self.ownership.is_ours_on(subject) and not self._admission.is_waiting(subject)
         )
         return self._holdings.checkpoint(now, self._intake.last_read, rejected, self.last_message)

@@ -108,13 +108,13 @@ async def test_a_schedule_whose_fires_are_denied_is_shown_as_failing_until_they_
         assert (document["failing_unlisted"], document["streams"][0]["failing"]) == (0, 2)
         for name in ("denied", "late"):
             found = schedule(document, f"orders.s.{name}")
-            assert (found["standing"], found["failing"]["code"]) == ("failing", DENIED)
+            assert (found["state"], found["failing"]["code"]) == ("failing", DENIED)
             assert "may not publish" in found["failing"]["description"]
             since = parse_rfc3339(found["failing"]["since"])
             assert isinstance(since, int)
             assert before - MINUTE < since < CLOCK.now() + MINUTE, "by the server's clock"
         fine = schedule(document, "orders.s.fine")
-        assert (fine["standing"], fine["failing"]) == ("waiting", None)
+        assert (fine["state"], fine["failing"]) == ("waiting", None)
 
         again = await listed_with(cli, url, 2)
         for name in ("denied", "late"):
@@ -122,7 +122,7 @@ async def test_a_schedule_whose_fires_are_denied_is_shown_as_failing_until_they_
 
         reload_config(server, held_to(version, "orders.>"))
         after = await listed_with(cli, url, 0)
-        assert schedule(after, "orders.s.denied")["standing"] == "waiting"
+        assert schedule(after, "orders.s.denied")["state"] == "waiting"
         await account.wait_for("ORDERS", "orders.late")
 
 
@@ -141,7 +141,7 @@ async def test_a_schedule_on_a_stream_that_is_full_is_shown_as_failing(
         await account.publish("FULL.s", pattern, b"x" * 2_000)
         await account.publish("FULL.fill", body=b"x" * (ROOM - 4_000))
         found = schedule(await listed_with(cli, url, 1, "FULL"), "FULL.s")
-        assert (found["standing"], found["failing"]["code"]) == ("failing", NO_RESOURCES)
+        assert (found["state"], found["failing"]["code"]) == ("failing", NO_RESOURCES)
         assert found["failing"]["description"]
         await account.api.call("STREAM.PURGE.FULL", {"filter": "FULL.fill"})
         await listed_with(cli, url, 0, "FULL")
@@ -173,7 +173,7 @@ async def test_of_more_than_fit_the_number_is_shown(cli: Cli, start_server: Star
         for number in range(count):
             await published(account, f"orders.s.{number}", at, "orders.denied")
         document = await listed_with(cli, url, count)
-        marked = [one for one in document["schedules"] if one["standing"] == "failing"]
+        marked = [one for one in document["schedules"] if one["state"] == "failing"]
         assert document["failing_unlisted"] == count - len(marked) > 0
         assert len(marked) > 200
         shown = await on_a_terminal(80, "ls", "--invalid", "--server", url, home=tmp_path)
@@ -189,7 +189,7 @@ async def test_what_instances_shared_that_are_gone_is_not_shown_and_is_removed(
         killed = {"streams": {"emulated.ORDERS": rows}, "more": 7}
         await account.publish(KEY, body=json.dumps({"killed": killed}).encode())
         document = await listed(cli, url)
-        assert (document["failing"], document["schedules"][0]["standing"]) == (0, "waiting")
+        assert (document["failing"], document["schedules"][0]["state"]) == (0, "waiting")
         await published(account, "orders.s.denied", "@every 2s", "orders.denied")
         await listed_with(cli, url, 1)
         (name,) = await shared(account)

@@ -106,7 +106,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "ttl": None,
                 "rollup": "sub",
                 "next_fire": {"utc": format_rfc3339(fire), "local": pattern.format(fire), "nanoseconds": fire},
-                "standing": "waiting",
+                "state": "waiting",
                 "failing": None,
                 "sequence": sequence,
                 "stored": format_rfc3339(stored.stored_at),

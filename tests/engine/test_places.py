@@ -50,7 +50,7 @@ def held_by(engine: StreamEngine) -> dict[str, int]:
 
 
 def waiting_for(engine: StreamEngine) -> dict[str, int]:
-    return {subject: sequence for subject, (sequence, rejection) in engine.rejected.items() if rejection.code == 10023}
+    return {subject: one.sequence for subject, one in engine.rejected.items() if one.rejection.code == 10023}
 
 
 def at(second: int, sequence: int, subject: str) -> StoredMessage:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState
@@ -16,7 +18,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot import FiredBy, Snapshot, Standing, read_stored, take_snapshot
+from nats_scheduler.runtime.snapshot import Snapshot, read_stored, take_snapshot
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
@@ -58,9 +60,9 @@ class Looked:
         state = await self.state()
         return await take_snapshot(connection, api, state, mode, checkpoints, now, removes_expired=removes_expired)
 
-    def brief(self, snapshot: Snapshot) -> list[tuple[str, Standing]]:
+    def brief(self, snapshot: Snapshot) -> list[tuple[str, State]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
-        return [(one.subject.removeprefix(f"{self.name}."), one.standing) for one in snapshot.schedules]
+        return [(one.subject.removeprefix(f"{self.name}."), one.state) for one in snapshot.schedules]
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ async def test_a_look_fires_nothing_and_removes_nothing(looked: Looked) -> None:
     await looked.schedule("twice", "@every 1h")
     await looked.schedule("twice", "@every 2h")
     before = await looked.account.api.stream(looked.name)
-    assert looked.brief(await looked.look()) == [("past", Standing.OVERDUE), ("twice", Standing.WAITING)]
+    assert looked.brief(await looked.look()) == [("past", State.OVERDUE), ("twice", State.WAITING)]
     assert pick(await looked.account.api.stream(looked.name)) == pick(before)
 
 
@@ -133,7 +135,7 @@ async def test_what_has_fired_or_is_cancelled_is_listed_until_it_is_removed(look
     await looked.publish("out", fire)
     await looked.publish("stop", {"Nats-Scheduler": f"{looked.name}.cancelled", "Nats-Schedule-Next": "purge"})
     snapshot = await looked.look()
-    assert sorted(looked.brief(snapshot)) == [("cancelled", Standing.CANCELLED), ("fired", Standing.FIRED)]
+    assert sorted(looked.brief(snapshot)) == [("cancelled", State.CANCELLED), ("fired", State.FIRED)]
     assert [one.next_fire for one in snapshot.schedules] == [None, None]
     assert snapshot.rejected == []
 
@@ -142,7 +144,7 @@ async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) ->
     settled = await looked.schedule("settled", LONG_PAST)
     await looked.schedule("open", LONG_PAST)
     snapshot = await looked.look(checkpoints=[CheckpointLoaded(through=CLOCK.now(), sequence=settled)])
-    assert looked.brief(snapshot) == [("open", Standing.OVERDUE), ("settled", Standing.FIRED)]
+    assert looked.brief(snapshot) == [("open", State.OVERDUE), ("settled", State.FIRED)]
 
 
 async def test_the_soonest_fire_comes_first(looked: Looked) -> None:
@@ -222,9 +224,9 @@ async def test_one_whose_ttl_runs_out_first_is_listed_as_such_where_the_sidecar_
         headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{stream_name}.out", "Nats-TTL": ttl}
         await looked.publish(name, headers)
     assert dict(looked.brief(await looked.look(removes_expired=True))) == {
-        "early": Standing.OVERDUE,
-        "later": Standing.EXPIRING,
-        "often": Standing.WAITING,
-        "rarely": Standing.EXPIRING,
-        "always": Standing.WAITING,
+        "early": State.OVERDUE,
+        "later": State.EXPIRING,
+        "often": State.WAITING,
+        "rarely": State.EXPIRING,
+        "always": State.WAITING,
     }

@@ -1,0 +1,82 @@
+"""What becomes of a held schedule next: its state, and when it fires.
+
+The rule: both follow from what the engine holds and from the time, and nothing is changed.
+
+Cost: about a microsecond; if a repeating schedule is overdue, its next fire is searched, tens of microseconds for a
+cron pattern.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.flight import DONE
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
+
+
+class State(StrEnum):
+    """The state of a schedule, as it is shown to people and programs."""
+
+    WAITING = "waiting"
+    """Its next fire is to come."""
+    OVERDUE = "overdue"
+    """It fires once, its time has passed, and its fire is not stored yet."""
+    FAILING = "failing"
+    """It is due, and the server refuses its fires. A stream alone cannot show that: its holder knows it."""
+    FIRED = "fired"
+    """It fires once, and has; it is still to be removed."""
+    CANCELLED = "cancelled"
+    """A message cancelled it; it is still to be removed."""
+    EXPIRING = "expiring"
+    """Its TTL runs out, or the `max_age` of its stream is over, before its next fire."""
+    ENDED = "ended"
+    """Its pattern has no further fire within the horizon of five years."""
+
+
+class Kind(StrEnum):
+    """The kind of a pattern."""
+
+    AT = "at"
+    EVERY = "every"
+    CRON = "cron"
+
+
+class Outlook(NamedTuple):
+    """What becomes of a schedule next."""
+
+    next_fire: int | None
+    """When it fires next (ns since the Unix epoch), None if it does not."""
+    state: State
+
+
+def kind_of(pattern: Pattern) -> Kind:
+    """Return the kind of a pattern."""
+    if isinstance(pattern, At):
+        return Kind.AT
+    return Kind.EVERY if isinstance(pattern, Every) else Kind.CRON
+
+
+def outlook_of(held: Held, now: int, lifetimes: Lifetimes) -> Outlook:
+    """Return what becomes of a schedule at `now` (ns since the Unix epoch), on a stream with these lifetimes."""
+    flight = held.flight
+    if flight is not None and flight.stage in DONE:
+        return Outlook(None, State.CANCELLED if flight.ending is Ending.CANCELLED else State.FIRED)
+    ends, due = lifetimes.ends(held), held.due
+    if ends <= due:
+        return Outlook(None, State.EXPIRING)
+    usual = State.WAITING if flight is None or flight.failing is None else State.FAILING
+    if due > now:
+        return Outlook(due, usual)
+    if not held.pattern.repeats:
+        return Outlook(due, State.OVERDUE if usual is State.WAITING else usual)
+    following = held.next_fire(now)
+    if following is not None and ends <= following:
+        return Outlook(None, State.EXPIRING)
+    return Outlook(following, State.ENDED if following is None else usual)
+
+
+def is_searched(held: Held, now: int) -> bool:
+    """Return whether the next fire of a schedule has to be searched, which takes longer."""
+    return held.due <= now and isinstance(held.pattern, Cron)

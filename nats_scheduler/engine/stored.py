@@ -1,0 +1,77 @@
+"""The schedules of a stream as its messages and checkpoints alone say, for commands that read a stream themselves.
+
+The rule: an engine receives the messages and never learns that it caught up. So it stays closed: it fires nothing, and
+the actions that it returns (purges of what is done) are dropped here.
+It is the engine and no reading of its own, because a list that differs from what fires is worse than none. Most of what
+a message means is what it changes: a generated message advances its schedule, and a cancel ends one.
+
+Cost: that of reading the messages in a sidecar.
+Limit: which fires the server refuses is not known here.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead
+from nats_scheduler.engine.landed import Landed
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.roster import Roster
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.engine.view import EngineView, FiredBy
+from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+
+
+class StoredSchedules:
+    """What one stream holds in some dialects."""
+
+    def __init__(
+        self,
+        rules: StreamRules,
+        dialects: Iterable[Dialect],
+        fired_by: FiredBy,
+        checkpoints: Sequence[CheckpointLoaded] = (),
+        *,
+        removes_expired: bool = False,
+    ) -> None:
+        """Begin with the checkpoints of whoever fires; `removes_expired` if the sidecar acts on TTLs."""
+        # The limits concern fires, and there are none.
+        self._engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
+        self._engine.step(0, checkpoints)
+        self._fired_by = fired_by
+
+    def take(self, messages: Sequence[StoredMessage], now: int) -> None:
+        """Read messages at `now` (ns), those of one subject in the order in which they were stored."""
+        if self._fired_by is not FiredBy.SIDECAR:
+            messages = [m._replace(block=b"") if is_fire_of_the_server(m) else m for m in messages]
+        self._engine.step(now, (MessagesRead(messages),))
+
+    @property
+    def view(self) -> EngineView:
+        """What was read so far."""
+        return self._engine.view(self._fired_by)
+
+    @property
+    def held(self) -> Roster:
+        """The schedules themselves; they are not to be changed."""
+        return self._engine.held
+
+    @property
+    def rejected(self) -> dict[str, Rejected]:
+        """The subjects whose last message is a rejected schedule, and that message."""
+        return self._engine.rejected
+
+    @property
+    def landed(self) -> Landed:
+        """What landed on the subjects of schedules and leaves them alive."""
+        return self._engine.landed
+
+
+def is_fire_of_the_server(message: StoredMessage) -> bool:
+    """Return whether the server generated a message: it alone may store a next fire that is not `purge`."""
+    block = message.block
+    if block.find(ADR51.next) < 0 or header_value(block, ADR51.schedule):
+        return False
+    return header_value(block, ADR51.next) not in (None, b"", b"purge")
