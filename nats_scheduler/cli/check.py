@@ -22,7 +22,6 @@ from nats_scheduler.cli.output import (
     CommandError,
     print_json,
     printable,
-    rejection_document,
     rejection_error,
 )
 from nats_scheduler.message.definition import Definition, read_definition
@@ -31,6 +30,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
+from nats_scheduler.observe.documents import CheckedDocument, checked_document
 from nats_scheduler.runtime.clock import SystemClock
 
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
@@ -115,38 +115,28 @@ def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequenc
         raise no_schedule_error(hint)
     for warning in warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
-    click.echo("\n".join(f"{name}: {printable(str(value))}" for name, value in _document(reading).items()))
+    click.echo("\n".join(f"{name}: {printable(str(value))}" for name, value in _lines(_document(reading))))
 
 
-def _document(reading: Reading | None) -> dict[str, object]:
-    """Return what a message means, as a JSON object."""
-    if reading is None:
-        return {"kind": "ordinary"}
-    if reading.rejection is not None:
-        return {"kind": "invalid", "error": rejection_document(reading.rejection)}
-    if reading.generated is not None:
-        fire = reading.generated
-        return {"kind": "generated", "schedule": fire.schedule, "sequence": fire.sequence}
-    cancels = {"cancels": reading.cancels} if reading.cancels is not None else {}
-    if reading.definition is None:
-        return {"kind": "cancel", **cancels}
-    return {"kind": "schedule", **_definition(reading.definition), **cancels}
+def _document(reading: Reading | None) -> CheckedDocument:
+    """Return what a message means; a pattern that is checked without headers has no target."""
+    document = checked_document(reading, SystemClock().now())
+    if document["schedule"] is not None and document["schedule"]["target"] == DEFAULT_TARGET:
+        document["schedule"]["target"] = None
+    return document
 
 
-def _definition(definition: Definition) -> dict[str, object]:
-    """Return what a schedule defines; fields without a value are left out."""
-    pattern, terms = definition
-    first = pattern.first_fire(SystemClock().now())
-    fields = {
-        "pattern": pattern.text,
-        "headers": terms.dialect.name,
-        "target": "" if terms.target == DEFAULT_TARGET else terms.target,
-        "source": terms.source,
-        "ttl": terms.ttl,
-        "rollup": "sub" if terms.rollup else "",
-        "first_fire": "" if first is None else pattern.format(first),
-    }
-    return {name: value for name, value in fields.items() if value}
+def _lines(document: CheckedDocument) -> list[tuple[str, object]]:
+    """Return what has a value, for people; the next fire in the time zone of the schedule."""
+    schedule, generated = document["schedule"], document["generated"]
+    lines: list[tuple[str, object]] = [("message", document["message"])]
+    if schedule is not None:
+        lines += [(name, value) for name, value in schedule.items() if name != "next_fire"]
+        lines.append(("next_fire", schedule["next_fire"] and schedule["next_fire"]["local"]))
+    if generated is not None:
+        lines += generated.items()
+    lines.append(("cancels", document["cancels"]))
+    return [(name, value) for name, value in lines if value]
 
 
 def _rules(path: str | None, as_json: bool) -> StreamRules:

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nats_scheduler.cli.session import ServedStream
-from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.runtime.failing import Failures
 
 Row = tuple[ServedStream, ListedSchedule]
-Identity = tuple[str, int, FiredBy]
 
 SHOWN_AS_FAILING = frozenset({State.WAITING, State.OVERDUE})
 """What else is to be said of a schedule that fails, such as that it ends before its next fire, stays said."""
@@ -28,7 +26,7 @@ DONE = frozenset({State.FIRED, State.CANCELLED})
 class FailingSchedules:
     """The schedules that fail, of the streams that are listed."""
 
-    rows: Sequence[tuple[ServedStream, ListedSchedule, Failing]]
+    rows: Sequence[Row]
     """In the order of the list."""
     more: Mapping[str, int]
     """How many more fail than the sidecars list, by the name of the stream."""
@@ -45,19 +43,10 @@ class FailingSchedules:
         """Return how many fail."""
         return len(self.rows) + self.unlisted
 
-    def by_schedule(self) -> dict[Identity, Failing]:
-        """Return why they fail."""
-        return {identity(stream, listed): why for stream, listed, why in self.rows}
-
     def count_on(self, stream: ServedStream) -> int:
         """Return how many fail on a stream, those that are not listed too."""
         name = stream.state.name
         return sum(row[0].state.name == name for row in self.rows) + self.more.get(name, 0)
-
-
-def identity(stream: ServedStream, listed: ListedSchedule) -> Identity:
-    """Return what tells a schedule from all others: a message with both spellings is one of the server's too."""
-    return stream.state.name, listed.sequence, listed.fired_by
 
 
 def with_failing(
@@ -70,10 +59,10 @@ def with_failing(
         why = None
         if listed.fired_by is FiredBy.SIDECAR and listed.state not in DONE:
             why = failures.schedules.get(_key(stream), {}).get(listed.sequence)
-        if why is not None and listed.state in SHOWN_AS_FAILING:
-            listed = replace(listed, state=State.FAILING)
         if why is not None:
-            failing.append((stream, listed, why))
+            is_shown = listed.state in SHOWN_AS_FAILING
+            listed = replace(listed, failing=why, state=State.FAILING if is_shown else listed.state)
+            failing.append((stream, listed))
         shown.append((stream, listed))
     more = {one.state.name: failures.more.get(_key(one), 0) for one in streams}
     is_named = all(_key(one) in failures.schedules for one in streams)

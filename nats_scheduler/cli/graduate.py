@@ -19,10 +19,10 @@ from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import print_table, time_text, wide_option
 from nats_scheduler.engine.graduation import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
+from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
@@ -178,10 +178,6 @@ def _advice(blocked: Sequence[Kind]) -> str:
     return f"{', '.join(blocked)} above would lose or double fires; correct that, or accept it with {forces}"
 
 
-def _time(one: HandedOver) -> str | None:
-    return None if one.next_fire is None else format_rfc3339(one.next_fire)
-
-
 # -- JSON ------------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +190,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "blocked_by": list(outcome.blocked),
         "findings": [_finding(finding) for finding in outcome.findings],
         "handed_over": len(outcome.handed_over),
-        "next_fires": [_next_fire(one) for one in outcome.handed_over[:MAX_ROWS_SHOWN]],
+        "next_fires": [_next_fire(outcome.stream, one) for one in outcome.handed_over[:MAX_ROWS_SHOWN]],
         "removed": None if done is None else done.removed,
         "made_up": None if done is None else done.made_up,
         "doubtful": None if done is None else done.doubtful,
@@ -205,11 +201,10 @@ def _finding(finding: Finding) -> dict[str, object]:
     return {**finding._asdict(), "blocks": finding.kind in BLOCKING_KINDS}
 
 
-def _next_fire(one: HandedOver) -> dict[str, object]:
+def _next_fire(stream: str, one: HandedOver) -> dict[str, object]:
     held = one.held
     return {
-        "subject": held.subject,
-        "pattern": held.pattern.text,
-        "target": held.terms.target,
-        "next_fire": _time(one),
+        **stored_document(stream, held),
+        **definition_document(held.pattern, held.terms),
+        "next_fire": next_fire_document(held.pattern, one.next_fire),
     }

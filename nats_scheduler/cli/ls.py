@@ -11,23 +11,24 @@ and a schedule of a native server is listed with the next fire of its pattern.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
-from nats_scheduler.cli.failing import FailingSchedules, identity, with_failing
-from nats_scheduler.cli.ls_document import listing_document, rollup_of, zone_of
+from nats_scheduler.cli.failing import FailingSchedules, with_failing
+from nats_scheduler.cli.ls_document import listing_document
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.rejections import Rejected
-from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.engine.view import ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.observe.documents import rollup_of, zone_of
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.engine_basis import removes_expired
@@ -38,6 +39,9 @@ from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "next fire (UTC)", "in"})
 """Columns that are shown without --wide."""
+
+STATES = [state.value for state in State]
+KINDS = [kind.value for kind in Kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,10 @@ class Listing:
 @click.command("ls")
 @click.argument("stream", required=False)
 @connection_options
+@click.option("--filter", "subject", metavar="SUBJECT", help="List only these subjects, such as 'orders.>'.")
+@click.option("--target", metavar="SUBJECT", help="List only schedules with these targets; wildcards are allowed.")
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="List only this state; repeatable.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="List only this kind; repeatable.")
 @click.option("--invalid", is_flag=True, help="List only what is wrong.")
 @click.option(
     "--count", metavar="N", type=click.IntRange(min=1), help="List at most N schedules: those that fire soonest."
@@ -68,7 +76,16 @@ class Listing:
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
-    resolved: ResolvedSettings, stream: str | None, invalid: bool, count: int | None, wide: bool, as_json: bool
+    resolved: ResolvedSettings,
+    stream: str | None,
+    subject: str | None,
+    target: str | None,
+    states: tuple[str, ...],
+    kinds: tuple[str, ...],
+    invalid: bool,
+    count: int | None,
+    wide: bool,
+    as_json: bool,
 ) -> None:
     """List schedules, their next fires, and what is wrong with them.
 
@@ -79,7 +96,12 @@ def command(
         raise click.UsageError(f"{stream!r}: expected the name of a stream")
     if invalid and count is not None:
         raise click.UsageError("--count counts schedules, and --invalid lists none")
-    listing = in_session(resolved, lambda session: _read(session, resolved, stream))
+    for option, value in (("--filter", subject), ("--target", target)):
+        if value is not None and not is_valid_subject(value):
+            raise click.UsageError(f"{option} of {value!r}: expected a subject such as 'orders.>'")
+    wanted_states = frozenset(map(State, states)) or None
+    query = Query(subject, target, wanted_states, frozenset(map(Kind, kinds)) or None)
+    listing = in_session(resolved, lambda session: _read(session, resolved, stream, query))
     shown = listing.schedules if count is None else listing.schedules[:count]
     if as_json:
         print_json(listing_document(listing, [] if invalid else shown))
@@ -91,7 +113,7 @@ def command(
     _print(listing, shown, invalid=invalid, wide=wide)
 
 
-async def _read(session: Session, resolved: ResolvedSettings, stream: str | None) -> Listing:
+async def _read(session: Session, resolved: ResolvedSettings, stream: str | None, query: Query) -> Listing:
     session, sidecars = await with_sidecars(session, resolved)
     served = await session.served_streams() if stream is None else [await session.served_stream(stream)]
     clock = SystemClock()
@@ -109,18 +131,22 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str | None
             one.mode,
             checkpoints or (),
             clock.now,
+            query=replace(query, states=None),
             restrictions=session.settings.restrictions_on(one.state.name),
             removes_expired=removes_expired(one.state, session.server),
         )
         schedules.extend((one, schedule) for schedule in read.schedules)
-        rejected.extend((one, rejection) for rejection in read.rejected)
+        rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)
     if len(served) > 1:
-        schedules.sort(key=lambda listed: (listed[1].next_fire is None, listed[1].next_fire or 0))
+        schedules.sort(key=lambda row: soonest_first(row[1])[0])
     # Read last, so that a schedule that was read as waiting may have failed since, and not the other way round.
     shared = await session.registry.get(FAILING)
     failures = read_failures(shared, {one.name for one in sidecars.alive})
     shown, failing = with_failing(served, schedules, failures)
+    if query.states is not None:  # only now: which schedules fail is not written in their streams
+        shown = [row for row in shown if row[1].state in query.states]
+        failing = replace(failing, rows=[row for row in failing.rows if row[1].state in query.states])
     return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
 
 
@@ -169,18 +195,17 @@ def _total(listing: Listing, shown: int | None) -> str:
 
 
 def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]], *, wide: bool) -> None:
-    failing = listing.failing.by_schedule()
     columns: dict[str, Callable[[ServedStream, ListedSchedule], str]] = {
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
         "pattern": lambda _, listed: listed.pattern.text,
-        "zone": lambda _, listed: zone_of(listed) or "",
+        "zone": lambda _, listed: zone_of(listed.pattern) or "",
         "target": lambda _, listed: listed.terms.target,
         "source": lambda _, listed: listed.terms.source or "",
         "ttl": lambda _, listed: listed.terms.ttl,
-        "rollup": lambda _, listed: rollup_of(listed) or "",
+        "rollup": lambda _, listed: rollup_of(listed.terms) or "",
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
-        "in": lambda stream, listed: _time_left(listed, listing.at, failing.get(identity(stream, listed))),
+        "in": lambda _, listed: _time_left(listed, listing.at),
         "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
         "sequence": lambda _, listed: str(listed.sequence),
         "stored": lambda _, listed: moment_text(listed.stored_at),
@@ -206,7 +231,8 @@ def _print_failing(listing: Listing, *, wide: bool) -> None:
     columns = ["stream", "subject", "code", "since (UTC)", "what the server says"]
     rows = [
         [stream.state.name, listed.subject, str(why.code), moment_text(why.since), why.description]
-        for stream, listed, why in listing.failing.rows
+        for stream, listed in listing.failing.rows
+        if (why := listed.failing) is not None
     ]
     print_table(columns, rows, optional=["stream"], wide=wide)
 
@@ -257,8 +283,9 @@ def _names(listing: Listing) -> str:
     return ", ".join(one.state.name for one in listing.streams)
 
 
-def _time_left(listed: ListedSchedule, at: int, why: Failing | None) -> str:
+def _time_left(listed: ListedSchedule, at: int) -> str:
     """Return how long it takes until the next fire, or why there is none."""
+    why = listed.failing
     if why is not None and listed.state is State.FAILING:
         return f"failing ({why.code}) for {span_text(max(at - why.since, 0))}"
     if listed.next_fire is None:

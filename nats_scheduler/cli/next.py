@@ -15,9 +15,10 @@ from typing import NoReturn
 import click
 
 from nats_scheduler.cli.check import no_schedule_error, read_pattern
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_document, rejection_error
+from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
 from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.observe.documents import error_document, fire_document
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -67,7 +68,7 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
 def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:
     """End the command with 1: the server would refuse the pattern or, for None, not see a schedule in it."""
     if as_json:
-        error = {} if rejection is None else {"error": rejection_document(rejection)}
+        error = {} if rejection is None else {"error": error_document(rejection)}
         print_json({"pattern": pattern, "time_zone": zone, "fires": [], **error})
         raise click.exceptions.Exit(EXIT_FAILED)
     raise no_schedule_error(f"the pattern was {pattern!r}") if rejection is None else rejection_error(rejection)
@@ -92,7 +93,7 @@ def _fires(pattern: Pattern, stored_at: int) -> Iterator[int]:
 
 
 def _show_json(pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool) -> None:
-    shown = [{"utc": format_rfc3339(fire), "local": pattern.format(fire), "nanoseconds": fire} for fire in fires]
+    shown = [fire_document(pattern, fire) for fire in fires]
     after = format_rfc3339(stored_at)
     print_json({"pattern": pattern.text, "time_zone": zone, "after": after, "fires": shown, "ends": ends})
 

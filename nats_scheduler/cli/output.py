@@ -24,7 +24,6 @@ __all__ = [
     "print_json",
     "print_table",
     "printable",
-    "rejection_document",
     "rejection_error",
 ]
 
@@ -51,18 +50,6 @@ class CommandError(click.ClickException):
 def print_json(document: object) -> None:
     """Print one JSON document."""
     click.echo(json.dumps(document, indent=2))
-
-
-def rejection_document(rejection: Rejection) -> dict[str, object]:
-    """Return a rejection as a JSON object: the fields of a server's error, and the header that is wrong."""
-    return {
-        "code": rejection.status,
-        "err_code": rejection.code,
-        "description": rejection.description,
-        "header": rejection.header,
-        "value": rejection.value,
-        "reason": rejection.reason,
-    }
 
 
 def rejection_error(rejection: Rejection) -> CommandError:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from nats_scheduler.cli.instances import Instance, read_fleet
 from nats_scheduler.cli.session import ServedStream, Session
-from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.runtime.told_settings import SETTINGS, TOLD, TOO_LARGE
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -46,6 +46,16 @@ class Sidecars:
         if stream.mode not in BY_SIDECAR or self.serving(stream):
             return ""
         return NOT_SERVED_YET if self.alive else NONE_RUNNING
+
+    def stream_document(self, stream: ServedStream) -> dict[str, object]:
+        """Return a stream, and who serves it, as a JSON object."""
+        return {
+            "stream": stream.state.name,
+            "mode": stream.mode,
+            "served": EXPLANATIONS[stream.mode],
+            "sidecars": self.serving(stream),
+            "complaint": self.complaint(stream) or None,
+        }
 
     def document(self) -> dict[str, object]:
         """Return them as fields of a JSON document."""

@@ -23,7 +23,6 @@ from nats_scheduler.cli.output import (
     CommandError,
     print_json,
     printable,
-    rejection_document,
 )
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
@@ -31,6 +30,7 @@ from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
+from nats_scheduler.observe.documents import error_document
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
@@ -142,7 +142,7 @@ async def _add(session: Session, file: str, config: Config) -> Added | NotAdded:
     try:
         return await _added(session, file, config)
     except StreamRefusedError as error:
-        return _not_added(file, config, rejection_document(error.rejection), error)
+        return _not_added(file, config, error_document(error.rejection), error)
     except ApiError as error:
         codes = {"code": error.status, "err_code": error.code, "description": error.description}
         return _not_added(file, config, codes, error)
@@ -208,14 +208,10 @@ def _created(one: ServedStream) -> str:
 
 def _listed(one: ServedStream, sidecars: Sidecars) -> dict[str, object]:
     return {
-        "stream": one.state.name,
-        "mode": one.mode,
-        "served": EXPLANATIONS[one.mode],
+        **sidecars.stream_document(one),
         "retention": _retention(one),
         "created": one.state.created,
         "since": None if (since := _since(one)) is None else format_rfc3339(since),
-        "sidecars": sidecars.serving(one),
-        "complaint": sidecars.complaint(one) or None,
     }
 
 

@@ -128,11 +128,15 @@ class Query:
 
     def names(self, held: Held) -> bool:
         """Return whether a schedule is one of those that are wanted, whatever its state is."""
-        if self.subject is not None and not is_covered(held.subject, (self.subject,)):
-            return False
-        if self.target is not None and not is_covered(held.terms.target, (self.target,)):
+        if not self.names_texts(held.subject, held.terms.target):
             return False
         return self.kinds is None or kind_of(held.pattern) in self.kinds
+
+    def names_texts(self, subject: str, target: str) -> bool:
+        """Return whether a subject and a target are among those that are wanted."""
+        if self.subject is not None and not is_covered(subject, (self.subject,)):
+            return False
+        return self.target is None or is_covered(target, (self.target,))
 
 
 ALL = Query()
@@ -199,13 +203,20 @@ class EngineView:
         """Count the schedules that a query wants, as they are at `now` (ns)."""
         return Sliced(self._counts(now, query))
 
-    def rejected(self) -> list[Rejected]:
-        """Return all rejected schedules, by subject, at once: a million take a second."""
-        return [one for _subject, one in sorted(self._rejections.by_subject.items())]
+    def rejected(self, query: Query = ALL) -> list[Rejected]:
+        """Return the rejected schedules with the subject and target of a query, all at once: a million take seconds."""
+        found = sorted(self._rejections.by_subject.items())
+        return [one for _subject, one in found if query.names_texts(one.subject, one.target)]
 
-    def misnamed(self) -> list[HeadersMisnamed]:
-        """Return the last messages on their subjects whose headers are misnamed, by subject: at most 10,000."""
-        return [noted for _subject, noted in sorted(self._misnaming.noted.items())]
+    def misnamed(self, query: Query = ALL) -> list[HeadersMisnamed]:
+        """Return the last messages on their subjects whose headers are misnamed, by subject: at most 10,000.
+
+        They have no target that counts, so a query for targets wants none of them.
+        """
+        if query.target is not None:
+            return []
+        found = sorted(self._misnaming.noted.items())
+        return [noted for _subject, noted in found if query.names_texts(noted.subject, "")]
 
     # -- visits --------------------------------------------------------------------------------------------------
 

@@ -79,11 +79,11 @@ async def take_snapshot(
 
 def _snapshot(views: Sequence[EngineView], at: int, query: Query) -> Snapshot:
     schedules = [one for view in views for one in view.page(at, query, limit=None).finish().schedules]
-    rejected = [one for view in views for one in view.rejected()]
+    rejected = [one for view in views for one in view.rejected(query)]
     if len(views) > 1:
         schedules.sort(key=soonest_first)
         rejected.sort(key=lambda one: (one.subject, one.sequence))
-    return Snapshot(schedules, rejected, views[0].misnamed())
+    return Snapshot(schedules, rejected, views[0].misnamed(query))
 
 
 async def read_stored(

@@ -28,7 +28,7 @@ def stream(folder: Path, **config: object) -> str:
 def test_a_valid_pattern_ends_with_0(cli: Cli) -> None:
     shown = cli("check", "0 30 9 * * mon-fri", "--tz", "Europe/Berlin")
     assert shown.exit_code == 0
-    assert shown.stdout.startswith("kind: schedule\npattern: 0 30 9 * * mon-fri\n")
+    assert shown.stdout.startswith("message: schedule\npattern: 0 30 9 * * mon-fri\n")
 
 
 def test_a_valid_message_is_told_back(cli: Cli) -> None:
@@ -38,23 +38,30 @@ def test_a_valid_message_is_told_back(cli: Cli) -> None:
     shown = cli("check", *given, "--json")
     document = json.loads(shown.stdout)
     assert shown.exit_code == 0
-    assert document.pop("first_fire")
+    assert document["schedule"].pop("next_fire").keys() == {"utc", "local", "nanoseconds"}
     assert document == {
         "valid": True,
-        "kind": "schedule",
-        "pattern": "@every 5m",
-        "headers": "adr51",
-        "target": "orders.due",
-        "source": "orders.last",
-        "ttl": "5m",
-        "rollup": "sub",
+        "message": "schedule",
+        "schedule": {
+            "pattern": "@every 5m",
+            "kind": "every",
+            "time_zone": None,
+            "target": "orders.due",
+            "source": "orders.last",
+            "ttl": "5m",
+            "rollup": "sub",
+            "dialect": "adr51",
+        },
+        "cancels": None,
+        "generated": None,
+        "error": None,
         "warnings": [],
     }
 
 
 def test_portable_headers_are_checked_too(cli: Cli) -> None:
     shown = cli("check", *headers("X-Nats-Schedule: @daily", "X-Nats-Schedule-Target: a"), "--json")
-    assert json.loads(shown.stdout)["headers"] == "portable"
+    assert json.loads(shown.stdout)["schedule"]["dialect"] == "portable"
 
 
 def test_a_cancel_is_valid(cli: Cli) -> None:
@@ -129,7 +136,8 @@ def test_an_ordinary_message_is_no_schedule_and_a_near_miss_is_pointed_at(cli: C
     assert "nats-schedule is not Nats-Schedule" in shown.stderr
     assert json.loads(cli("check", *headers("A: b"), "--json").stdout) == {
         "valid": False,
-        "kind": "ordinary",
+        "message": "ordinary",
+        **dict.fromkeys(("schedule", "cancels", "generated", "error")),
         "warnings": [],
     }
 

@@ -68,7 +68,7 @@ def test_check_has_the_keys_that_are_promised(cli: Cli) -> None:
     given = [whole, cancel, fire, {"Nats-Schedule": "@often"}, {"Some": "header"}]
     headers = [[f"-H{name}: {value}" for name, value in one.items()] for one in given]
     found = [without_server(cli, "check", *words) for words in headers]
-    assert {one["kind"] for one in found} == {"schedule", "cancel", "generated", "invalid", "ordinary"}
+    assert {one["message"] for one in found} == {"schedule", "cancel", "generated", "invalid", "ordinary"}
     check("check", *found)
 
 

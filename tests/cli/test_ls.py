@@ -93,6 +93,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "sidecars": 0,
                 "complaint": "no sidecar is running: nothing fires these",
                 "failing": 0,
+                "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"cron": 1}},
             }
         ],
         "schedules": [
@@ -100,6 +101,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "stream": "ORDERS",
                 "subject": "ORDERS.daily",
                 "pattern": "0 30 9 * * mon-fri",
+                "kind": "cron",
                 "time_zone": "Europe/Berlin",
                 "target": "ORDERS.out",
                 "source": "ORDERS.in",
@@ -198,6 +200,28 @@ async def test_count_and_invalid_choose_what_is_shown(account: Account, ls: Ls) 
     assert "ORDERS.soon" not in (await ls("--invalid")).stdout
 
 
+async def test_subject_target_kind_and_state_choose_what_is_listed(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    for rest, pattern, target in (
+        *(("a.due", f"@at {in_seconds(-90)}", "out"), ("a.later", NEVER, "out"), ("b.often", "@every 1h", "in.b")),
+        *(("a.wrong", "soon", "out"), ("b.wrong", "soon", "in.b")),
+    ):
+        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"ORDERS.{target}"}
+        await account.publish(f"ORDERS.{rest}", headers)
+
+    async def found(*arguments: str) -> tuple[list[str], list[str], int]:
+        document = json.loads((await ls("ORDERS", *arguments, "--json")).stdout)
+        names = [[one["subject"].removeprefix("ORDERS.") for one in document[key]] for key in ("schedules", "invalid")]
+        return names[0], names[1], document["total"]
+
+    wrong = ["a.wrong", "b.wrong"]
+    assert await found("--filter", "ORDERS.a.*") == (["a.due", "a.later"], ["a.wrong"], 2)
+    assert await found("--target", "*.in.>") == (["b.often"], ["b.wrong"], 1)
+    assert await found("--kind", "every", "--kind", "cron") == (["b.often"], wrong, 1)
+    assert await found("--state", "overdue") == (["a.due"], wrong, 1)
+    assert await found("--state", "overdue", "--filter", "ORDERS.b.>") == ([], ["b.wrong"], 0)
+
+
 async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(account: Account, ls: Ls) -> None:
     for name in ("A", "B"):
         await flagged(account, name)
@@ -258,7 +282,13 @@ async def test_nothing_to_list_is_said_and_is_no_failure(account: Account, ls: L
     assert (await ls("--invalid")).stdout == "nothing is invalid on ORDERS\n"
 
 
-@pytest.mark.parametrize("arguments", [["A.B"], ["a b"], [""], ["--count", "0"], ["--invalid", "--count", "3"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["A.B"], ["a b"], [""], ["--count", "0"], ["--invalid", "--count", "3"]),
+        *(["--state", "odd"], ["--kind", "odd"], ["--filter", "a..b"], ["--target", ""]),
+    ],
+)
 def test_wrong_use_ends_with_2(cli: Cli, arguments: list[str]) -> None:
     assert cli("ls", *arguments).exit_code == 2
 

@@ -1,0 +1,285 @@
+"""Schedules, fires and rejections as JSON objects: one vocabulary for every command, and for whoever asks a sidecar.
+
+Rule: one thing has one key in all documents. An object always has all of its keys; what does not apply is null. Times
+are RFC 3339 in UTC with the nanoseconds that are not zero; only the next fire also has the local time, and the number.
+The types are what a JSON Schema is made of, so pydantic accepts each of them as it stands.
+
+Cost: some microseconds for each schedule.
+"""
+
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.outlook import kind_of
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.view import Counts, ListedSchedule
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.schedule.patterns import Cron, Pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+
+class FireDocument(TypedDict):
+    """A fire time."""
+
+    utc: str
+    local: str
+    """In the time zone of the schedule."""
+    nanoseconds: int
+    """Since the Unix epoch."""
+
+
+class DefinitionDocument(TypedDict):
+    """What the headers of a schedule say, as they were written."""
+
+    pattern: str
+    kind: str
+    """`at`, `every` or `cron`."""
+    time_zone: str | None
+    target: str | None
+    """Null only where a pattern is checked without headers."""
+    source: str | None
+    ttl: str | None
+    rollup: str | None
+    """`sub`, or null."""
+    dialect: str
+    """The spelling of the headers: `adr51` or `portable`."""
+
+
+class ErrorDocument(TypedDict):
+    """Why the server refuses, or would refuse: its own error, and the header that is wrong."""
+
+    code: int
+    """The HTTP-like status."""
+    err_code: int
+    description: str
+    header: str
+    value: str
+    reason: str
+
+
+class FailingDocument(TypedDict):
+    """Why the server refuses the fires of a schedule, and since when."""
+
+    code: int
+    description: str
+    since: str
+
+
+class EndDocument(TypedDict):
+    """When a stream removes a schedule by itself, and why: `max_age`, or `expired` for its TTL."""
+
+    utc: str
+    reason: str
+
+
+class StoredDocument(TypedDict):
+    """Where a message is stored, and since when."""
+
+    stream: str
+    subject: str
+    sequence: int
+    stored: str
+
+
+class ScheduleDocument(StoredDocument, DefinitionDocument):
+    """A schedule that is valid and the last message on its subject."""
+
+    mode: str
+    state: str
+    next_fire: FireDocument | None
+    fired_by: str
+    """`sidecar`, `server` or `nobody`."""
+    failing: FailingDocument | None
+    ends: EndDocument | None
+
+
+class RejectedDocument(StoredDocument):
+    """A message that is rejected as a schedule."""
+
+    pattern: str | None
+    target: str | None
+    dialect: str
+    mode: str
+    error: ErrorDocument
+
+
+class MisnamedHeaderDocument(TypedDict):
+    """A header that looks like one of a schedule and is none."""
+
+    header: str
+    reason: str
+
+
+class MisnamedDocument(StoredDocument):
+    """A message with such headers."""
+
+    headers: list[MisnamedHeaderDocument]
+
+
+class CountsDocument(TypedDict):
+    """How many schedules there are, by state and by kind; what there is none of is not named."""
+
+    total: int
+    states: dict[str, int]
+    kinds: dict[str, int]
+
+
+class CheckedScheduleDocument(DefinitionDocument):
+    """A schedule that is not stored yet."""
+
+    next_fire: FireDocument | None
+    """If it was stored now."""
+
+
+class GeneratedDocument(TypedDict):
+    """The schedule that a fire came from."""
+
+    schedule: str
+    sequence: int
+
+
+class CheckedDocument(TypedDict):
+    """What a message with some headers means."""
+
+    message: str
+    """`schedule`, `cancel`, `generated`, `ordinary` or `invalid`."""
+    schedule: CheckedScheduleDocument | None
+    cancels: str | None
+    """The subject of the schedule that it cancels."""
+    generated: GeneratedDocument | None
+    error: ErrorDocument | None
+
+
+def fire_document(pattern: Pattern, fire_time: int) -> FireDocument:
+    """Return a fire time (ns) of a schedule with this pattern."""
+    return {"utc": format_rfc3339(fire_time), "local": pattern.format(fire_time), "nanoseconds": fire_time}
+
+
+def next_fire_document(pattern: Pattern, fire_time: int | None) -> FireDocument | None:
+    """Return the next fire (ns) of a schedule, None if it has none."""
+    return None if fire_time is None else fire_document(pattern, fire_time)
+
+
+def definition_document(pattern: Pattern, terms: Terms) -> DefinitionDocument:
+    """Return what a schedule defines."""
+    return {
+        "pattern": pattern.text,
+        "kind": kind_of(pattern).value,
+        "time_zone": zone_of(pattern),
+        "target": terms.target,
+        "source": terms.source,
+        "ttl": terms.ttl or None,
+        "rollup": rollup_of(terms),
+        "dialect": terms.dialect.name,
+    }
+
+
+def stored_document(stream: str, stored: Held | ListedSchedule | Rejected | HeadersMisnamed) -> StoredDocument:
+    """Return where a message is stored."""
+    return {
+        "stream": stream,
+        "subject": stored.subject,
+        "sequence": stored.sequence,
+        "stored": format_rfc3339(stored.stored_at),
+    }
+
+
+def schedule_document(stream: str, mode: str, listed: ListedSchedule) -> ScheduleDocument:
+    """Return a schedule of a stream that is served in a mode."""
+    ends = listed.ends
+    return {
+        **stored_document(stream, listed),
+        **definition_document(listed.pattern, listed.terms),
+        "mode": mode,
+        "state": listed.state.value,
+        "next_fire": next_fire_document(listed.pattern, listed.next_fire),
+        "fired_by": listed.fired_by.value,
+        "failing": None if listed.failing is None else _failing(listed.failing),
+        "ends": None
+        if ends is None or listed.ended_by is None
+        else {"utc": format_rfc3339(ends), "reason": listed.ended_by.name.lower()},
+    }
+
+
+def rejected_document(stream: str, mode: str, rejected: Rejected) -> RejectedDocument:
+    """Return a rejected message of a stream that is served in a mode."""
+    return {
+        **stored_document(stream, rejected),
+        "pattern": rejected.pattern or None,
+        "target": rejected.target or None,
+        "dialect": rejected.dialect.name,
+        "mode": mode,
+        "error": error_document(rejected.rejection),
+    }
+
+
+def misnamed_document(stream: str, noted: HeadersMisnamed) -> MisnamedDocument:
+    """Return a message with headers that look like those of a schedule and are none."""
+    headers: list[MisnamedHeaderDocument] = [{"header": name, "reason": reason} for name, reason in noted.headers]
+    return {**stored_document(stream, noted), "headers": headers}
+
+
+def checked_document(reading: Reading | None, now: int) -> CheckedDocument:
+    """Return what a message that would be stored at `now` (ns) means; None is an ordinary message."""
+    if reading is None:
+        return {"message": "ordinary", "schedule": None, "cancels": None, "generated": None, "error": None}
+    definition, fire, rejection = reading.definition, reading.generated, reading.rejection
+    schedule: CheckedScheduleDocument | None = None
+    if definition is not None:
+        pattern, terms = definition
+        next_fire = next_fire_document(pattern, pattern.first_fire(now))
+        schedule = {**definition_document(pattern, terms), "next_fire": next_fire}
+    return {
+        "message": _meaning(reading),
+        "schedule": schedule,
+        "cancels": reading.cancels,
+        "generated": None if fire is None else {"schedule": fire.schedule, "sequence": fire.sequence},
+        "error": None if rejection is None else error_document(rejection),
+    }
+
+
+def _meaning(reading: Reading) -> str:
+    if reading.rejection is not None:
+        return "invalid"
+    if reading.generated is not None:
+        return "generated"
+    return "cancel" if reading.definition is None else "schedule"
+
+
+def error_document(rejection: Rejection) -> ErrorDocument:
+    """Return why a message or a stream configuration is rejected."""
+    return {
+        "code": rejection.status,
+        "err_code": rejection.code,
+        "description": rejection.description,
+        "header": rejection.header,
+        "value": rejection.value,
+        "reason": rejection.reason,
+    }
+
+
+def counts_document(counts: Counts) -> CountsDocument:
+    """Return how many schedules there are."""
+    return {
+        "total": counts.total,
+        "states": {state.value: number for state, number in sorted(counts.states.items())},
+        "kinds": {kind.value: number for kind, number in sorted(counts.kinds.items())},
+    }
+
+
+def zone_of(pattern: Pattern) -> str | None:
+    """Return the name of a pattern's time zone, None if it has none of its own."""
+    return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
+
+
+def rollup_of(terms: Terms) -> str | None:
+    """Return what the generated message rolls up, None if it does not."""
+    return "sub" if terms.rollup else None
+
+
+def _failing(failing: Failing) -> FailingDocument:
+    return {"code": failing.code, "description": failing.description, "since": format_rfc3339(failing.since)}
