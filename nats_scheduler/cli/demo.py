@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from nats_scheduler.cli.fires import ScheduleKind
-from nats_scheduler.jetstream.api import raise_refusal
+from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError
+from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
 from nats_scheduler.jetstream.streams import FlaggedStreams
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.rejection import PATTERN_INVALID
 from nats_scheduler.schedule.instants import SECOND, floor_to_second
@@ -74,13 +74,15 @@ def demo_schedules(now: int) -> list[DemoSchedule]:
     ]
 
 
-async def publish_demo(connection: Connection, streams: FlaggedStreams, now: int) -> list[tuple[DemoSchedule, Dialect]]:
+async def publish_demo(
+    messages: ScheduleMessages, streams: FlaggedStreams, now: int
+) -> list[tuple[DemoSchedule, Dialect]]:
     """Add the stream, publish the schedules, and return each with the dialect that the server accepted.
 
     Raises `JetStreamError` if the server refuses anything but a pattern that it does not support.
     """
     await streams.add(DEMO_STREAM)
-    return [(schedule, await _publish(connection, schedule)) for schedule in demo_schedules(now)]
+    return [(schedule, await _publish(messages, schedule)) for schedule in demo_schedules(now)]
 
 
 async def write_sensor(connection: Connection) -> None:
@@ -90,17 +92,14 @@ async def write_sensor(connection: Connection) -> None:
         await asyncio.sleep(SENSOR_INTERVAL_SECONDS)
 
 
-async def _publish(connection: Connection, schedule: DemoSchedule) -> Dialect:
-    try:
-        await _store(connection, schedule, ADR51)
-    except ApiError as error:
-        if error.code != PATTERN_INVALID.code:
-            raise
-        await _store(connection, schedule, PORTABLE)
-        return PORTABLE
-    return ADR51
-
-
-async def _store(connection: Connection, schedule: DemoSchedule, dialect: Dialect) -> None:
-    reply = await connection.request(schedule.subject, schedule.body.encode(), schedule.block(dialect))
-    raise_refusal(json.loads(reply.body), f"publish to {schedule.subject}")
+async def _publish(messages: ScheduleMessages, schedule: DemoSchedule) -> Dialect:
+    for dialect in DIALECTS:
+        block = schedule.block(dialect)
+        outcome = await messages.publish(schedule.subject, block, schedule.body.encode(), expected=None)
+        if isinstance(outcome, Stored):
+            return dialect
+        if not isinstance(outcome, Refused) or outcome.code != PATTERN_INVALID.code:
+            break
+    if isinstance(outcome, Refused):
+        raise ApiError(outcome.status, outcome.code, outcome.description, f"publish to {schedule.subject}")
+    raise ConnectionLostError(f"publish to {schedule.subject}: {outcome}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nats_scheduler.cli.demo import publish_demo, write_sensor
+from nats_scheduler.cli.demo import DEMO_STREAM, publish_demo, write_sensor
 from nats_scheduler.cli.dev_screen import Screen, Tally, paste_lines, who_fires
 from nats_scheduler.cli.fire_watch import FireWatch
 from nats_scheduler.cli.fires import StoredFire
@@ -22,6 +22,7 @@ from nats_scheduler.cli.process import pages_of
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
+from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
@@ -134,7 +135,8 @@ class Trial:
         self._session = session
         if self._demo_is_due:
             await session.registry.open()
-            published = await publish_demo(session.connection, session.flagged, self._clock.now())
+            messages = ScheduleMessages(session.connection, session.api, DEMO_STREAM)
+            published = await publish_demo(messages, session.flagged, self._clock.now())
             self._demo_is_due = False
             self._screen.demo(published, session.server.version)
         self._screen.lines("", "Ctrl-C ends this.")

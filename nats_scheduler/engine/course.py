@@ -25,6 +25,7 @@ from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.neglect import Neglect
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND
@@ -40,8 +41,6 @@ UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 
 ATTEMPTS_PER_READ = 7
 """After so many attempts without an answer the content is read again, guard or not."""
-
-WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 
 
 class Course:

@@ -15,6 +15,7 @@ from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.jetstream.schedule_messages import purge_through
 
 MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
@@ -48,12 +49,11 @@ async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: 
         if message is None or message.stored_at != request.stored_at:
             return  # it is not there any more; a stream that lost messages may have another one under this sequence
     if is_expressible(request.schedule):
-        # The server purges the messages below `seq`.
-        await api.call(f"STREAM.PURGE.{stream}", {"filter": request.schedule, "seq": request.through + 1})
+        await purge_through(api, stream, request.schedule, request.through)
         return
     if request.known is None:
         return
     sequence, stored_at = request.known
     message = await reach.confirmed(sequence, lambda: api.message(stream, seq=sequence))
     if message is not None and message.stored_at == stored_at:
-        await api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+        await api.delete_message(stream, sequence)

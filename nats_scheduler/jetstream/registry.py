@@ -24,6 +24,7 @@ from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 
@@ -38,15 +39,6 @@ REPLICAS_REFUSED = frozenset({10005, 10074})
 
 KEY_POLL_INTERVAL_SECONDS = 0.25
 """How often the keys are looked up if no consumer can follow them."""
-
-WRONG_LAST_SEQUENCE_CODE = 10071
-"""The server's code if another client wrote the key since its revision was read."""
-
-WRITE_IN_PROGRESS_CODE = 10164
-"""The server's code while nodes of a cluster agree on another write of the key."""
-
-LOST_RACE_CODES = frozenset({WRONG_LAST_SEQUENCE_CODE, WRITE_IN_PROGRESS_CODE})
-"""Expected if several instances write: the one that lost reads the key again."""
 
 DOMAIN_API_PREFIX = re.compile(r"\$JS\.[^.]+\.API")
 """The prefix of a JetStream domain."""
@@ -122,12 +114,12 @@ class Registry:
 
         None too if another one is being written: a read may still return the value before.
         """
-        headers = [(b"Nats-Expected-Last-Subject-Sequence", b"%d" % revision)]
+        headers = [(EXPECTED_SEQUENCE, b"%d" % revision)]
         subject = f"{self._written_to}.{key}"
         reply = await self._connection.request(subject, json.dumps(value).encode(), with_headers(b"", headers))
         answer = read_object(reply.body) or {}
-        if inner(answer.get("error")).get("err_code") in LOST_RACE_CODES:
-            return None
+        if inner(answer.get("error")).get("err_code") in WRONG_LAST_SEQUENCE:
+            return None  # several instances write: the one that lost reads the key again
         raise_refusal(answer, f"swap {key}")
         return integer(answer.get("seq"))
 

@@ -29,6 +29,9 @@ PURGE = b"purge"
 EXPECTED_SEQUENCE = b"Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 
+WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+"""The server's codes if another message is the last one on the subject, or is being stored there by other nodes."""
+
 _STRIPPED_NAMES = (MSG_ID, MSG_TTL, MSG_ROLLUP)
 _STRIPPED_PREFIXES = (ADR51.schedule, b"Nats-Expected-")
 # The native scheduler stores its messages itself, and the sidecar publishes them. A server of 2.12 or later acts on

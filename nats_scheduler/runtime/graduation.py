@@ -19,18 +19,20 @@ Limit: a make-up fire carries the portable stamps (`X-Nats-Scheduler`), since su
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.graduation import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
 from nats_scheduler.engine.held import Held
-from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
+from nats_scheduler.engine.inputs import Refused, Stored, Unknown
+from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import reads_all
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.foreign_json import is_expressible, read_object
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.schedule_messages import Changed, ScheduleMessages
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.message.dialect import PORTABLE
@@ -53,7 +55,6 @@ SWITCH_FROM_NS, SWITCH_UNTIL_NS = 50 * MILLISECOND, 300 * MILLISECOND
 ROUNDS_UP_FROM_NS = 500 * MILLISECOND
 """From here on the server rounds to the next second."""
 
-WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 SEALED = "the stream is sealed, and nothing fires on it"
 NOT_ECHOED = "the server took the update and does not say that it schedules"
 
@@ -85,6 +86,7 @@ class Graduation:
         self._api = api
         self._server = server
         self._state = state
+        self._messages = ScheduleMessages(connection, api, state.config)
         self._local_now = now
         self._ahead = 0
         self._handover: Handover | None = None
@@ -177,13 +179,10 @@ class Graduation:
         return Graduated(len(removed), len(made_up) + len(late), handed_over, doubtful)
 
     async def _remove(self, finding: Finding) -> None:
-        """Remove one schedule message; where that is denied, with what lies under it on its subject."""
+        """Remove one schedule message; what was stored on its subject later stays."""
+        assert finding.subject is not None
         assert finding.sequence is not None
-        name, sequence = self._state.name, finding.sequence
-        if self._state.config.get("deny_delete"):
-            await self._api.call(f"STREAM.PURGE.{name}", {"filter": finding.subject, "seq": sequence + 1})
-        else:
-            await self._api.delete_message(name, sequence)
+        await self._messages.delete_one(finding.subject, finding.sequence)
 
     async def _make_up(self, make_up: MakeUp) -> None:
         """Store a make-up fire; one on whose subject something else was stored meanwhile stays away."""
@@ -207,12 +206,16 @@ class Graduation:
         if self._state.config.get("no_ack"):
             self._connection.write(frame(target, "", block, body))
             return
-        reply = await self._connection.request(target, body, block)
-        try:
-            raise_refusal(read_object(reply.body) or {}, f"make-up fire of {schedule}")
-        except ApiError as error:
-            if error.code not in WRONG_LAST_SEQUENCE:
-                raise
+        outcome = await self._messages.publish_as_it_is(target, block, body)
+        match outcome:
+            case Refused(status, code, description):
+                raise ApiError(status, code, description, f"make-up fire of {schedule}")
+            case Unknown(reason):
+                raise NoAnswerError(f"make-up fire of {schedule}: {reason}")
+            case Stored() | Changed():
+                pass  # another client changed the schedule meanwhile: its fire is not owed any more
+            case _:
+                assert_never(outcome)
 
     async def _switch(self) -> tuple[int, bool]:
         """Switch the flag on; returns when it was asked for (ns), and whether the answer came too late to be sure."""

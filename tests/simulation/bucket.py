@@ -16,7 +16,7 @@ from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoJetStreamError
 from nats_scheduler.jetstream.follow import CONSUMER_SILENCE_LIMIT_SECONDS
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.jetstream.registry import WRONG_LAST_SEQUENCE_CODE
+from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.instances import LEASE
@@ -92,7 +92,7 @@ class BucketServer:
             raise NoJetStreamError(f"{key}: no server answers")
         outcome = self.stream.publish(key, block, body)
         if isinstance(outcome, Refused):
-            assert outcome.code == WRONG_LAST_SEQUENCE_CODE, outcome
+            assert outcome.code in WRONG_LAST_SEQUENCE, outcome
             return None
         assert isinstance(outcome, Stored), outcome
         self.versions.setdefault(key, []).append(body)
