@@ -33,6 +33,8 @@ CLIENT_DEADLINE_SECONDS = 10.0
 MAX_CONNECTIONS = 32
 """Connections that may be open at the same time; further ones are closed immediately."""
 
+LISTEN_EXPECTATION = "expected an address or host name of this machine, and a port that no other program uses"
+
 PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
@@ -181,8 +183,9 @@ def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
         server = _Server(family, where, pages)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        message = f"cannot listen on metrics_address {address} with metrics_port {port}: {reason}"
-        raise ListenError(message) from None
+        raise ListenError(
+            f"cannot listen on metrics_address {address} with metrics_port {port}: {reason}; {LISTEN_EXPECTATION}"
+        ) from None
     thread = threading.Thread(target=server.serve_forever, name="pages", kwargs={"poll_interval": 0.5}, daemon=True)
     thread.start()
     host, bound = map(str, server.server_address[:2])

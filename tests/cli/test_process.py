@@ -48,7 +48,8 @@ async def test_a_metrics_port_in_use_is_one_error_and_exit_code_2(tmp_path: Path
     complaints = [line for line in process.stderr.splitlines() if " [info " not in line]
     assert complaints == [
         "nats-scheduler: error: cannot listen on metrics_address 127.0.0.1 "
-        f"with metrics_port {taken}: Address already in use"
+        f"with metrics_port {taken}: Address already in use; "
+        "expected an address or host name of this machine, and a port that no other program uses"
     ]
 
 

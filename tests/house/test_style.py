@@ -48,6 +48,35 @@ def test_the_rule_about_clocks_sees_each_way_to_read_one(tmp_path: Path, monkeyp
     assert reads_of_the_clock(module) == [f"sample.py:{line}" for line in range(1, 6)]
 
 
+LISTENER = PACKAGE / "observe" / "pages.py"
+EMBEDDED = PACKAGE / "runtime" / "embedded.py"
+"""Binds ports to find a free one for a server of its own, and listens on none."""
+SERVER_LIBRARIES = re.compile(
+    r"(http\.server|socketserver|wsgiref|xmlrpc\.server|aiohttp|uvicorn|starlette|flask)(\..*)?"
+)
+LISTENING_CALLS = re.compile(
+    r"(.*\.)?(start_server|start_unix_server|create_server|start_http_server|start_wsgi_server|getaddrinfo|bind)"
+)
+
+
+def test_one_module_listens() -> None:
+    """What is served over HTTP is served by one listener, on the address of the settings."""
+    found = [
+        place(module, node)
+        for module in modules(PACKAGE)
+        if module not in (LISTENER, EMBEDDED)
+        for tree in [syntax_tree(module)]
+        for name, node in (
+            *((n, at) for n, at in imported_names(tree) if SERVER_LIBRARIES.fullmatch(n)),
+            *((n, at) for n, at in called_names(tree) if LISTENING_CALLS.fullmatch(n) and n != "?.bind"),
+        )
+    ]
+    assert found == [], "add a page to observe/pages.py"
+    tree = syntax_tree(LISTENER)
+    assert any(SERVER_LIBRARIES.fullmatch(name) for name, _node in imported_names(tree))
+    assert any(LISTENING_CALLS.fullmatch(name) for name, _node in called_names(tree))
+
+
 def test_no_cancellation_is_lost_in_a_group_of_tasks() -> None:
     own = PACKAGE / "jetstream" / "task_group.py"
     used = [

@@ -58,14 +58,18 @@ def taken() -> Iterator[int]:
 async def test_a_port_in_use_is_one_sentence_that_names_the_settings(taken: int) -> None:
     with pytest.raises(ListenError) as error, listening("127.0.0.1", taken, pages()):
         pass
-    expected = f"cannot listen on metrics_address 127.0.0.1 with metrics_port {taken}: Address already in use"
-    assert str(error.value) == expected
+    assert str(error.value) == (
+        f"cannot listen on metrics_address 127.0.0.1 with metrics_port {taken}: Address already in use; "
+        "expected an address or host name of this machine, and a port that no other program uses"
+    )
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "no-such-host.invalid", "x" * 300, "::g", "a..b"])
+@pytest.mark.parametrize(
+    "address", ["192.0.2.1", "no-such-host.invalid", "x" * 300, "::g", "a..b", "127.0.0.1:9090", "2001:db8::1"]
+)
 async def test_an_address_that_is_not_ours_is_refused_in_the_same_way(address: str) -> None:
     with (
-        pytest.raises(ListenError, match=f"metrics_address {address} with metrics_port 0: "),
+        pytest.raises(ListenError, match=f"metrics_address {address} with metrics_port 0: .*; expected an address"),
         listening(address, 0, pages()),
     ):
         pass
@@ -88,6 +92,22 @@ async def test_ipv6_is_served_and_all_addresses_are_both_families() -> None:
         port = url.rpartition(":")[2]
         assert (await page(f"http://[::1]:{port}/healthz"))[0] == 200
         assert (await page(f"http://127.0.0.1:{port}/healthz"))[0] == 200
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 on this machine")
+async def test_a_port_in_use_is_an_error_on_ipv6_too() -> None:
+    with listening("::1", 0, pages()) as url:
+        port = int(url.rpartition(":")[2])
+        for address in ("::1", "::"):
+            with pytest.raises(ListenError, match=f"with metrics_port {port}: Address already in use"):
+                listening(address, port, pages()).__enter__()
+
+
+async def test_an_address_that_is_not_ours_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(ListenError), listening("192.0.2.1", 1, pages()):
+        pass
+    assert set(threading.enumerate()) <= before
 
 
 async def test_loopback_is_not_reached_from_outside() -> None:
