@@ -21,6 +21,7 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.patterns import At, Every
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -60,7 +61,7 @@ class _Known:
     """A schedule that was read; `due` is its next fire time (ns), for fires without one in their identity."""
 
     definition: Definition
-    stored_at: int
+    timetable: Timetable
     due: int | None
 
 
@@ -87,15 +88,15 @@ class FireReader:
             return fire
         reading = read_message(message.block, message.subject, message.stored_at, self._rules, DIALECTS)
         if reading is not None and reading.definition is not None:
-            due = reading.definition.pattern.first_fire(message.stored_at)
-            self._known[message.subject] = _Known(reading.definition, message.stored_at, due)
+            timetable = reading.definition.timetable(message.stored_at)
+            self._known[message.subject] = _Known(reading.definition, timetable, timetable.first_fire())
             return None
         self._known.pop(message.subject, None)
         return self._our_fire(reading.generated, message) if reading is not None and reading.generated else None
 
     def _our_fire(self, generated: Generated, message: StoredMessage) -> StoredFire:
         known = self._known.get(generated.schedule)
-        if known is not None and not known.definition.pattern.repeats:
+        if known is not None and not known.timetable.repeats:
             del self._known[generated.schedule]
         return self._stored_fire(generated.schedule, message, known, generated.fire_time)
 
@@ -117,7 +118,7 @@ class FireReader:
 
     def _stored_fire(self, schedule: str, message: StoredMessage, known: _Known | None, due: int) -> StoredFire:
         kind = ScheduleKind.UNKNOWN if known is None else kind_of(known.definition)
-        since = due if known is None else known.stored_at
+        since = due if known is None else known.timetable.stored_at
         return StoredFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
 
 

@@ -16,7 +16,7 @@ from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.message.timetable import Timetable
 
 
 def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
@@ -24,13 +24,13 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     definition = None if reading is None else reading.definition
     misnamed = misnamed_headers(block, DIALECTS, is_schedule=definition is not None)
     warnings = [f"{printable(header)} {reason}" for header, reason in misnamed]
-    return (
-        warnings if definition is None else warnings + list(_of_lifetime(block, definition.pattern, rules, stored_at))
-    )
+    if definition is None:
+        return warnings
+    return warnings + list(_of_lifetime(block, definition.timetable(stored_at), rules))
 
 
-def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: int) -> Iterator[str]:
-    due = pattern.first_fire(stored_at)
+def _of_lifetime(block: bytes, timetable: Timetable, rules: StreamRules) -> Iterator[str]:
+    due, stored_at = timetable.first_fire(), timetable.stored_at
     if due is None:
         return
     lifetime = lifetime_of(block)
@@ -43,5 +43,5 @@ def _of_lifetime(block: bytes, pattern: Pattern, rules: StreamRules, stored_at: 
     age = span_text(rules.max_age)
     if due >= stored_at + rules.max_age:
         yield f"max_age of the stream ({age}) removes it before its first fire at {time_text(due)}"
-    elif pattern.repeats:
+    elif timetable.repeats:
         yield f"max_age of the stream ({age}) removes it at that age: publish it again before that"

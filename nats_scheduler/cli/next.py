@@ -7,9 +7,7 @@ schedule are not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
-from itertools import islice
 from typing import NoReturn
 
 import click
@@ -18,9 +16,9 @@ from nats_scheduler.cli.check import no_schedule_error, read_pattern
 from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
 from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import error_document, fire_document
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 MAX_FIRES_SHOWN = 10_000
@@ -57,12 +55,13 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
     definition = read_pattern(pattern, tz, stored_at)
     if definition is None or isinstance(definition, Rejection):
         _refuse(pattern, tz, definition, as_json)
-    fires = list(islice(_fires(definition.pattern, stored_at), count + 1))
+    timetable = definition.timetable(stored_at)
+    fires = timetable.fires(count + 1)
     shown, ends = fires[:count], len(fires) <= count
     if as_json:
-        _show_json(definition.pattern, tz, stored_at, shown, ends)
+        _show_json(timetable, tz, shown, ends)
     else:
-        _show_table(definition.pattern, tz, stored_at, shown, ends, wide=wide)
+        _show_table(timetable, tz, shown, ends, wide=wide)
 
 
 def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:
@@ -84,23 +83,15 @@ def _instant(text: str) -> int:
     return instant
 
 
-def _fires(pattern: Pattern, stored_at: int) -> Iterator[int]:
-    """Yield the fires of a schedule stored at that time, in nanoseconds, until it ends."""
-    fire = pattern.first_fire(stored_at)
-    while fire is not None:
-        yield fire
-        fire = pattern.next_fire(fire, stored_at)
-
-
-def _show_json(pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool) -> None:
+def _show_json(timetable: Timetable, zone: str | None, fires: list[int], ends: bool) -> None:
+    pattern = timetable.pattern
     shown = [fire_document(pattern, fire) for fire in fires]
-    after = format_rfc3339(stored_at)
+    after = format_rfc3339(timetable.stored_at)
     print_json({"pattern": pattern.text, "time_zone": zone, "after": after, "fires": shown, "ends": ends})
 
 
-def _show_table(
-    pattern: Pattern, zone: str | None, stored_at: int, fires: list[int], ends: bool, *, wide: bool
-) -> None:
+def _show_table(timetable: Timetable, zone: str | None, fires: list[int], ends: bool, *, wide: bool) -> None:
+    pattern, stored_at = timetable.pattern, timetable.stored_at
     local = [] if zone is None else [zone]
     rows = []
     for fire in fires:
@@ -110,7 +101,7 @@ def _show_table(
     print_table(["day", "UTC", *local, "in"], rows, optional=["day"], wide=wide)
     click.echo(f"{len(fires)} fires, counted from {moment_text(stored_at)}")
     if ends:
-        why = "no further fire within five years" if pattern.repeats else "it fires once"
+        why = "no further fire within five years" if timetable.repeats else "it fires once"
         click.echo(f"then it ends: {why}")
 
 

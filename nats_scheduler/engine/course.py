@@ -324,7 +324,7 @@ class Course:
 
     def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
         """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
-        latest = held.latest_fire(until) or second
+        latest = held.latest_due(held.due, until) or second
         if flight.missed_since is None:
             flight.missed_since = held.due
         held.due = latest

@@ -204,13 +204,13 @@ class Handover:
             yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
         if self._level < REPEATING_API_LEVEL and (held.terms.source or held.terms.rollup):
             yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
-        if not pattern.repeats:
+        if not held.repeats:
             if held.due <= now:
                 yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
         elif (make_up := self._make_up_of(held, now)) is not None:
             due = format_rfc3339(make_up.fire_time)
             yield _about(Kind.MISSED, held, f"due at {due} while nobody fired: made up before the server takes over")
-        if pattern.repeats and (moved := self._moved(held, now)):
+        if held.repeats and (moved := self._moved(held, now)):
             yield _about(Kind.MOVED, held, moved)
 
     def _moved(self, held: Held, now: int) -> str | None:
@@ -224,10 +224,9 @@ class Handover:
 
     def _make_up_of(self, held: Held, now: int) -> MakeUp | None:
         """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
-        pattern = held.pattern
-        if not pattern.repeats or held.due > now:
+        if not held.repeats or held.due > now:
             return None
-        latest = held.latest_fire(now) or held.due
+        latest = held.latest_due(held.due, now) or held.due
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
 
     def _of_dead(self) -> Iterator[Finding]:

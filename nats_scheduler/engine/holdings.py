@@ -80,7 +80,7 @@ class Holdings:
         settled = self._settled[held.shard]
         if held.due > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
-        if not held.pattern.repeats:
+        if not held.repeats:
             self._purges.purge(held)
         else:
             self._outcomes.advance(held, held.next_fire(settled.through))

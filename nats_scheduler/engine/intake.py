@@ -175,9 +175,7 @@ class Intake:
                 unread = Version(message.sequence, message.stored_at)
                 self._admission.supersede(before, unread)  # it was replaced before it was read
             return
-        due = definition.pattern.first_fire(message.stored_at)
-        assert due is not None, "a pattern that never fires is rejected before"
-        held = Held(message.subject, message.sequence, message.stored_at, definition.pattern, definition.terms, due)
+        held = Held(message.subject, message.sequence, definition, message.stored_at)
         held.expires = self._lifetimes.expiry(message, expires)
         self._admission.accept(held, before, now)
 

@@ -151,7 +151,7 @@ def is_lost(held: Held, ending: Ending) -> bool:
     A TTL of its own that ends a schedule which has fired before was given to do that.
     """
     if ending is Ending.EXPIRED:
-        return held.due == held.pattern.first_fire(held.stored_at)
+        return held.due == held.first_fire()
     return ending in (Ending.MAX_AGE, Ending.LIMITS)
 
 

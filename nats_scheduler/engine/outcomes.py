@@ -213,7 +213,7 @@ class Outcomes:
             first = flight.missed_since
             was_running = self.running_since is not None and first >= self.running_since
             self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.due, was_running)))
-        if not held.pattern.repeats:
+        if not held.repeats:
             self._purges.purge(held)
         elif next_fire is None:
             self._lifecycle.end(held, Ending.EXHAUSTED)
@@ -235,7 +235,7 @@ class Outcomes:
         Returns False if none of its fires is to come.
         """
         if held.due <= now:
-            following = held.next_fire(now) if held.pattern.repeats else None
+            following = held.next_fire(now) if held.repeats else None
             if following is None:
                 self._purges.purge(held, Ending.MISSED_ITS_TIME)
                 return False
@@ -249,7 +249,7 @@ class Outcomes:
         held = self._lifecycle.awaiting(fire)
         if held is not None:
             landed = self._lifecycle.landed
-            if not held.pattern.repeats and landed.last_on(held) > fire.stored_as:
+            if not held.repeats and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
             self.advance(held, fire.next_fire)
 

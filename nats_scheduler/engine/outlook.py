@@ -69,7 +69,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes) -> Outlook:
     usual = State.WAITING if flight is None or flight.failing is None else State.FAILING
     if due > now:
         return Outlook(due, usual)
-    if not held.pattern.repeats:
+    if not held.repeats:
         return Outlook(due, State.OVERDUE if usual is State.WAITING else usual)
     following = held.next_fire(now)
     if following is not None and ends <= following:

@@ -19,6 +19,7 @@ from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.message.timetable import Timetable, never_fires
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
 from nats_scheduler.schedule.ttls import parse_ttl
@@ -50,6 +51,10 @@ class Definition(NamedTuple):
 
     pattern: Pattern
     terms: Terms
+
+    def timetable(self, stored_at: int) -> Timetable:
+        """Return when a schedule with this definition fires that was stored at `stored_at` (ns)."""
+        return Timetable(self.pattern, stored_at)
 
 
 def read_definition(
@@ -105,7 +110,7 @@ def _read_pattern(
         return _pattern_fault(pattern, text, zone, rules, dialect)
     if not rules.schedules_enabled:
         return schedules_disabled(dialect.schedule, text, rules)
-    if pattern.repeats and pattern.first_fire(stored_at) is None:
+    if never_fires(pattern, stored_at):
         never = InvalidPattern(text, "it does not fire within the next five years")
         return _pattern_fault(never, text, zone, rules, dialect)
     return pattern

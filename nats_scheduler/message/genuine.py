@@ -5,7 +5,7 @@ A fire is stored on its schedule's own target, for one of its fire times, never 
 `Nats-Schedule-Next` is `purge` or a later fire time.
 Any other message is an ordinary one, whatever its `Nats-Msg-Id` is.
 
-Cost: one comparison if it is the fire that is due, which is nearly always so; otherwise a search in the pattern.
+Cost: one comparison if it is the fire that is due, which is nearly always so; otherwise a search for the fire time.
 Limit: a client that may publish to the target itself can imitate a fire, from its fire time on, without any difference.
 """
 
@@ -15,8 +15,8 @@ from nats_scheduler.message.generated import PURGE
 from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_CLOCK_DIFFERENCE_NS = 5 * SECOND
@@ -35,20 +35,18 @@ def is_too_early(stored_at: int, fire_time: int) -> bool:
     return stored_at < fire_time - MAX_CLOCK_DIFFERENCE_NS
 
 
-def fault_of(
-    generated: Generated, message: StoredMessage, pattern: Pattern, terms: Terms, scheduled_at: int, due: int
-) -> str:
+def fault_of(generated: Generated, message: StoredMessage, timetable: Timetable, terms: Terms, expected: int) -> str:
     """Return the reason why a message cannot be the fire of a schedule that it claims to be; "" if it can.
 
     The caller checks that it is on the schedule's target.
-    `scheduled_at` is when the schedule was stored (ns); `due` is the fire time that is most likely.
+    `timetable` and `terms` are those of the schedule; `expected` is the fire time (ns) that is most likely.
     """
     fire_time = generated.fire_time
     if is_too_early(message.stored_at, fire_time):
         return TOO_EARLY
-    if fire_time != due and not pattern.is_fire(fire_time, scheduled_at):
+    if fire_time != expected and not timetable.is_fire(fire_time):
         return "its time is no fire time of the schedule"
-    if not _fits(_line(message.block, terms.dialect.next), fire_time, repeats=pattern.repeats):
+    if not _fits(_line(message.block, terms.dialect.next), fire_time, repeats=timetable.repeats):
         return f"its {terms.dialect.next.decode()} is neither 'purge' nor a later fire time"
     return ""
 

@@ -27,6 +27,7 @@ from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, Reading, read_mes
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.message.timetable import never_fires
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern, usual_at
 
@@ -76,7 +77,7 @@ class MessageReader:
         pattern, terms = definition
         if subject in (terms.target, terms.source) or not is_literal_subject(subject):
             return None  # the cached definition is valid only on other subjects
-        return None if pattern.repeats and pattern.first_fire(stored_at) is None else definition
+        return None if never_fires(pattern, stored_at) else definition
 
     def read_uncached(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does, and cache the definition."""

@@ -231,7 +231,7 @@ def checked_document(reading: Reading | None, now: int) -> CheckedDocument:
     schedule: CheckedScheduleDocument | None = None
     if definition is not None:
         pattern, terms = definition
-        next_fire = next_fire_document(pattern, pattern.first_fire(now))
+        next_fire = next_fire_document(pattern, definition.timetable(now).first_fire())
         schedule = {**definition_document(pattern, terms), "next_fire": next_fire}
     return {
         "message": _meaning(reading),

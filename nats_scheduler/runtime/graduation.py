@@ -35,6 +35,7 @@ from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_messages import Changed, ScheduleMessages
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
@@ -232,7 +233,7 @@ class Graduation:
 
 def _stamped_portably(held: Held) -> Held:
     terms = held.terms._replace(dialect=PORTABLE)
-    return Held(held.subject, held.sequence, held.stored_at, held.pattern, terms, held.due)
+    return Held(held.subject, held.sequence, Definition(held.pattern, terms), held.stored_at)
 
 
 def _key(make_up: MakeUp) -> tuple[int, int]:

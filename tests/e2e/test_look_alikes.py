@@ -41,8 +41,7 @@ def fire_block_of(schedule: StoredMessage, source: StoredMessage | None, *, guar
     reading = read_message(schedule.block, schedule.subject, schedule.stored_at, rules, (ADR51,))
     assert reading is not None
     assert isinstance(reading.definition, Definition)
-    pattern, terms = reading.definition
-    held = Held(schedule.subject, schedule.sequence, schedule.stored_at, pattern, terms, 1)
+    held = Held(schedule.subject, schedule.sequence, reading.definition, schedule.stored_at)
     return assembled(held, schedule, source, 1, None, guard=guard).block
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, SPAN_BITS, Roster
-from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
 
@@ -14,7 +14,7 @@ PATTERN, TERMS = At("@at", 0), Terms(ADR51, "t", None, "", False)
 
 
 def held(sequence: int, subject: str = "") -> Held:
-    return Held(subject or f"s.{sequence}", sequence, 0, PATTERN, TERMS, 0)
+    return Held(subject or f"s.{sequence}", sequence, Definition(PATTERN, TERMS), 0)
 
 
 def woken(roster: Roster, now: int) -> list[int]:

@@ -6,7 +6,7 @@ from random import Random
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
 
@@ -14,7 +14,7 @@ PATTERN, TERMS = At("@at", 0), Terms(ADR51, "t", None, "", False)
 
 
 def held(sequence: int, subject: str = "") -> Held:
-    return Held(subject or f"s.{sequence}", sequence, 0, PATTERN, TERMS, 0)
+    return Held(subject or f"s.{sequence}", sequence, Definition(PATTERN, TERMS), 0)
 
 
 def subjects_in_rows(roster: Roster) -> list[str]:

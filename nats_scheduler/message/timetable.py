@@ -1,0 +1,80 @@
+"""When one schedule fires: the only code outside `schedule/` that asks a pattern for fire times.
+
+The rule: code that needs a fire time asks the timetable of the schedule, and never its pattern.
+A pattern answers for all schedules that have it, and so every question to it needs the stored time beside it. A
+timetable belongs to one schedule. What else may decide when that schedule fires belongs here too, so that no caller
+changes with it.
+
+Three times are kept apart, although the first two are equal today:
+
+- The *fire time* is the time that a fire stands for. It is part of its identity.
+- The *send time* is when that fire is published.
+- The *read-back threshold* of a schedule that is held (`engine.held`) is the fire time from which on a generated
+  message that is read back advances it.
+
+Instants are nanoseconds since the Unix epoch.
+Cost: a reference to the pattern and one to the stored time; a held schedule is a timetable itself, since a million more
+objects would take 60 MB. A question costs a call more than the pattern's answer.
+Limit: the native scheduler of a server has rules of its own (`schedule.native`).
+"""
+
+from nats_scheduler.schedule.patterns import Pattern
+
+
+class Timetable:
+    """The fire times of one schedule."""
+
+    __slots__ = ("pattern", "stored_at")
+
+    def __init__(self, pattern: Pattern, stored_at: int) -> None:
+        """Answer for a schedule with this pattern that was stored at `stored_at`."""
+        self.pattern = pattern
+        self.stored_at = stored_at
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the schedule goes on after its first fire, and does not end with it."""
+        return self.pattern.repeats
+
+    def first_fire(self) -> int | None:
+        """Return the first fire time, which may be past; None if there is none."""
+        return self.pattern.first_fire(self.stored_at)
+
+    def next_fire(self, after: int) -> int | None:
+        """Return the first fire time strictly after an instant; None if the schedule has ended by then.
+
+        `after` is not before the stored time.
+        """
+        return self.pattern.next_fire(after, self.stored_at)
+
+    def latest_due(self, after: int, until: int) -> int | None:
+        """Return the latest fire time after `after` whose send time is not after `until`; None if there is none.
+
+        `after` is not before the stored time.
+        """
+        return self.pattern.latest_fire(after, until, self.stored_at)
+
+    def is_fire(self, instant: int) -> bool:
+        """Return whether an instant is one of the fire times."""
+        return self.pattern.is_fire(instant, self.stored_at)
+
+    def fires(self, most: int) -> list[int]:
+        """Return the first fire times, at most so many; fewer if the schedule ends before."""
+        found: list[int] = []
+        fire = self.first_fire()
+        while fire is not None and len(found) < most:
+            found.append(fire)
+            fire = self.next_fire(fire)
+        return found
+
+    def send_time_of(self, fire_time: int) -> int:
+        """Return when the fire of a fire time is published: never before it."""
+        return fire_time
+
+
+def never_fires(pattern: Pattern, stored_at: int) -> bool:
+    """Return whether a schedule with this pattern has no fire at all if it is stored at `stored_at`.
+
+    No timetable is made for that, because it is asked for each of a million messages at start.
+    """
+    return pattern.repeats and pattern.first_fire(stored_at) is None
