@@ -63,10 +63,10 @@ class Backlog:
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance gains its shard."""
         if self._ownership.is_ours(held):
-            self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.due)))
+            self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.fire_time)))
             if ending := self._lifetimes.early(held):
                 ends = self._lifetimes.ends(held)
-                self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.due, ends, ending)))
+                self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
             return
         if len(self._accepted) >= MAX_UNREPORTED:
             del self._accepted[next(iter(self._accepted))]

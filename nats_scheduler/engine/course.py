@@ -80,11 +80,11 @@ class Course:
         """Have the schedule read in time for its due fire, or ended when its TTL runs out if that comes first.
 
         `now` (ns) if it was read already, and outlived the age that its stream allows.
-
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
+        Checkpoints rely on it that a schedule is woken before its fire time (`Holdings.checkpoint`).
         """
-        due, expires = held.due, held.expires
-        wake = expires if expires <= due else due - self._ahead(held)
+        send_time, expires = held.send_time, held.expires
+        wake = expires if expires <= send_time else send_time - self._ahead(held)
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         self._lifecycle.roster.wake(held, wake)
@@ -104,10 +104,10 @@ class Course:
             self._purges.purge_now(held, flight.ending)  # its holder did not, or its request was not received
 
     def _wake_waiting(self, held: Held, now: int) -> None:
-        since = min(held.due, self._lifetimes.ends(held))
+        since = min(held.send_time, self._lifetimes.ends(held))
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
             self._read(held)
-        elif since < held.due:
+        elif since < held.send_time:
             self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
         elif not self._neglect.wait(held, now):
             self._read(held)
@@ -115,7 +115,7 @@ class Course:
     def _wake_with_content(self, held: Held, flight: Flight, now: int) -> None:
         if not self._ownership.is_ours(held):
             self.hand_over(held)
-        elif now < held.due:
+        elif now < held.send_time:
             self._make_ready(held, flight)
         elif not self.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
             self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
@@ -175,7 +175,7 @@ class Course:
             flight.found_landing()
         if flight is not None and flight.stage not in (Stage.READY, Stage.KEPT):
             return  # a guard that expects less refuses what is in flight, and it is re-checked
-        if flight is not None and held.due <= now:
+        if flight is not None and held.send_time <= now:
             self._recheck((held,))
         elif not self._lifecycle.is_aside(held):
             self._lifecycle.move(held, Stage.WAITING)  # its fire expects less, and is read and built anew in time
@@ -215,7 +215,7 @@ class Course:
         may_be_gone = not (held.flight.by_sequence or self._limits.blocks_refused)
         if may_be_gone and self._landed.forget(held):
             held.flight.found_landing()
-        if held.flight.fire is None and held.due - now > self._ahead(held):
+        if held.flight.fire is None and held.send_time - now > self._ahead(held):
             self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
             self.await_due(held, now)
         elif not self._ownership.is_ours(held):
@@ -245,7 +245,7 @@ class Course:
         may_publish = self.is_open and self._in_flight.room > 0
         if flight.fire is not None:
             self.repeat(held, flight, flight.fire, now)
-        elif held.due <= now and may_publish:
+        elif held.send_time <= now and may_publish:
             self._publish(held, flight, now)
         else:
             self._make_ready(held, flight)
@@ -258,7 +258,7 @@ class Course:
         if self._in_flight.count <= BURST_IN_FLIGHT:
             self._make_ready(held, held.flight)
         else:
-            self._lifecycle.roster.wake(held, held.due - pause // 2)
+            self._lifecycle.roster.wake(held, held.send_time - pause // 2)
 
     def _ahead(self, held: Held) -> int:
         """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""
@@ -296,7 +296,7 @@ class Course:
     def leave_to_holder(self, held: Held, now: int) -> None:
         """Leave a schedule to its holder, and look at it after a while."""
         self._lifecycle.move(held, Stage.WAITING)
-        self._lifecycle.set_aside(held, max(held.due, now) + OTHER_HOLDER_LIMIT_NS)
+        self._lifecycle.set_aside(held, max(held.send_time, now) + OTHER_HOLDER_LIMIT_NS)
 
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and return whether the content was asked for again since."""
@@ -308,15 +308,16 @@ class Course:
     def _make_ready(self, held: Held, flight: Flight) -> None:
         """Build the fire before it is due, so that at its time only bytes are sent."""
         self._lifecycle.move(held, Stage.READY)
-        flight.fire = self._build(held, flight, held.due, held.next_fire(held.due))
-        self._lifecycle.roster.wake(held, held.due)
+        fire_time = held.fire_time
+        flight.fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
+        self._lifecycle.roster.wake(held, held.send_time_of(fire_time))
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         """Publish the fire that was built before its time, nearly always; or else a make-up fire."""
-        fire, fire_time = flight.fire, held.due
+        fire, fire_time = flight.fire, held.fire_time
         next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else held.next_fire(fire_time)
         until = min(now, held.expires - 1)
-        if next_fire is not None and next_fire <= until:
+        if next_fire is not None and next_fire <= until and held.send_time_of(next_fire) <= until:
             fire_time, next_fire = self._make_up(held, flight, next_fire, until)
         if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
             fire = self._build(held, flight, fire_time, next_fire)
@@ -324,10 +325,10 @@ class Course:
 
     def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
         """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
-        latest = held.latest_due(held.due, until) or second
+        latest = held.latest_due(held.fire_time, until) or second
         if flight.missed_since is None:
-            flight.missed_since = held.due
-        held.due = latest
+            flight.missed_since = held.fire_time
+        held.fire_time = latest
         return latest, held.next_fire(latest)
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:

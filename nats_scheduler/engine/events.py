@@ -94,7 +94,7 @@ class FireStored(NamedTuple):
 
 
 class FireReadBack(NamedTuple):
-    """A generated message was read back from the stream: `stored_at - fire_time` is its lateness (ns).
+    """A generated message was read back from the stream: `stored_at - send_time` is its lateness (ns).
 
     Of a large burst nothing is read back: `stored_at` is then when it was acknowledged, by our clock, and so later.
     """
@@ -102,6 +102,8 @@ class FireReadBack(NamedTuple):
     schedule: str
     target: str
     fire_time: int
+    send_time: int
+    """Its fire time if its schedule is held no longer."""
     stored_at: int
     stored_sequence: int
     overdue: bool = False

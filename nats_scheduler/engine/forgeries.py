@@ -20,7 +20,7 @@ def fault_of_generated(held: Held, generated: Generated, message: StoredMessage,
     """
     if not moved and message.subject != held.terms.target:
         return WRONG_TARGET
-    return fault_of(generated, message, held, held.terms, held.due)
+    return fault_of(generated, message, held, held.terms, held.fire_time)
 
 
 def fault_of_unheld(generated: Generated, message: StoredMessage) -> str:

@@ -205,7 +205,7 @@ class Handover:
         if self._level < REPEATING_API_LEVEL and (held.terms.source or held.terms.rollup):
             yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
         if not held.repeats:
-            if held.due <= now:
+            if held.send_time <= now:
                 yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
         elif (make_up := self._make_up_of(held, now)) is not None:
             due = format_rfc3339(make_up.fire_time)
@@ -224,9 +224,9 @@ class Handover:
 
     def _make_up_of(self, held: Held, now: int) -> MakeUp | None:
         """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
-        if not held.repeats or held.due > now:
+        if not held.repeats or held.send_time > now:
             return None
-        latest = held.latest_due(held.due, now) or held.due
+        latest = held.latest_due(held.fire_time, now) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
 
     def _of_dead(self) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ class Held(Timetable):
     It is its own timetable: a second object for each of a million schedules would take 60 MB.
     """
 
-    __slots__ = ("due", "expires", "flight", "place", "row", "sequence", "shard", "subject", "terms", "wake")
+    __slots__ = ("expires", "fire_time", "flight", "place", "row", "sequence", "shard", "subject", "terms", "wake")
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule that was stored on a subject under a sequence; it waits for its first fire."""
@@ -38,8 +38,8 @@ class Held(Timetable):
         self.sequence = sequence
         first = self.first_fire()
         assert first is not None, "a schedule that never fires is rejected before"
-        self.due = first
-        """Its next fire (ns), or its last one if it is done."""
+        self.fire_time = first
+        """The time (ns) that its next fire stands for, or that of its last one if it is done."""
         self.expires = NO_EXPIRY
         """When its TTL runs out (ns): it has no fires from that time on."""
         self.flight: Flight | None = None
@@ -52,6 +52,16 @@ class Held(Timetable):
         """Its place in that row."""
 
     @property
+    def send_time(self) -> int:
+        """When (ns) its next fire is published: it is due from then on."""
+        return self.send_time_of(self.fire_time)
+
+    @property
+    def read_back_threshold(self) -> int:
+        """A fire that is read back advances it if its fire time (ns) is this one or later."""
+        return self.fire_time
+
+    @property
     def only_expires(self) -> bool:
-        """Whether its TTL runs out before its next fire."""
-        return self.expires <= self.due
+        """Whether its TTL runs out before its next fire is sent."""
+        return self.expires <= self.send_time

@@ -1,8 +1,7 @@
 """What this instance holds of a stream: its shards, and what earlier holders of them had settled.
 
 Every instance reads the whole stream and keeps all of its schedules, so that a shard changes hands without reading.
-Schedules of other shards only wait: their `due` advances with the generated messages that are read back, and they fire
-nothing.
+Schedules of other shards only wait: they advance with the generated messages that are read back, and fire nothing.
 
 The rules:
 
@@ -62,7 +61,7 @@ class Holdings:
         self._changing: deque[Held] = deque()
         """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
-        """The earliest due time (ns) of the schedules in `_changing`."""
+        """The earliest fire time (ns) of the schedules in `_changing`."""
 
     def load(self, checkpoint: CheckpointLoaded) -> None:
         """Note what an earlier holder settled of some shards."""
@@ -72,13 +71,13 @@ class Holdings:
 
     def begin(self, held: Held) -> None:
         """Skip the fires that an earlier holder has settled, then wait for the next one."""
-        if held.due > self._settled_through or not self.pass_over(held):
+        if held.fire_time > self._settled_through or not self.pass_over(held):
             self._course.await_due(held)
 
     def pass_over(self, held: Held) -> bool:
         """Advance past the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
-        if held.due > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
+        if held.fire_time > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
         if not held.repeats:
             self._purges.purge(held)
@@ -97,7 +96,7 @@ class Holdings:
         self._outcomes.overdue.gained(shards - before, now)
         changed = before ^ shards
         self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
-        self._earliest_changing = min((held.due for held in self._changing), default=None)
+        self._earliest_changing = min((held.fire_time for held in self._changing), default=None)
         return shards - before
 
     def change_hands(self) -> bool:
@@ -121,12 +120,14 @@ class Holdings:
     ) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
 
+        A checkpoint counts in fire times. A schedule that waits is woken before its fire time, so the next wake bounds
+        those of all that wait.
         `last` is the message with the highest sequence that was read: no held schedule has a higher one.
         """
         shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
-        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.due)
-        unnamed = failing[room].due if len(failing) > room else None
+        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.fire_time)
+        unnamed = failing[room].fire_time if len(failing) > room else None
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         unsettled = islice(chain((held.sequence for held in failing), rejected), room)

@@ -69,14 +69,14 @@ class Lifecycle:
         if self.ownership.is_ours(held):
             self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
             if is_lost(held, ending):
-                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.due, ending)))
+                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
 
     def discard(self, held: Held) -> None:
         """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
         flight = held.flight
         if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
             code, description, _since = flight.failing
-            first = held.due if flight.missed_since is None else flight.missed_since
+            first = held.fire_time if flight.missed_since is None else flight.missed_since
             self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
         self._clear(held)
         self.landed.forget(held)
@@ -124,17 +124,17 @@ class Lifecycle:
         return [held for held in self.refusals.held.values() if self.ownership.is_ours(held)]
 
     def earliest_unsettled(self) -> int | None:
-        """Return the due time (ns) of our earliest fire in progress that is neither stored nor refused."""
+        """Return the fire time (ns) of our earliest fire in progress that is neither stored nor refused."""
         shards, refused = self.ownership.shards, self.refusals.held
         # Asked once a second, of everything in its look-ahead: no call for each.
-        dues = [
-            held.due
+        fire_times = [
+            held.fire_time
             for held in self._active.values()
             if held.shard in shards
             and held.sequence not in refused
             and (held.flight is None or held.flight.fire is None or not held.flight.fire.stored_as)
         ]
-        return min(dues, default=None)
+        return min(fire_times, default=None)
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
@@ -151,7 +151,7 @@ def is_lost(held: Held, ending: Ending) -> bool:
     A TTL of its own that ends a schedule which has fired before was given to do that.
     """
     if ending is Ending.EXPIRED:
-        return held.due == held.first_fire()
+        return held.fire_time == held.first_fire()
     return ending in (Ending.MAX_AGE, Ending.LIMITS)
 
 

@@ -88,7 +88,7 @@ class Lifetimes:
     def early(self, held: Held) -> Ending | None:
         """Return what ends a schedule before its next fire, None if nothing does."""
         ends = self.ends(held)
-        if ends > held.due:
+        if ends > held.send_time:
             return None
         return Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
 

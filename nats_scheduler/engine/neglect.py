@@ -39,10 +39,10 @@ class Neglect:
     def wait(self, held: Held, now: int) -> bool:
         """Leave a due schedule to its holder for a while; returns False if it is to be read now."""
         ownership, shard = self._ownership, held.shard
-        since = max(held.due, self._live_since) + NEGLECT_LIMIT_NS
-        is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.due
+        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
+        is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.fire_time
         if is_settled or not ownership.reads_all:
-            self._lifecycle.set_aside(held, held.due + OTHER_HOLDER_LIMIT_NS)
+            self._lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
         elif now < since:
             self._lifecycle.set_aside(held, since)
         elif self._is_reading(shard):
@@ -54,13 +54,13 @@ class Neglect:
 
     def is_stored(self, held: Held, now: int) -> None:
         """Note that a schedule of another holder is stored although its due time has passed."""
-        since = max(held.due, self._live_since) + NEGLECT_LIMIT_NS
-        if self._ownership.reads_all and since <= now < held.due + OTHER_HOLDER_LIMIT_NS:
+        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
+        if self._ownership.reads_all and since <= now < held.send_time + OTHER_HOLDER_LIMIT_NS:
             self._ownership.neglect(held)
 
     def unread(self, held: Held, now: int) -> None:
         """Read a schedule of another holder again soon that could not be read: its holder may neglect it."""
-        if now < held.due + OTHER_HOLDER_LIMIT_NS:
+        if now < held.send_time + OTHER_HOLDER_LIMIT_NS:
             self._lifecycle.set_aside(held, now + NEGLECT_LIMIT_NS)
 
     def _is_reading(self, shard: int) -> bool:

@@ -184,7 +184,7 @@ class Outcomes:
         """
         held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
         is_reported = is_live and self._ownership.is_ours_on(generated.schedule)
-        is_news = held is not None and generated.fire_time >= held.due and not is_acknowledged
+        is_news = held is not None and not is_acknowledged and generated.fire_time >= held.read_back_threshold
         fault = fault_of_generated(held, generated, message, moved=self._moved) if is_news and held is not None else ""
         if fault:
             if is_reported:
@@ -200,7 +200,7 @@ class Outcomes:
     def _was_fired(self, held: Held, fire_time: int) -> None:
         """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
         is_done = held.flight is not None and held.flight.stage in DONE
-        if fire_time >= held.due and not is_done:
+        if fire_time >= held.read_back_threshold and not is_done:
             self._ownership.last_fired[held.shard] = fire_time
             self.advance(held, held.next_fire(fire_time))
 
@@ -212,16 +212,17 @@ class Outcomes:
         if flight is not None and flight.missed_since is not None:
             first = flight.missed_since
             was_running = self.running_since is not None and first >= self.running_since
-            self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.due, was_running)))
-        if not held.repeats:
-            self._purges.purge(held)
-        elif next_fire is None:
-            self._lifecycle.end(held, Ending.EXHAUSTED)
+            self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.fire_time, was_running)))
+        if next_fire is None:
+            if held.repeats:
+                self._lifecycle.end(held, Ending.EXHAUSTED)
+            else:
+                self._purges.purge(held)
         else:
             kept = None if flight is None else flight.content
-            pause = next_fire - held.due
+            pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
             self._lifecycle.move(held, Stage.WAITING)
-            held.due = next_fire
+            held.fire_time = next_fire
             is_protected = self._course.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
             if kept is not None and pause <= CONTENT_KEPT_NS and is_protected:
                 self._course.keep_content(held, kept, pause)
@@ -234,12 +235,12 @@ class Outcomes:
         It is read first: nobody noticed if it was removed while it waited.
         Returns False if none of its fires is to come.
         """
-        if held.due <= now:
+        if held.send_time <= now:
             following = held.next_fire(now) if held.repeats else None
             if following is None:
                 self._purges.purge(held, Ending.MISSED_ITS_TIME)
                 return False
-            held.due = following
+            held.fire_time = following
         self._course.await_due(held)
         self._course.recheck_waiting(held)
         return True
@@ -249,7 +250,7 @@ class Outcomes:
         held = self._lifecycle.awaiting(fire)
         if held is not None:
             landed = self._lifecycle.landed
-            if not held.repeats and landed.last_on(held) > fire.stored_as:
+            if fire.next_fire is None and not held.repeats and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
             self.advance(held, fire.next_fire)
 

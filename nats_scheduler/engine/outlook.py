@@ -63,20 +63,20 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes) -> Outlook:
     flight = held.flight
     if flight is not None and flight.stage in DONE:
         return Outlook(None, State.CANCELLED if flight.ending is Ending.CANCELLED else State.FIRED)
-    ends, due = lifetimes.ends(held), held.due
-    if ends <= due:
+    ends, fire_time, send_time = lifetimes.ends(held), held.fire_time, held.send_time
+    if ends <= send_time:
         return Outlook(None, State.EXPIRING)
     usual = State.WAITING if flight is None or flight.failing is None else State.FAILING
-    if due > now:
-        return Outlook(due, usual)
+    if send_time > now:
+        return Outlook(fire_time, usual)
     if not held.repeats:
-        return Outlook(due, State.OVERDUE if usual is State.WAITING else usual)
+        return Outlook(fire_time, State.OVERDUE if usual is State.WAITING else usual)
     following = held.next_fire(now)
-    if following is not None and ends <= following:
+    if following is not None and ends <= held.send_time_of(following):
         return Outlook(None, State.EXPIRING)
     return Outlook(following, State.ENDED if following is None else usual)
 
 
 def is_searched(held: Held, now: int) -> bool:
     """Return whether the next fire of a schedule has to be searched, which takes longer."""
-    return held.due <= now and isinstance(held.pattern, Cron)
+    return held.send_time <= now and isinstance(held.pattern, Cron)

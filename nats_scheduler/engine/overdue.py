@@ -1,6 +1,6 @@
 """Which fires were overdue: due before they could be fired in time, so that they say nothing about punctuality.
 
-The rule: a fire is overdue if its time is before its schedule was stored (an `@at` in the past), or before this
+The rule: a fire is overdue if its send time is before its schedule was stored (an `@at` in the past), or before this
 instance could fire for its shard: it held the shard and had read all that is stored. A fire that another instance
 stored before that is not overdue.
 Cost: 64 integers a stream, two comparisons a fire.
@@ -32,10 +32,14 @@ class OverdueRule:
 
     def read_back(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireReadBack:
         """Return the event of a fire that was read back; `held` is its schedule, None if it is held no longer."""
+        fire_time, stored_at = generated.fire_time, message.stored_at
         if held is None:
             shard, known_since = shard_of(generated.schedule), generated.schedule_stored_at
+            send_time = fire_time
         else:
             shard, known_since = held.shard, held.stored_at
-        due, stored_at = generated.fire_time, message.stored_at
-        overdue = due < known_since or due < self._able_since[shard] <= stored_at
-        return FireReadBack(generated.schedule, message.subject, due, stored_at, message.sequence, overdue)
+            send_time = held.send_time_of(fire_time)
+        overdue = send_time < known_since or send_time < self._able_since[shard] <= stored_at
+        return FireReadBack(
+            generated.schedule, message.subject, fire_time, send_time, stored_at, message.sequence, overdue
+        )

@@ -51,9 +51,9 @@ class Ownership:
 
     def neglect(self, held: Held) -> None:
         """Note that a schedule of another holder is due and that no fire of it was read back."""
-        self.neglected[held.shard] = held.due
+        self.neglected[held.shard] = held.fire_time
 
     def excuse(self, held: Held) -> None:
         """Discard that note: the schedule has advanced, or is not held any more."""
-        if self.neglected and self.neglected.get(held.shard) == held.due:
+        if self.neglected and self.neglected.get(held.shard) == held.fire_time:
             del self.neglected[held.shard]

@@ -73,7 +73,7 @@ class Purges:
         lifecycle.move(held, Stage.DONE_ELSEWHERE)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
-        lifecycle.set_aside(held, held.due + OTHER_HOLDER_LIMIT_NS)
+        lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
 
     def purge_now(self, held: Held, ending: Ending) -> None:
         """Purge a schedule that is done, whichever instance holds it."""

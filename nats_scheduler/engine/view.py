@@ -273,10 +273,10 @@ class EngineView:
 
     def _is_elsewhere(self, held: Held, now: int, after: Cursor, last: int | None) -> bool:
         """Return whether a schedule is certainly on another page; no schedule fires before it is due."""
-        if last is not None and held.due > last:
+        if last is not None and held.fire_time > last:
             return True
-        only_waits = held.flight is None and now < held.due < after.fire
-        return only_waits and self._lifetimes.ends(held) > held.due
+        only_waits = held.flight is None and now < held.fire_time < after.fire
+        return only_waits and self._lifetimes.ends(held) > held.send_time
 
     def _listed(self, held: Held, outlook: Outlook) -> ListedSchedule:
         ends = self._lifetimes.ends(held)

@@ -52,7 +52,10 @@ class Timetable:
 
         `after` is not before the stored time.
         """
-        return self.pattern.latest_fire(after, until, self.stored_at)
+        latest = self.pattern.latest_fire(after, until, self.stored_at)
+        while latest is not None and self.send_time_of(latest) > until:
+            latest = self.pattern.latest_fire(after, latest - 1, self.stored_at)
+        return latest
 
     def is_fire(self, instant: int) -> bool:
         """Return whether an instant is one of the fire times."""

@@ -285,7 +285,7 @@ class Reporter:
         (counts.duplicates if event.duplicate else counts.fires).inc()
 
     def _seen(self, stream: str, event: FireReadBack) -> None:
-        counts, late = self._metrics.of(stream), (event.stored_at - event.fire_time) / SECOND
+        counts, late = self._metrics.of(stream), (event.stored_at - event.send_time) / SECOND
         if event.overdue:
             counts.overdue.inc()
         else:

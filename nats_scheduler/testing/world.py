@@ -202,7 +202,7 @@ class ScheduleWorld:
     def next_fire(self, schedule: str) -> int | None:
         """Return when the schedule on a subject fires next (ns); None if none is held."""
         held = self.engine.held.on(schedule)
-        return None if held is None else held.due
+        return None if held is None else held.fire_time
 
     def rejection(self, schedule: str) -> Rejection | None:
         """Return why the last message on a subject is rejected as a schedule; None if it is not."""

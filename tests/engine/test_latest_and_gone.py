@@ -51,7 +51,7 @@ def test_a_replacement_while_the_old_fire_is_in_flight_keeps_its_own_time() -> N
     desk.read(stored_fire(fire, 3, desk.now))
     held = desk.engine.held.on("s.one")
     assert held is not None
-    assert (held.sequence, held.due) == (2, START + 3605 * SECOND)
+    assert (held.sequence, held.fire_time) == (2, START + 3605 * SECOND)
     assert desk.at(60).fires == []
 
 

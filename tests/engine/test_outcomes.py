@@ -19,7 +19,7 @@ DENIED = Refused(403, 10999, "permissions violation")
 def due(desk: Desk) -> float:
     held = desk.engine.held.on("s.one")
     assert held is not None
-    return (held.due - START) / SECOND
+    return (held.fire_time - START) / SECOND
 
 
 def test_a_stored_fire_moves_the_schedule_on() -> None:

@@ -124,7 +124,7 @@ def test_a_look_that_finds_a_schedule_lets_it_wait_on_and_keeps_no_content() -> 
     held = desk.engine.held.on("s.1")
     assert held is not None
     assert held.flight is None
-    assert held.wake == held.due - SECOND
+    assert held.wake == held.fire_time - SECOND
 
 
 def test_an_at_whose_time_passed_while_it_waited_never_fires_and_is_removed() -> None:

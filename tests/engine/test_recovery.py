@@ -94,7 +94,7 @@ def test_a_fire_of_an_earlier_version_does_not_move_its_replacement() -> None:
     desk = Desk(old, schedule("@every 5s", 2), stored_fire(fire, 3, START + 5 * SECOND))
     held = desk.engine.held.on("s.one")
     assert held is not None
-    assert (held.sequence, held.due) == (2, START + 5 * SECOND)
+    assert (held.sequence, held.fire_time) == (2, START + 5 * SECOND)
 
 
 def test_what_a_native_server_generated_before_a_downgrade_is_no_rejected_schedule() -> None:

@@ -59,7 +59,7 @@ def test_pages_of_many_schedules_are_those_of_a_sorted_list(length: int) -> None
     count = 6 * length if length > 17 else 120
     messages = [at(random.randrange(1, 500) * SECOND + HOUR, n, f"s.{random.random()}") for n in range(1, count + 1)]
     desk = Desk(*messages)
-    expected = sorted((held.due, held.subject) for held in desk.engine.held)
+    expected = sorted((held.fire_time, held.subject) for held in desk.engine.held)
     found = pages(desk, length)
     assert [subject for page in found for subject in page] == [subject for _due, subject in expected]
     assert {len(page) for page in found[:-1]} == {length}

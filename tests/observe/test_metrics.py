@@ -67,8 +67,8 @@ def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
 def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     metrics = Metrics()
     reporter = Reporter(metrics)
-    reporter.report("S", FireReadBack("S.s", "S.out", 0, 200_000_000 * SECOND, 7, overdue=True))
-    reporter.report("S", FireReadBack("S.s", "S.out", 0, 3 * MILLISECOND, 8))
+    reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 200_000_000 * SECOND, 7, overdue=True))
+    reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 3 * MILLISECOND, 8))
     assert shown(metrics, "fires_overdue_total", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_count", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)

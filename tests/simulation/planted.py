@@ -109,7 +109,7 @@ def early() -> Changes:
 
     def make_ready(self: Course, held: Held, flight: Any) -> None:
         make(self, held, flight)
-        self._lifecycle.roster.wake(held, held.due - 100 * MILLISECOND)
+        self._lifecycle.roster.wake(held, held.send_time - 100 * MILLISECOND)
 
     def woken(self: Course, held: Held, now: int) -> None:
         flight = held.flight
@@ -126,7 +126,7 @@ def every_missed_fire_made_up() -> Changes:
     """Send all missed fires one after the other, instead of the latest."""
 
     def make_up(_self: Course, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
-        return held.due, second
+        return held.fire_time, second
 
     yield Course, "_make_up", make_up
 

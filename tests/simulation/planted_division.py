@@ -123,10 +123,10 @@ def removal_held_against_the_holder() -> Changes:
     """Treat a schedule that was removed without a visible request as one that its holder does not fire."""
 
     def wait(self: Neglect, held: Held, now: int) -> bool:
-        since = max(held.due, self._live_since) + NEGLECT_LIMIT_NS
+        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
         if now >= since:
             self._ownership.neglect(held)
-            since = held.due + OTHER_HOLDER_LIMIT_NS
+            since = held.send_time + OTHER_HOLDER_LIMIT_NS
         self._lifecycle.set_aside(held, since)
         return True
 
