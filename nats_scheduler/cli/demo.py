@@ -20,9 +20,10 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError
 from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
 from nats_scheduler.jetstream.streams import FlaggedStreams
+from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.rejection import PATTERN_INVALID
+from nats_scheduler.message.writing import defined, definition_block
 from nats_scheduler.schedule.instants import SECOND, floor_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -58,9 +59,8 @@ class DemoSchedule:
 
     def block(self, dialect: Dialect) -> bytes:
         """Return its headers."""
-        headers = [(dialect.schedule, self.pattern.encode()), (dialect.target, self.target.encode())]
-        headers += [(dialect.source, self.source.encode())] if self.source else []
-        return with_headers(EMPTY_BLOCK, headers)
+        terms = Terms(dialect, self.target, self.source or None, ttl="", rollup=False)
+        return definition_block(defined(self.pattern, terms))
 
 
 def demo_schedules(now: int) -> list[DemoSchedule]:

@@ -23,7 +23,9 @@ from nats_scheduler.cli.fires import ScheduleKind, StoredFire
 from nats_scheduler.cli.output import printable
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
 from nats_scheduler.jetstream.capabilities import Capabilities
-from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.writing import defined, definition_headers
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, floor_to_second
@@ -167,11 +169,12 @@ def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> 
     """
     nats = f"nats -s {url}"
     at = format_rfc3339(floor_to_second(now) + MINUTE)
-    x = "X-" if server.schedules_natively and server.api_level < ALL_PATTERNS_API_LEVEL else ""
-    cron = f"-H '{x}Nats-Schedule: 0 * * * * *' -H '{x}Nats-Schedule-Target: orders.due'"
+    is_portable = server.schedules_natively and server.api_level < ALL_PATTERNS_API_LEVEL
+    terms = Terms(PORTABLE if is_portable else ADR51, "orders.due", None, ttl="", rollup=False)
+    cron = _header_options("0 * * * * *", terms)
     interval = "--schedule-every 5s --schedule-dest orders.due"
-    if x:
-        interval = f"-J -H '{x}Nats-Schedule: @every 5s' -H '{x}Nats-Schedule-Target: orders.due'"
+    if is_portable:
+        interval = f"-J {_header_options('@every 5s', terms)}"
     return [
         f"{nats} stream add --config {shlex.quote(str(stream_file))}",
         f"{nats} sub --stream ORDERS --new orders.due",
@@ -180,3 +183,9 @@ def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> 
         f"{nats} pub -J {cron} orders.schedules.cron 'at each full minute'",
         f"{nats} stream purge ORDERS --force --subject orders.schedules.interval",
     ]
+
+
+def _header_options(pattern: str, terms: Terms) -> str:
+    """Return the options of `nats pub` that give a message the headers of a schedule."""
+    headers = definition_headers(defined(pattern, terms))
+    return " ".join(f"-H '{name.decode()}: {value.decode()}'" for name, value in headers)

@@ -28,12 +28,13 @@ from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.view import ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.observe.documents import rollup_of, zone_of
+from nats_scheduler.observe.documents import rollup_of
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import FAILING, read_failures
 from nats_scheduler.runtime.snapshot import take_snapshot
+from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
@@ -199,7 +200,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
         "pattern": lambda _, listed: listed.pattern.text,
-        "zone": lambda _, listed: zone_of(listed.pattern) or "",
+        "zone": lambda _, listed: time_zone_of(listed.pattern) or "",
         "target": lambda _, listed: listed.terms.target,
         "source": lambda _, listed: listed.terms.source or "",
         "ttl": lambda _, listed: listed.terms.ttl,

@@ -18,7 +18,7 @@ from nats_scheduler.engine.view import Counts, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.schedule.patterns import Cron, Pattern
+from nats_scheduler.schedule.patterns import Pattern, time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 
@@ -169,7 +169,7 @@ def definition_document(pattern: Pattern, terms: Terms) -> DefinitionDocument:
     return {
         "pattern": pattern.text,
         "kind": kind_of(pattern).value,
-        "time_zone": zone_of(pattern),
+        "time_zone": time_zone_of(pattern),
         "target": terms.target,
         "source": terms.source,
         "ttl": terms.ttl or None,
@@ -269,11 +269,6 @@ def counts_document(counts: Counts) -> CountsDocument:
         "states": {state.value: number for state, number in sorted(counts.states.items())},
         "kinds": {kind.value: number for kind, number in sorted(counts.kinds.items())},
     }
-
-
-def zone_of(pattern: Pattern) -> str | None:
-    """Return the name of a pattern's time zone, None if it has none of its own."""
-    return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
 
 
 def rollup_of(terms: Terms) -> str | None:

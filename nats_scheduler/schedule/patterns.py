@@ -231,6 +231,11 @@ def parse_pattern(text: str, time_zone: str | None = None) -> Pattern | InvalidP
     return _parse_cached_cron(text, zone) if is_cached else _parse_cron(text, zone)
 
 
+def time_zone_of(pattern: Pattern) -> str | None:
+    """Return the name of a pattern's time zone as it was written, None if it has none of its own."""
+    return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
+
+
 def usual_at(text: bytes, start: int, end: int) -> At | None:
     """Parse `@at` and a time in UTC from bytes, as `parse_pattern` does without a zone; None: use `parse_pattern`."""
     if not text.startswith(_AT_PREFIX, start):
