@@ -120,8 +120,8 @@ class Holdings:
     ) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
 
-        A checkpoint counts in fire times. A schedule that waits is woken before its fire time, so the next wake bounds
-        those of all that wait.
+        A checkpoint counts in fire times. No schedule that waits is woken after its fire time, so the next wake bounds
+        the fire times of all that wait.
         `last` is the message with the highest sequence that was read: no held schedule has a higher one.
         """
         shards = self._ownership.shards

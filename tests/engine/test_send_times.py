@@ -16,7 +16,7 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
 
 DELAY = 2 * SECOND
-"""Shorter than the look-ahead: a checkpoint relies on schedules that are woken before their fire time."""
+"""Shorter than the look-ahead: a checkpoint relies on it that no schedule is woken after its fire time."""
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": TARGET}
 AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": TARGET}

@@ -9,12 +9,16 @@ import sys
 
 import pytest
 
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.schedule.instants import MILLISECOND
 from tests.simulation.process import Point
 from tests.simulation.scenario import KINDS, drawn
 from tests.simulation.world import World, judged
 
 SEEDS = int(os.environ.get("NATS_SCHEDULER_SIMULATION", "200"))
 PARTS = 10
+SEND_DELAY_NS = 40 * MILLISECOND
+"""Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
 EACH_PART = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
 """The fast tier runs the first part: each part is a sample of all kinds of worlds."""
 
@@ -24,6 +28,13 @@ def test_no_promise_is_broken_whatever_breaks(part: int) -> None:
     for seed in range(part, SEEDS, PARTS):
         broken = "\n".join(map(str, judged(seed)))
         assert not broken, f"repeat it: python -m tests.simulation --seed {seed} --trace\n{broken}"
+
+
+@pytest.mark.slow
+def test_no_promise_is_broken_if_fires_are_sent_after_their_fire_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timetable, "send_time_of", lambda _timetable, fire_time: fire_time + SEND_DELAY_NS)
+    for seed in range(SEEDS // PARTS):
+        assert judged(seed) == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
