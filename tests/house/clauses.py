@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.harness import servers
-from tests.house.sources import ROOT, TESTS, called_names, modules, place, syntax_tree
+from tests.house.sources import ROOT, TESTS, called_names, modules_with, place, syntax_tree
 
 DOCUMENT = ROOT / "docs" / "reference" / "compatibility.md"
 COLUMNS = ("2.12", "2.14", "2.15", "on 2.11", "on 2.10", "portable")
@@ -72,7 +72,7 @@ def notes() -> list[str]:
 def marks() -> dict[str, list[str]]:
     """Find the tests that are marked with clauses: names with the places of the marks."""
     found: dict[str, list[str]] = {}
-    for module in modules(TESTS):
+    for module in modules_with("mark.clause", TESTS):
         for name, call in called_names(syntax_tree(module)):
             if name == "pytest.mark.clause":
                 for argument in call.args:
@@ -82,7 +82,7 @@ def marks() -> dict[str, list[str]]:
 
 def allowances() -> Iterator[tuple[str, str, str]]:
     """Yield each difference that a comparison passes over: clause, column, place."""
-    for module in modules(TESTS / "differential"):
+    for module in modules_with("Allowance", TESTS / "differential"):
         for name, call in called_names(syntax_tree(module)):
             if name == "Allowance":
                 clause, versions = _text(call.args[0]), call.args[1]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.house.sources import PACKAGE, ROOT, TESTS, modules, syntax_tree
+from tests.house.sources import PACKAGE, ROOT, TESTS, modules, source, syntax_tree
 
 BASES = (ROOT, PACKAGE, TESTS, ROOT / "docs", ROOT / "docs" / "internals", ROOT / "deploy")
 """Where a path may begin, beside the folder of the file that names it."""
@@ -37,8 +37,7 @@ MADE_BY_THE_READER = {"publish.py"}
 
 def comments(module: Path) -> Iterator[tuple[int, str]]:
     """Give the comments and docstrings of a module with their lines."""
-    source = module.read_text("utf-8")
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(source(module)).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(syntax_tree(module)):

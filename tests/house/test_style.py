@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.sources import PACKAGE, TESTS, called_names, imported_names, modules, place, syntax_tree
+from tests.house.sources import (
+    PACKAGE,
+    TESTS,
+    called_names,
+    imported_names,
+    modules,
+    modules_with,
+    place,
+    source,
+    syntax_tree,
+)
 
 LONGEST_MODULE_LINES = 400
 SHORTEST_DOCSTRING = 40
@@ -20,10 +30,17 @@ CLOCK_READS = re.compile(
     r"((.*\.)?time\.(time|monotonic|perf_counter|process_time|thread_time|clock_gettime)(_ns)?"
     r"|(.*\.)?(datetime|date)\.(now|utcnow|today))"
 )
+CLOCK_WORDS = re.compile(r"\b(time|datetime|date)\b")
+"""What a text contains that reads a clock in any of these ways."""
+
+DOCSTRING = re.compile(r'(?:#.*\n)*r?"""(.*?)"""', re.S)
+"""The docstring that a module begins with, perhaps after a line for the shell."""
 
 
 def reads_of_the_clock(module: Path) -> list[str]:
     """List the places where a module calls or imports a clock."""
+    if not CLOCK_WORDS.search(source(module)):
+        return []
     tree = syntax_tree(module)
     called = [node for name, node in called_names(tree) if CLOCK_READS.fullmatch(name)]
     taken = [node for name, node in imported_names(tree) if CLOCK_READS.fullmatch(name)]
@@ -81,7 +98,7 @@ def test_no_cancellation_is_lost_in_a_group_of_tasks() -> None:
     own = PACKAGE / "jetstream" / "task_group.py"
     used = [
         place(module, node)
-        for module in modules(PACKAGE)
+        for module in modules_with("TaskGroup", PACKAGE)
         if module != own
         for name, node in called_names(syntax_tree(module))
         if name == "asyncio.TaskGroup"
@@ -89,9 +106,9 @@ def test_no_cancellation_is_lost_in_a_group_of_tasks() -> None:
     assert used == [], "use jetstream/task_group.py: asyncio's own drops a cancellation for the error of a child"
 
 
-@pytest.mark.parametrize("module", modules(PACKAGE), ids=place)
-def test_a_module_can_be_held_in_mind(module: Path) -> None:
-    assert len(module.read_text("utf-8").splitlines()) <= LONGEST_MODULE_LINES
+def test_a_module_can_be_held_in_mind() -> None:
+    lengths = {place(module): len(source(module).splitlines()) for module in modules(PACKAGE)}
+    assert {module: length for module, length in lengths.items() if length > LONGEST_MODULE_LINES} == {}
 
 
 def test_no_module_is_named_after_nothing() -> None:
@@ -104,26 +121,42 @@ def test_no_module_is_named_after_nothing() -> None:
     assert shapeless == []
 
 
-SPEAKING = [module for module in (*modules(PACKAGE), *modules(TESTS)) if module.name != "__init__.py"]
+def docstring_fault(module: Path) -> str | None:
+    """Return what is wrong with how a module says what it is, None if nothing is."""
+    match = DOCSTRING.match(source(module))
+    said = match[1].strip() if match else ""
+    if len(said) < SHORTEST_DOCSTRING:
+        return "a docstring of substance is missing"
+    return None if said.endswith((".", ":", ")", "`", "|")) else "its docstring does not end with a whole sentence"
 
 
-@pytest.mark.parametrize("module", SPEAKING, ids=place)
-def test_a_module_says_what_it_is(module: Path) -> None:
-    said = ast.get_docstring(syntax_tree(module)) or ""
-    assert len(said) >= SHORTEST_DOCSTRING, "a docstring of substance"
-    assert said.endswith((".", ":", ")", "`", "|")), "whole sentences"
+def test_a_module_says_what_it_is() -> None:
+    speaking = [module for module in (*modules(PACKAGE), *modules(TESTS)) if module.name != "__init__.py"]
+    assert {place(module): fault for module in speaking if (fault := docstring_fault(module))} == {}
 
 
-@pytest.mark.parametrize("module", [m for m in modules(PACKAGE) if m.name == "__init__.py"], ids=place)
-def test_an_init_file_holds_only_its_docstring(module: Path) -> None:
-    assert len(syntax_tree(module).body) == 1
-    assert ast.get_docstring(syntax_tree(module))
+def test_the_rule_about_docstrings_sees_what_is_missing(tmp_path: Path) -> None:
+    def fault(text: str) -> str | None:
+        module = tmp_path / f"sample{len(list(tmp_path.iterdir()))}.py"
+        module.write_text(text)
+        return docstring_fault(module)
+
+    whole = "Whole sentences about what this module is, and why."
+    assert fault(f'"""{whole}"""\n') is fault(f'#!/usr/bin/env python3\n"""{whole}"""\n') is None
+    assert fault("") == fault(f'import re\n\n"""{whole}"""\n') == fault('"""Short."""\n')
+    assert fault(f'"""{whole[:-1]}"""\n') == "its docstring does not end with a whole sentence"
+
+
+def test_an_init_file_holds_only_its_docstring() -> None:
+    inits = [module for module in modules(PACKAGE) if module.name == "__init__.py"]
+    trees = {place(module): syntax_tree(module) for module in inits}
+    assert [name for name, tree in trees.items() if len(tree.body) != 1 or not ast.get_docstring(tree)] == []
 
 
 def test_only_the_harness_sleeps() -> None:
     sleeps = [
         place(module, node)
-        for module in modules(TESTS)
+        for module in modules_with("sleep", TESTS)
         if module != WAITING
         for name, node in (*called_names(syntax_tree(module)), *imported_names(syntax_tree(module)))
         if name.split(".")[-1] == "sleep"
@@ -134,8 +167,7 @@ def test_only_the_harness_sleeps() -> None:
 def test_nothing_is_mocked() -> None:
     mocks = [
         place(module, node)
-        for folder in (PACKAGE, TESTS)
-        for module in modules(folder)
+        for module in modules_with("mock", PACKAGE, TESTS)
         for name, node in imported_names(syntax_tree(module))
         if name.startswith(("unittest.mock", "mock.", "pytest_mock"))
     ]
