@@ -137,8 +137,9 @@ class MemoryStream:
     def messages(self, matching: str = ">", after: int = 0) -> Iterator[StoredMessage]:
         """Yield the messages above a sequence whose subject matches, in order."""
         self.expire()
+        subjects = {subject for subject in self._subjects if subject_matches(subject, matching)}
         for sequence, message in list(self._messages.items()):
-            if sequence > after and subject_matches(message.subject, matching):
+            if sequence > after and message.subject in subjects:
                 yield message
 
     # -- removing ------------------------------------------------------------------------------------------------
