@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.house.sources import PACKAGE, ROOT, TESTS, modules, source, syntax_tree
+from tests.house.sources import PACKAGE, ROOT, TESTS, modules, names_of_tests_in, source, syntax_tree
 
 BASES = (ROOT, PACKAGE, TESTS, ROOT / "docs", ROOT / "docs" / "internals", ROOT / "deploy")
 """Where a path may begin, beside the folder of the file that names it."""
@@ -111,5 +111,4 @@ def numbered_checks() -> frozenset[str]:
 @cache
 def names_of_tests() -> frozenset[str]:
     """Return the names of all tests, and of the modules that hold them."""
-    found = modules(TESTS)
-    return frozenset(name for module in found for name in (module.stem, *defined_in(module)))
+    return frozenset(name for module in modules(TESTS) for name in (module.stem, *names_of_tests_in(module)))

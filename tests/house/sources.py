@@ -6,6 +6,7 @@ that contain the name.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,11 @@ def source(module: Path) -> str:
 def syntax_tree(module: Path) -> ast.Module:
     """Parse a module, once per run."""
     return ast.parse(source(module), filename=str(module))
+
+
+def names_of_tests_in(module: Path) -> list[str]:
+    """List the names of the tests of a module, in order."""
+    return re.findall(r"^ *(?:async )?def (test_\w+)\(", source(module), re.M)
 
 
 def place(module: Path, node: ast.AST | None = None) -> str:

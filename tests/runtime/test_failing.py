@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 
 import pytest
 
@@ -21,8 +22,12 @@ from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 
+@cache
 def engine_with(count: int, **more: int) -> StreamEngine:
-    """Return an engine of which so many schedules fail, and more of them on targets that are denied."""
+    """Return an engine of which so many schedules fail, and more of them on targets that are denied.
+
+    The tests only read it, so that they share it: what it takes to make one is most of what they take.
+    """
     world, _network = world_with(count, "@at 2026-01-01T00:00:05Z", out=FULL, **dict.fromkeys(more, DENIED))
     for target, number in more.items():
         headers = {"Nats-Schedule": "@at 2026-01-01T00:00:05Z", "Nats-Schedule-Target": target}
