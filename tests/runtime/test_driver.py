@@ -7,6 +7,8 @@ nothing before it has read what happened meanwhile.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
+import pytest
+
 from nats_scheduler.engine.actions import Action, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
@@ -23,6 +25,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually
 from tests.runtime.test_wakes import Sleeper
+
+pytestmark = pytest.mark.usefixtures("quick_ticks")
 
 LONG_SECONDS = 30.0
 """Far above what any of these tests may take."""

@@ -14,6 +14,8 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("quick_ticks")
+
 SHORT_SECONDS = 15.0
 DAY = 86_400 * SECOND
 
@@ -45,7 +47,7 @@ class Sleeper:
         self.reasons.append(reason)
 
 
-async def test_who_waits_for_tomorrow_is_not_stepped_while_another_is_every_half_second() -> None:
+async def test_who_waits_for_tomorrow_is_not_stepped_while_another_is_every_tick() -> None:
     wakes, idle, restless = Wakes(SystemClock()), Sleeper(), Sleeper()
     restless.is_restless = True
     for sleeper in (idle, restless):
