@@ -25,7 +25,7 @@ from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, schedule
-from tests.engine.test_leases import KEY, instance, write
+from tests.engine.lease_builders import KEY, instance, write
 
 DENIED = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
 SHARD = 7

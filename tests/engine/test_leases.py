@@ -1,50 +1,25 @@
-"""Leases: after any order of events each shard gets one holder, and each instance its part.
+"""Leases: each shard gets one holder, each instance its part, and the shards of an instance that is gone are claimed.
 
-The instances of the random histories receive each other's heartbeats through a model of a key-value bucket, each at its
-own pace.
+Outages that hit all instances are in `test_lease_outages.py`, random histories in `test_lease_histories.py`.
 """
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nats_scheduler.engine.leases import (
     LEASE_DURATION_NS,
     NO_HOLDER,
     OWN_HEARTBEAT_LIMIT_NS,
-    RETURN_GRACE_NS,
     SERVING_KEPT_NS,
     STALE_HEARTBEAT_NS,
-    Holders,
     Leases,
     Record,
     wanted_holders,
 )
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
-from nats_scheduler.schedule.instants import MILLISECOND
-
-KEY = "emulated.ORDERS"
-BEAT = 500 * MILLISECOND
-
-
-def instance(name: str, *others: str, now: int = 0) -> Leases:
-    """Make an instance that serves the stream and receives its own heartbeats and those of others."""
-    leases = Leases(name, frozenset({KEY}))
-    for one in (*others, name):
-        leases.received(one, {KEY}, now, now)
-    return leases
-
-
-def write(leases: Leases, revision: int, now: int = 0) -> Holders:
-    """Carry out the change that an instance wants."""
-    holders = leases.change(KEY, now)
-    assert holders is not None
-    leases.recorded(KEY, Record(holders, revision))
-    return holders
+from tests.engine.lease_builders import BEAT, KEY, instance, write
 
 
 def test_one_that_is_alone_takes_everything_at_once() -> None:
@@ -282,185 +257,6 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     assert a.record(KEY).revision == 0
     assert write(a, 1) == holders
     assert a.change(KEY, 0) is None
-
-
-# -- outages that hit all ------------------------------------------------------------------------------------------
-
-BACK = 3 * LEASE_DURATION_NS
-"""When an outage is over that began at 0."""
-
-
-def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:
-    """Let two instances hold a stream during an outage of the bucket; return the first that is back and serves."""
-    a = instance("a", "b")
-    for one in ("b", "a"):
-        a.received(one, {KEY}, 0, 0)
-    a.recorded(KEY, Record(holders * (SHARDS // len(holders)), 5))
-    if connects_anew:
-        a.listening_anew()
-        a.received("b", {KEY}, BACK, 0)
-        a.received("a", {KEY}, BACK, 0)
-        a.recorded(KEY, Record(holders * (SHARDS // len(holders)), 5))
-    a.received("a", {KEY}, BACK, BACK)
-    return a
-
-
-def tell_on(a: Leases, served: dict[str, set[str]]) -> None:
-    """Let all instances send heartbeats until none is expected back any more."""
-    for now in (*range(BACK, BACK + RETURN_GRACE_NS, BEAT), BACK + RETURN_GRACE_NS):
-        for one, keys in served.items():
-            a.received(one, keys, now, now)
-
-
-@pytest.mark.parametrize("connects_anew", [True, False])
-def test_the_first_one_back_from_an_outage_leaves_the_others_their_part_for_a_moment(connects_anew: bool) -> None:
-    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]), connects_anew=connects_anew)
-    soon = BACK + RETURN_GRACE_NS - 1
-    a.received("a", {KEY}, soon, soon)
-    assert (a.discard_gone(soon), a.change(KEY, soon)) == ([], None)
-    assert a.discard_gone(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be gone"
-    assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
-
-
-def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment() -> None:
-    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
-    a.received("b", (), BACK, BACK)
-    assert a.change(KEY, BACK) is None
-    tell_on(a, {"a": {KEY}, "b": set()})
-    assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
-
-
-def test_one_who_still_reads_keeps_his_own_part_for_that_moment_though_another_serves_already() -> None:
-    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
-    a.serves = frozenset()
-    a.received("b", {KEY}, BACK, BACK)
-    assert a.change(KEY, BACK) is None
-    tell_on(a, {"a": set(), "b": {KEY}})
-    assert write(a, 6, BACK + RETURN_GRACE_NS) == ("b",) * SHARDS
-
-
-def test_who_is_only_counted_on_is_given_nothing() -> None:
-    a = back_from_an_outage("a")
-    a.received("b", (), BACK, BACK)
-    assert a.change(KEY, BACK) is None
-    a.received("b", {KEY}, BACK, BACK)
-    assert write(a, 6, BACK) == wanted_holders(KEY, ["a", "b"])
-
-
-def test_what_the_dead_held_before_the_outage_is_claimed_at_once() -> None:
-    a = back_from_an_outage("dead")
-    assert write(a, 6, BACK) == tuple("a" if one == "a" else "dead" for one in wanted_holders(KEY, ["a", "b"]))
-
-
-def test_who_died_while_we_were_away_for_a_moment_is_missed_as_early_as_ever() -> None:
-    a = instance("a", "b")
-    a.received("b", {KEY}, 1, 1)
-    a.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
-    assert a.discard_gone(1 + LEASE_DURATION_NS) == ["b"]
-
-
-def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
-    """The outage was ours alone: we are handed our part after we have caught up."""
-    a = back_from_an_outage("b")
-    a.serves = frozenset()
-    a.received("b", {KEY}, BACK, BACK)
-    assert a.change(KEY, BACK) is None
-    a.serves = frozenset({KEY})
-    assert a.change(KEY, BACK) is None
-
-
-# -- random histories ----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Bucket:
-    """The record and the heartbeats, and what each instance has yet to receive of them."""
-
-    record: Record = field(default_factory=Record)
-    undelivered: dict[str, list[tuple[str, Record | None]]] = field(default_factory=dict)
-
-    def send(self, name: str, record: Record | None = None) -> None:
-        """Store a heartbeat of an instance, or the record."""
-        for queue in self.undelivered.values():
-            queue.append((name, record))
-
-
-@dataclass
-class ModelFleet:
-    """Instances that start, leave, die and stall."""
-
-    bucket: Bucket = field(default_factory=Bucket)
-    alive: dict[str, Leases] = field(default_factory=dict)
-    asleep: set[str] = field(default_factory=set)
-    now: int = 0
-    names: int = 0
-
-    def join(self) -> None:
-        self.names += 1
-        name = f"i{self.names}"
-        self.alive[name] = Leases(name, frozenset({KEY}))
-        self.bucket.undelivered[name] = [("", self.bucket.record)]
-
-    def kill(self, name: str) -> None:
-        del self.alive[name], self.bucket.undelivered[name]
-        self.asleep.discard(name)
-
-    def receive(self, name: str, most: int) -> None:
-        queue, leases = self.bucket.undelivered[name], self.alive[name]
-        for told, record in queue[:most]:
-            if record is not None:
-                leases.recorded(KEY, record)
-            else:
-                leases.received(told, {KEY}, self.now, self.now)
-        del queue[:most]
-
-    def act(self, name: str) -> None:
-        leases = self.alive[name]
-        leases.discard_gone(self.now)
-        holders = leases.change(KEY, self.now)
-        if holders is not None and leases.record(KEY).revision == self.bucket.record.revision:
-            self.bucket.record = Record(holders, self.bucket.record.revision + 1)
-            self.bucket.send(name, self.bucket.record)
-            leases.recorded(KEY, self.bucket.record)
-
-    def beat(self, rng: random.Random, *, whole: bool) -> None:
-        """Let half a second pass: those that are not stalled send a heartbeat, receive something, and act."""
-        self.now += BEAT
-        awake = [name for name in self.alive if name not in self.asleep]
-        rng.shuffle(awake)
-        for name in awake:
-            self.bucket.send(name)
-        for name in awake:
-            self.receive(name, 1_000_000 if whole else rng.randrange(8))
-            self.act(name)
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(seed=st.integers(0, 1 << 32))
-def test_from_any_history_every_shard_comes_to_have_one_wanted_holder(seed: int) -> None:
-    rng, fleet = random.Random(seed), ModelFleet()
-    for _ in range(rng.randrange(1, 40)):
-        names = list(fleet.alive)
-        what = rng.choice(["join", "beat", "beat", "beat", "kill", "sleep", "wake"])
-        if what == "join" and len(names) < 6:
-            fleet.join()
-        elif what == "kill" and names:
-            fleet.kill(rng.choice(names))
-        elif what == "sleep" and names:
-            fleet.asleep.add(rng.choice(names))
-        elif what == "wake":
-            fleet.asleep.clear()
-        else:
-            fleet.beat(rng, whole=rng.random() < 0.5)
-    fleet.asleep.clear()
-    fleet.join()
-    for _ in range(12):
-        fleet.beat(rng, whole=True)
-    wanted = wanted_holders(KEY, fleet.alive)
-    assert fleet.bucket.record.holders == wanted
-    held = [leases.held(KEY) for leases in fleet.alive.values()]
-    assert sorted(shard for shards in held for shard in shards) == list(range(SHARDS))
 
 
 def test_what_is_looked_up_counts_though_more_was_told_of_a_bucket_that_is_gone() -> None:

@@ -388,31 +388,3 @@ class TestAShardIsLost:
         later.now = desk.now
         later.step(settled, MessagesRead(messages), CaughtUp())
         assert (later.purges, len(later.reads)) == ([], len(messages))
-
-
-class TestAHolderWhoWakesUpLate:
-    """Without a guard, a schedule that was read before the process stalled is read again."""
-
-    def test_a_late_fire_is_looked_at_again_on_a_server_without_the_guard(self) -> None:
-        message = schedule(AT)
-        desk = Desk(message, guard=False).at(4.95)
-        desk.found(message)
-        desk.at(9)
-        assert (desk.fires, desk.reads) == ([], [(SCHEDULE, 1)])
-        desk.found(None, of=message)
-        assert (desk.fires, desk.is_held()) == ([], False)
-
-    def test_what_is_still_there_fires_then(self) -> None:
-        message = schedule(AT)
-        desk = Desk(message, guard=False).at(4.95)
-        desk.found(message)
-        desk.at(9)
-        desk.found(message)
-        assert desk.fire.fire_time == START + 5 * SECOND
-
-    @pytest.mark.parametrize(("guard", "late"), [(True, 4.0), (False, 0.04)])
-    def test_no_other_fire_pays_for_it(self, guard: bool, late: float) -> None:
-        message = schedule(AT)
-        desk = Desk(message, guard=guard).at(4.95)
-        desk.found(message)
-        assert len(desk.at(5 + late).fires) == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
-from tests.message.recorded import CREATES, UPDATES, Config, config
+from tests.message.recorded_streams import CREATES, UPDATES, Config, config
 
 _STATUS_OF_400 = {10025, 10031, 10034, 10143, 10173, 10186, 10187, 10198}
 
