@@ -35,6 +35,14 @@ from tests.simulation.planted_division import (
     record_taken_for_written,
     shards_never_let_go,
 )
+from tests.simulation.planted_runtime import (
+    checkpoint_of_all_shards_believed,
+    duplicate_not_read,
+    expired_message_not_removed,
+    last_fire_of_a_burst_not_sent,
+    purge_reported_and_not_sent,
+    woken_late,
+)
 
 
 def identity_without_fire_time() -> Changes:
@@ -266,6 +274,7 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     old_versions_left_over: ("Gone", 152),
     content_read_past_the_leader: ("Complete", 118),
     idle_holders_fought: ("Divided", 5068),
+    checkpoint_of_all_shards_believed: ("Complete", 402),
 }
 """Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
@@ -294,6 +303,11 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     blocked_identities_forgotten: ("Complete", 60),
     forgery_believed: ("Complete", 60),
     duplicate_believed: ("Complete", 80),
+    last_fire_of_a_burst_not_sent: ("Complete", 20),
+    duplicate_not_read: ("Complete", 30),
+    purge_reported_and_not_sent: ("Gone", 5),
+    expired_message_not_removed: ("Gone", 20),
+    woken_late: ("Live", 10),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 
