@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
 
 import pytest
 
@@ -21,9 +20,10 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_header, with_headers
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.schedule.instants import HOUR
 from tests.contract.conftest import OpenSide
+from tests.harness.blocks import block_to_send
 
 ODD_BLOCK = b"NATS/1.0\r\nX:\t\xff \r\nX: a\r\nX:a\r\nEmpty:\r\nno colon\r\n\r\n"
 """Duplicates, a tab, a trailing blank, a byte that is not UTF-8, a header without a value, a line without a colon."""
@@ -39,11 +39,6 @@ A_SCHEDULE = {"X-Nats-Schedule": "@every 1h", **AN_HOUR}
 GENERATED = {"X-Nats-Scheduler": "gone", "Nats-Msg-Id": "nats-scheduler:1:5:gone", **AN_HOUR}
 LATER = 1 << 62
 """An instant (ns) at which every TTL of these tests has run out; for no server that is so during the tests."""
-
-
-def block_with(headers: Mapping[str, str]) -> bytes:
-    """Build a header block."""
-    return with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in headers.items()])
 
 
 async def a_turn() -> None:
@@ -234,7 +229,7 @@ class TestRemoving:
     ) -> None:
         async with open_side(allow_msg_ttl=True) as side:
             await side.store("s")
-            sequence = await side.store("s", block_with(headers))
+            sequence = await side.store("s", block_to_send(headers))
             await side.store("s")
             side.contact.remove(RemoveExpired(sequence, LATER))
             assert await side.hears(ExpiryConcluded) == [ExpiryConcluded(sequence, side.subject("s"))]
@@ -242,7 +237,7 @@ class TestRemoving:
 
     async def test_to_remove_what_is_gone_is_no_failure(self, open_side: OpenSide) -> None:
         async with open_side(allow_msg_ttl=True) as side:
-            sequence = await side.store("s", block_with(A_SCHEDULE))
+            sequence = await side.store("s", block_to_send(A_SCHEDULE))
             await side.delete(sequence)
             for number in (sequence, 77):
                 side.contact.remove(RemoveExpired(number, LATER))
@@ -254,7 +249,7 @@ class TestRemoving:
         async with open_side(allow_msg_ttl=True) as side:
             forged = {**GENERATED, "X-Nats-Scheduler": "another"}
             for headers in (AN_HOUR, forged, {"X-Nats-Schedule": "@every 1h"}):
-                sequence = await side.store("s", block_with(headers))
+                sequence = await side.store("s", block_to_send(headers))
                 side.contact.remove(RemoveExpired(sequence, LATER))
             concluded = await side.hears(ExpiryConcluded, 3)  # a server may answer requests in another order
             assert sorted(concluded, key=lambda given: given.sequence) == [ExpiryConcluded(n) for n in (1, 2, 3)]
@@ -263,7 +258,7 @@ class TestRemoving:
     async def test_what_has_not_expired_yet_stays_and_it_is_told_until_when(self, open_side: OpenSide) -> None:
         async with open_side(allow_msg_ttl=True) as side:
             async with side.following():
-                sequence = await side.store("s", block_with(A_SCHEDULE))
+                sequence = await side.store("s", block_to_send(A_SCHEDULE))
                 (message,) = await side.reads(1)
             expires = message.stored_at + HOUR
             side.contact.remove(RemoveExpired(sequence, expires - 1))
@@ -273,7 +268,7 @@ class TestRemoving:
 
     async def test_a_stream_that_denies_deletes_refuses_for_good(self, open_side: OpenSide) -> None:
         async with open_side(allow_msg_ttl=True) as side:
-            sequence = await side.store("s", block_with(A_SCHEDULE))
+            sequence = await side.store("s", block_to_send(A_SCHEDULE))
             await side.deny_delete()
             side.contact.remove(RemoveExpired(sequence, LATER))
             (concluded,) = await side.hears(ExpiryConcluded)
@@ -284,7 +279,7 @@ class TestRemoving:
     async def test_each_of_many_is_answered_once_also_where_two_are_equal(self, open_side: OpenSide) -> None:
         async with open_side(allow_msg_ttl=True) as side:
             for _ in range(100):
-                await side.store("s", block_with(A_SCHEDULE))
+                await side.store("s", block_to_send(A_SCHEDULE))
             asked = sorted([*range(1, 151), *range(1, 151)])
             for number in asked:
                 side.contact.remove(RemoveExpired(number, LATER))

@@ -58,7 +58,7 @@ class Gate:
         self._connection.write(frame(f"$JS.API.{request}", reply.decode(), b"", body))
 
 
-class Queue:
+class FollowedQueue:
     """A work queue that is followed, by one contact after the other."""
 
     def __init__(self, account: Account, name: str, gate: Gate) -> None:
@@ -138,15 +138,17 @@ class Queue:
 
 
 @pytest.fixture(params=[V2_10, V2_11])
-async def queue(request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str) -> AsyncIterator[Queue]:
+async def queue(
+    request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str
+) -> AsyncIterator[FollowedQueue]:
     server = await shared_server(request.param)
     async with account_on(server.url) as account:
         await account.create(stream_name, retention="workqueue", allow_msg_schedules=False)
-        yield Queue(account, stream_name, Gate(account.connection))
+        yield FollowedQueue(account, stream_name, Gate(account.connection))
         await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
-async def test_after_lost_contact_only_what_was_stored_since_is_looked_at(queue: Queue) -> None:
+async def test_after_lost_contact_only_what_was_stored_since_is_looked_at(queue: FollowedQueue) -> None:
     await queue.store_all(300)
     async with queue.following():
         assert len(queue.read) == 300
@@ -159,7 +161,7 @@ async def test_after_lost_contact_only_what_was_stored_since_is_looked_at(queue:
         assert queue.looked_up < FEW
 
 
-async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_told(queue: Queue) -> None:
+async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_told(queue: FollowedQueue) -> None:
     await queue.store("a")
     async with queue.following():
         through = queue.caught_up[-1].through
@@ -174,7 +176,7 @@ async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_to
         assert [m.sequence for m in queue.read] == [cancel, cancel + 1, version, covering, ended]
 
 
-async def test_where_much_was_stored_on_few_subjects_the_subjects_are_looked_at(queue: Queue) -> None:
+async def test_where_much_was_stored_on_few_subjects_the_subjects_are_looked_at(queue: FollowedQueue) -> None:
     await queue.store_all(10)
     async with queue.following():
         through = queue.caught_up[-1].through
@@ -186,7 +188,7 @@ async def test_where_much_was_stored_on_few_subjects_the_subjects_are_looked_at(
         assert queue.looked_up < FEW
 
 
-async def test_up_to_where_everything_was_looked_at_is_noted_while_messages_are_published(queue: Queue) -> None:
+async def test_up_to_where_everything_was_looked_at_is_noted_while_messages_are_published(queue: FollowedQueue) -> None:
     async with queue.following():
         await queue.store("a")
         last = await queue.store("work", b"", b"work")
@@ -194,7 +196,7 @@ async def test_up_to_where_everything_was_looked_at_is_noted_while_messages_are_
         assert queue.sequences == {1}
 
 
-async def test_what_is_told_has_no_body(queue: Queue) -> None:
+async def test_what_is_told_has_no_body(queue: FollowedQueue) -> None:
     await queue.store("a", SCHEDULE, b"before")
     async with queue.following():
         await queue.store("b", SCHEDULE, b"while")
@@ -204,7 +206,7 @@ async def test_what_is_told_has_no_body(queue: Queue) -> None:
         assert [message.body for message in queue.read] == [None]
 
 
-async def test_a_fire_of_ours_is_not_looked_up(queue: Queue) -> None:
+async def test_a_fire_of_ours_is_not_looked_up(queue: FollowedQueue) -> None:
     async with queue.following():
         assert queue.contact is not None
         block = with_identity(with_headers(EMPTY_BLOCK, [(b"X-Nats-Scheduler", b"s")]), "fire-1")
@@ -219,7 +221,9 @@ async def test_a_fire_of_ours_is_not_looked_up(queue: Queue) -> None:
     assert queue.sequences == {others}
 
 
-async def test_a_burst_of_more_hints_than_are_kept_loses_none(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_burst_of_more_hints_than_are_kept_loses_none(
+    queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hints, "MAX_WAITING_HINTS", 5)
     monkeypatch.setattr(hints, "MAX_HINT_LOOKUPS_IN_FLIGHT", 1)
     async with queue.following():
@@ -227,7 +231,7 @@ async def test_a_burst_of_more_hints_than_are_kept_loses_none(queue: Queue, monk
         await queue.reached(lambda: len(queue.sequences) == 300)
 
 
-async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: Queue) -> None:
+async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: FollowedQueue) -> None:
     await queue.store_all(300)
     async with queue.following():
         queue.gate.asked.clear()
@@ -238,14 +242,16 @@ async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: Queue)
         assert not any(isinstance(given, ContactLost) for given in queue.inputs)
 
 
-async def test_where_something_seen_is_not_found_everything_that_is_stored_is_read(queue: Queue) -> None:
+async def test_where_something_seen_is_not_found_everything_that_is_stored_is_read(queue: FollowedQueue) -> None:
     async with queue.following():
         unseen = await queue.store_unseen()
         await queue.refused("s")
         await queue.reached(lambda: unseen in queue.sequences)
 
 
-async def test_without_a_leader_contact_is_lost_and_what_was_stored_meanwhile_is_told_after(queue: Queue) -> None:
+async def test_without_a_leader_contact_is_lost_and_what_was_stored_meanwhile_is_told_after(
+    queue: FollowedQueue,
+) -> None:
     await queue.store_all(300)
     async with queue.following():
         queue.gate.asked.clear()

@@ -18,6 +18,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.account import CLOCK, Running, account_on, in_seconds, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FlaggedStream
+from tests.harness.fleet import second_of
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
@@ -35,11 +36,6 @@ the assignments, has forgotten the stream; should it come to lead, the whole clu
 """
 
 Fault = Callable[[Cluster, Running], Awaitable[None]]
-
-
-def second_of(fire: StoredMessage) -> int:
-    """Return the second for which a message was generated, from its identity."""
-    return int(fire.block.split(b"nats-scheduler:")[1].split(b":")[1]) // SECOND
 
 
 async def seen_from(cluster: Cluster) -> list[StoredMessage]:

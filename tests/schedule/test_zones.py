@@ -47,11 +47,11 @@ def standard_offset(name: str, second: int) -> int:
     return int(offset.total_seconds())
 
 
-def second_of(year: int, month: int = 1, day: int = 1) -> int:
+def first_second_of(year: int, month: int = 1, day: int = 1) -> int:
     return days_from_civil(year, month, day) * SECONDS_PER_DAY
 
 
-SECONDS = st.integers(second_of(FIRST_YEAR), second_of(LAST_YEAR))
+SECONDS = st.integers(first_second_of(FIRST_YEAR), first_second_of(LAST_YEAR))
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_every_zone_of_the_package_has_the_offsets_of_the_standard_library(part:
     different = []
     for name in NAMES[part::8]:
         for _ in range(40):
-            second = draw.randrange(second_of(FIRST_YEAR), second_of(LAST_YEAR))
+            second = draw.randrange(first_second_of(FIRST_YEAR), first_second_of(LAST_YEAR))
             if loaded(name).offset_at(second * SECOND) != standard_offset(name, second):
                 different.append((name, second))
     assert different == []
@@ -71,7 +71,7 @@ def test_every_zone_of_the_package_has_the_offsets_of_the_standard_library(part:
 def test_a_segment_ends_exactly_where_the_standard_library_changes_its_offset(name: str, second: int) -> None:
     segment = loaded(name).segment_at(second * SECOND)
     for edge in (segment.start, segment.end):
-        if edge is not None and edge > second_of(FIRST_YEAR) * SECOND:
+        if edge is not None and edge > first_second_of(FIRST_YEAR) * SECOND:
             around = [standard_offset(name, edge // SECOND - 1), standard_offset(name, edge // SECOND)]
             assert segment.offset in around
             assert [loaded(name).offset_at(edge - 1), loaded(name).offset_at(edge)] == around
@@ -95,18 +95,18 @@ def test_only_a_segment_of_constant_offset_has_no_end() -> None:
     """In St. John's the last change of the table changes only the name; the rule begins there all the same."""
     endless = {}
     for name in NAMES:
-        segment = loaded(name).segment_at(second_of(FIRST_YEAR) * SECOND)
-        while segment.end is not None and segment.end < second_of(2040) * SECOND:
+        segment = loaded(name).segment_at(first_second_of(FIRST_YEAR) * SECOND)
+        while segment.end is not None and segment.end < first_second_of(2040) * SECOND:
             segment = loaded(name).segment_at(segment.end)
         if segment.end is None:
             endless[name] = segment
     assert "Asia/Kolkata" in endless
-    days = [second_of(2040) + day * SECONDS_PER_DAY for day in range(0, 366, 7)]
+    days = [first_second_of(2040) + day * SECONDS_PER_DAY for day in range(0, 366, 7)]
     seen = {name: {standard_offset(name, day) for day in days} for name in endless}
     assert [name for name, segment in endless.items() if seen[name] != {segment.offset}] == []
 
 
-@given(st.sampled_from(NAMES), st.integers(second_of(2100), second_of(9000)))
+@given(st.sampled_from(NAMES), st.integers(first_second_of(2100), first_second_of(9000)))
 def test_a_rule_repeats_every_400_years_for_ever(name: str, second: int) -> None:
     later = second + 146_097 * SECONDS_PER_DAY * 25
     assert loaded(name).offset_at(later * SECOND) == loaded(name).offset_at(second * SECOND)
@@ -234,21 +234,24 @@ RULES = {
     "UTC0": (0, []),
     "<+0545>-5:45": (20_700, []),
     "AAA0BBB0,M3.2.0,M11.1.0": (0, []),
-    "EST5EDT": (-18_000, [(second_of(2026, 3, 8) + 25_200, -14_400), (second_of(2026, 11, 1) + 21_600, -18_000)]),
+    "EST5EDT": (
+        -18_000,
+        [(first_second_of(2026, 3, 8) + 25_200, -14_400), (first_second_of(2026, 11, 1) + 21_600, -18_000)],
+    ),
     "CET-1CEST,M3.5.0,M10.5.0/3": (
         3_600,
-        [(second_of(2026, 3, 29) + 3_600, 7_200), (second_of(2026, 10, 25) + 3_600, 3_600)],
+        [(first_second_of(2026, 3, 29) + 3_600, 7_200), (first_second_of(2026, 10, 25) + 3_600, 3_600)],
     ),
     "<-02>2<-01>,M3.5.0/-1,M10.5.0/0": (
         -7_200,
-        [(second_of(2026, 3, 29) + 3_600, -3_600), (second_of(2026, 10, 25) + 3_600, -7_200)],
+        [(first_second_of(2026, 3, 29) + 3_600, -3_600), (first_second_of(2026, 10, 25) + 3_600, -7_200)],
     ),
     "IST-1GMT0,M10.5.0,M3.5.0/1": (
         3_600,
-        [(second_of(2026, 3, 29) + 3_600, 3_600), (second_of(2026, 10, 25) + 3_600, 0)],
+        [(first_second_of(2026, 3, 29) + 3_600, 3_600), (first_second_of(2026, 10, 25) + 3_600, 0)],
     ),
-    "AAA0BBB,J60/0,J300/0": (0, [(second_of(2026, 3, 1), 3_600), (second_of(2026, 10, 27) - 3_600, 0)]),
-    "AAA0BBB,59/0,299/0": (0, [(second_of(2026, 3, 1), 3_600), (second_of(2026, 10, 27) - 3_600, 0)]),
+    "AAA0BBB,J60/0,J300/0": (0, [(first_second_of(2026, 3, 1), 3_600), (first_second_of(2026, 10, 27) - 3_600, 0)]),
+    "AAA0BBB,59/0,299/0": (0, [(first_second_of(2026, 3, 1), 3_600), (first_second_of(2026, 10, 27) - 3_600, 0)]),
 }
 
 
@@ -262,7 +265,7 @@ def test_rules_change_the_offset_when_they_say(text: str) -> None:
 def test_the_sixtieth_day_is_the_first_of_march_in_a_leap_year_too() -> None:
     rule = parse_posix_rule("AAA0BBB,J60/0,J300/0")
     assert rule is not None
-    assert rule.changes(2024)[0] == (second_of(2024, 3, 1), 3_600)
+    assert rule.changes(2024)[0] == (first_second_of(2024, 3, 1), 3_600)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +277,7 @@ def test_a_text_that_is_no_rule_is_refused(text: str) -> None:
 
 def test_daylight_time_that_lasts_all_year_has_no_seams() -> None:
     zone = Zone("Permanent", OffsetTable(0, (), "XXX3EDT4,0/0,J365/23"))
-    assert {zone.offset_at(second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
+    assert {zone.offset_at(first_second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
 
 
 def test_without_a_rule_the_last_offset_holds_for_ever() -> None:
