@@ -64,7 +64,7 @@ class ErrorDocument(TypedDict):
 class FailingDocument(TypedDict):
     """Why the server refuses the fires of a schedule, and since when."""
 
-    code: int
+    err_code: int
     description: str
     since: str
 
@@ -277,4 +277,4 @@ def rollup_of(terms: Terms) -> str | None:
 
 
 def _failing(failing: Failing) -> FailingDocument:
-    return {"code": failing.code, "description": failing.description, "since": format_rfc3339(failing.since)}
+    return {"err_code": failing.code, "description": failing.description, "since": format_rfc3339(failing.since)}

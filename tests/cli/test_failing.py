@@ -108,7 +108,7 @@ async def test_a_schedule_whose_fires_are_denied_is_shown_as_failing_until_they_
         assert (document["failing_unlisted"], document["streams"][0]["failing"]) == (0, 2)
         for name in ("denied", "late"):
             found = schedule(document, f"orders.s.{name}")
-            assert (found["state"], found["failing"]["code"]) == ("failing", DENIED)
+            assert (found["state"], found["failing"]["err_code"]) == ("failing", DENIED)
             assert "may not publish" in found["failing"]["description"]
             since = parse_rfc3339(found["failing"]["since"])
             assert isinstance(since, int)
@@ -141,7 +141,7 @@ async def test_a_schedule_on_a_stream_that_is_full_is_shown_as_failing(
         await account.publish("FULL.s", pattern, b"x" * 2_000)
         await account.publish("FULL.fill", body=b"x" * (ROOM - 4_000))
         found = schedule(await listed_with(cli, url, 1, "FULL"), "FULL.s")
-        assert (found["state"], found["failing"]["code"]) == ("failing", NO_RESOURCES)
+        assert (found["state"], found["failing"]["err_code"]) == ("failing", NO_RESOURCES)
         assert found["failing"]["description"]
         await account.api.call("STREAM.PURGE.FULL", {"filter": "FULL.fill"})
         await listed_with(cli, url, 0, "FULL")
