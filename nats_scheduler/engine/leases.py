@@ -18,7 +18,7 @@ The rules:
   the others died or were disconnected too. For `RETURN_GRACE_NS` it expects those that were alive when it lost contact,
   itself among them, to serve what they served. So after an outage of all, each continues with its own shards, whichever
   is back first.
-- An instance that cannot or does not do the work of a holder gets no shards while another one can: `engine.fitness`.
+- An instance that cannot or does not do the work of a holder gets no shards while another one can: `engine.ability`.
 - A heartbeat that was stored `STALE_HEARTBEAT_NS` or more after the last message that its sender had received is stale;
   its sender serves nothing, whatever it says.
 - We hold what the last record that we saw says, however old it is: only a record that names another holder ends it.
@@ -32,7 +32,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.ability import Ability
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND
 
@@ -93,7 +93,7 @@ class Leases:
     """When (ns) our first heartbeat was sent; 0 before that."""
     is_leaving: bool = False
     """Whether we give up everything."""
-    fitness: Fitness = field(default_factory=Fitness)
+    ability: Ability = field(default_factory=Ability)
     """Which instances are able to serve which streams."""
     _now: int = 0
     """When (ns) we last checked which instances are alive."""
@@ -147,7 +147,7 @@ class Leases:
             self._served[instance] = served
         if instance == self.me:
             return is_news
-        is_news = self.fitness.reported(instance, cannot)
+        is_news = self.ability.reported(instance, cannot)
         known = self._others.get(instance)
         self._others[instance] = _Other(now, stored_at, served, 1 if known is None else known.times + 1)
         return is_news or known is None or known.serves != served
@@ -164,7 +164,7 @@ class Leases:
     def looked_up(self, key: str, record: Record) -> None:
         """Take the record of a stream as it was just looked up, whatever was received before."""
         before, self._records[key] = self.record(key).holders, record
-        if not self.fitness.is_flawless:
+        if not self.ability.is_flawless:
             self._note_claims(key, before, record.holders)
 
     # -- what follows --------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Leases:
         """Return the living instances that serve a stream, or are expected to, if they are able to."""
         others = [name for name in self._others if self._serves(name, key) or self._is_expected(name, key)]
         living = others if self.is_leaving or key not in self.serves else [*others, self.me]
-        return self.fitness.of(key, self.me, living, self._now)
+        return self.ability.of(key, self.me, living, self._now)
 
     @property
     def count(self) -> int:
@@ -219,7 +219,7 @@ class Leases:
         """Return what `change` depends on, except for a stream's record and whether we serve it."""
         expected = frozenset(self._expected.items()) if now < self._expected_until else None
         others = frozenset((name, other.serves) for name, other in self._others.items())
-        return self.is_receiving(now), self.is_leaving, self.fitness.is_flawless, others, expected
+        return self.is_receiving(now), self.is_leaving, self.ability.is_flawless, others, expected
 
     def held(self, key: str) -> frozenset[int]:
         """Return the shards of a stream that we hold."""
@@ -231,14 +231,14 @@ class Leases:
         The latter are the shards of idle holders, whatever the record says, and one on which we are on trial. At worst
         another instance has stored the fire first.
         """
-        if self.fitness.is_flawless:
+        if self.ability.is_flawless:
             return self.held(key)
-        held = self.held(key) | self.fitness.on_trial(key, now)
-        if not self.fitness.has_relieved(key, now) or key not in self.serves:
+        held = self.held(key) | self.ability.on_trial(key, now)
+        if not self.ability.has_relieved(key, now) or key not in self.serves:
             return held
         wanted = self._wanted_holders(key, tuple(self.living(key)))
         holders = enumerate(self.record(key).holders)
-        idle = (shard for shard, holder in holders if self.fitness.is_relieved(key, holder, now))
+        idle = (shard for shard, holder in holders if self.ability.is_relieved(key, holder, now))
         return held.union(shard for shard in idle if wanted[shard] == self.me)
 
     def relieve_idle(self, key: str, overdue: Mapping[int, int], fired: Sequence[int], now: int) -> list[str]:
@@ -256,7 +256,7 @@ class Leases:
             if holder in self._others
             and max(overdue.get(shard, 0) for shard in shards) > max(fired[shard] for shard in shards)
         ]
-        return self.fitness.seems_idle(key, idle, now)
+        return self.ability.seems_idle(key, idle, now)
 
     def record(self, key: str) -> Record:
         """Return the last record of a stream that was seen."""
@@ -306,7 +306,7 @@ class Leases:
 
     def _was_taken_back(self, key: str, shard: int, holder: str) -> bool:
         """Return whether a holder took a shard back that we had claimed because it was idle, and can serve it."""
-        if self.fitness.is_flawless or not self.fitness.has_claimed(key, holder, shard, self._now):
+        if self.ability.is_flawless or not self.ability.has_claimed(key, holder, shard, self._now):
             return False
         return holder in self._others and self._serves(holder, key)
 
@@ -314,7 +314,7 @@ class Leases:
         """Note which shards are ours now, so that each is claimed from an idle holder only once."""
         for shard, holder in enumerate(before):
             if holder != self.me == after[shard]:
-                self.fitness.claims(key, holder, shard, self._now)
+                self.ability.claims(key, holder, shard, self._now)
 
     def _serves(self, other: str, key: str) -> bool:
         serves = self._others[other].serves
@@ -329,7 +329,7 @@ class Leases:
     def _discard(self, instance: str) -> None:
         for known in (self._others, self._served, self._expected):
             known.pop(instance, None)
-        self.fitness.discard(instance)
+        self.ability.discard(instance)
 
     def _own_heartbeat(self, now: int, stored_at: int, *, is_stale: bool) -> bool:
         """Take one of our own heartbeats; returns whether that changes which holders are wanted."""

@@ -2,7 +2,7 @@
 
 The rule: one object knows the shards; everything that depends on them asks it.
 A holder may be alive and unable to fire. So it is noted here when a schedule of another holder came due and no fire of
-it was read back, and when our own user was denied what a holder has to do; `engine.fitness` decides what follows.
+it was read back, and when our own user was denied what a holder has to do; `engine.ability` decides what follows.
 
 Cost: a set look-up for each question.
 """

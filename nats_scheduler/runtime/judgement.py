@@ -1,7 +1,7 @@
 """Judge which instances can serve a stream by what its engine has seen: what was denied to us, and which holders do not
 fire.
 
-The policy is `engine.fitness`. Here the facts for it are collected, and what it decides is reported to the operator.
+The policy is `engine.ability`. Here the facts for it are collected, and what it decides is reported to the operator.
 
 The rule: a holder that seems idle is judged only after we have read all that was stored when it began to seem so; a
 follower that is late sees no fires either.
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.ability import Ability
 from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
@@ -75,9 +75,9 @@ class Judgement:
     """What one instance has noted about the ability of itself and of others."""
 
     def __init__(
-        self, fitness: Fitness, relieve: Relieve, api: StreamInformation, clock: Clock, reporter: Reporter
+        self, ability: Ability, relieve: Relieve, api: StreamInformation, clock: Clock, reporter: Reporter
     ) -> None:
-        self._fitness = fitness
+        self._ability = ability
         self._relieve = relieve
         self._api = api
         self._clock = clock
@@ -106,13 +106,13 @@ class Judgement:
             denied, name = stream.denied, stream.state.name
             if denied is not None and denied is not self._denied.get(key):
                 self._denied[key] = denied
-                if self._fitness.denied(key, denied.shard, denied.reason[:MAX_KEPT_CHARS], now):
+                if self._ability.denied(key, denied.shard, denied.reason[:MAX_KEPT_CHARS], now):
                     self._reporter.cannot_serve(name, denied.reason)
             if self._refuses_all(key, stream, now):
-                self._fitness.end_reliefs(key, now)
+                self._ability.end_reliefs(key, now)
             elif stream.neglected or key in self._to_read:
                 works.append(partial(self._judge, key, stream))
-        for key in self._fitness.passed(now):
+        for key in self._ability.passed(now):
             self._reporter.can_serve_again(key.partition(".")[2])
         return works
 

@@ -1,6 +1,6 @@
 """Each advisory is published on its own subject, with the body that the schema describes.
 
-`holder_relieved` is published in `test_fitness`, with the instance that it takes.
+`holder_relieved` is published in `test_ability`, with the instance that it takes.
 """
 
 from nats_scheduler.message.identity import fire_identity

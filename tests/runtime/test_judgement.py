@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.ability import Ability
 from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.streams import StreamState
@@ -48,9 +48,9 @@ class Bench:
     """A judgement, and what it relieves."""
 
     def __init__(self) -> None:
-        self.fitness, self.clock = Fitness(), ManualClock()
+        self.ability, self.clock = Ability(), ManualClock()
         self.relieved: list[dict[int, int]] = []
-        self.judgement = Judgement(self.fitness, self._relieve, Server(), self.clock, Reporter(Metrics()))
+        self.judgement = Judgement(self.ability, self._relieve, Server(), self.clock, Reporter(Metrics()))
 
     def _relieve(self, _key: str, neglected: Mapping[int, int], _last: Sequence[int], _now: int) -> list[str]:
         self.relieved.append(dict(neglected))
@@ -67,10 +67,10 @@ class Bench:
 async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
     bench, stream = Bench(), Stream()
     assert await bench.check(stream) == 0
-    assert not bench.fitness.cannot
+    assert not bench.ability.cannot
     stream.denied = Denied(bench.clock.now(), 3, "no permission")
     await bench.check(stream)
-    assert bench.fitness.cannot == {KEY: "no permission"}
+    assert bench.ability.cannot == {KEY: "no permission"}
 
 
 async def test_a_neglected_stream_is_checked_until_it_is_not_neglected_any_more() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nats_scheduler.engine import leases as leasing
-from nats_scheduler.engine.fitness import Fitness
+from nats_scheduler.engine.ability import Ability
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.leases import Holders, Leases, Record
@@ -136,4 +136,4 @@ def removal_held_against_the_holder() -> Changes:
 def idle_holders_fought() -> Changes:
     """Claim the shards of an idle holder again each time it takes them back."""
     yield from removal_held_against_the_holder()
-    yield Fitness, "has_claimed", lambda *_: False
+    yield Ability, "has_claimed", lambda *_: False

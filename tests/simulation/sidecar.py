@@ -213,7 +213,7 @@ class Sidecar:
         leases, key, now = self._leases, self.service.key, self._clock.monotonic()
         holders = leases.record(key).holders
         others = self.service.shards - leases.held(key)
-        return frozenset(shard for shard in others if leases.fitness.is_relieved(key, holders[shard], now))
+        return frozenset(shard for shard in others if leases.ability.is_relieved(key, holders[shard], now))
 
     async def run(self) -> None:
         """Connect and serve, again and again."""

@@ -5,7 +5,7 @@ The rule: each test fails with the bug planted that it stands for.
 
 import pytest
 
-from nats_scheduler.engine.fitness import IDLE_CONFIRMED_AFTER_NS
+from nats_scheduler.engine.ability import IDLE_CONFIRMED_AFTER_NS
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of

@@ -66,7 +66,7 @@ class _Idle:
 
 
 @dataclass(slots=True)
-class Fitness:
+class Ability:
     """What one instance has noted about itself and others; instants are of its own monotonic clock."""
 
     _unable: dict[str, _Unable] = field(default_factory=dict)

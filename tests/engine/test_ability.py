@@ -2,13 +2,13 @@
 
 import pytest
 
-from nats_scheduler.engine.fitness import (
+from nats_scheduler.engine.ability import (
     FIRST_RELIEF_NS,
     FIRST_TRIAL_WAIT_NS,
     IDLE_CONFIRMED_AFTER_NS,
     TRIAL_DURATION_NS,
     TRIAL_WAIT_LIMIT_NS,
-    Fitness,
+    Ability,
 )
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
@@ -47,7 +47,7 @@ def receives(leases: Leases, other: str, now: int, *, cannot: tuple[str, ...] = 
 def test_one_that_cannot_hands_everything_to_one_that_can() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(OURS, 1))
-    assert a.fitness.denied(KEY, SHARD, WHY, 0)
+    assert a.ability.denied(KEY, SHARD, WHY, 0)
     assert write(a, 2) == THEIRS
 
 
@@ -61,7 +61,7 @@ def test_what_one_that_cannot_holds_is_claimed_by_one_that_can() -> None:
 def test_one_that_cannot_keeps_everything_while_it_is_alone() -> None:
     a = instance("a")
     write(a, 1)
-    a.fitness.denied(KEY, SHARD, WHY, 0)
+    a.ability.denied(KEY, SHARD, WHY, 0)
     assert (a.change(KEY, 0), a.held(KEY)) == (None, frozenset(range(SHARDS)))
 
 
@@ -70,7 +70,7 @@ def test_where_nobody_can_all_share_the_work_and_none_takes_it_from_another() ->
     record = Record(wanted_holders(KEY, ["a", "b"]), 1)
     for one, other in ((a, "b"), (b, "a")):
         one.recorded(KEY, record)
-        one.fitness.denied(KEY, SHARD, WHY, 0)
+        one.ability.denied(KEY, SHARD, WHY, 0)
         receives(one, other, 0, cannot=(KEY,))
         assert one.change(KEY, 0) is None
 
@@ -78,47 +78,47 @@ def test_where_nobody_can_all_share_the_work_and_none_takes_it_from_another() ->
 def test_what_one_cannot_on_one_stream_changes_nothing_on_another() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(wanted_holders(KEY, ["a", "b"]), 1))
-    a.fitness.denied("emulated.OTHER", SHARD, WHY, 0)
+    a.ability.denied("emulated.OTHER", SHARD, WHY, 0)
     assert a.change(KEY, 0) is None
 
 
 def test_after_a_while_one_shard_is_tried_beside_its_holder_and_then_the_part_is_taken_back() -> None:
     a = instance("a", "b")
     a.recorded(KEY, Record(THEIRS, 1))
-    a.fitness.denied(KEY, SHARD, WHY, 0)
+    a.ability.denied(KEY, SHARD, WHY, 0)
     assert a.to_fire(KEY, FIRST_TRIAL_WAIT_NS - 1) == frozenset()
     assert a.to_fire(KEY, FIRST_TRIAL_WAIT_NS) == {SHARD}
-    assert a.fitness.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS - 1) == []
-    assert a.fitness.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS) == [KEY]
-    assert (a.to_fire(KEY, FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS), dict(a.fitness.cannot)) == (frozenset(), {})
+    assert a.ability.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS - 1) == []
+    assert a.ability.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS) == [KEY]
+    assert (a.to_fire(KEY, FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS), dict(a.ability.cannot)) == (frozenset(), {})
 
 
 def test_each_trial_that_fails_makes_the_next_wait_twice_as_long() -> None:
-    fitness, now, waits = Fitness(), 0, []
+    ability, now, waits = Ability(), 0, []
     for _ in range(10):
-        fitness.denied(KEY, SHARD, WHY, now)
+        ability.denied(KEY, SHARD, WHY, now)
         begun = now
-        while not fitness.on_trial(KEY, now):
+        while not ability.on_trial(KEY, now):
             now += SECOND
         waits.append(now - begun)
     assert waits == [min(FIRST_TRIAL_WAIT_NS << number, TRIAL_WAIT_LIMIT_NS) for number in range(10)]
 
 
 def test_one_that_could_for_a_moment_only_waits_longer_than_before() -> None:
-    fitness = Fitness()
-    fitness.denied(KEY, SHARD, WHY, 0)
+    ability = Ability()
+    ability.denied(KEY, SHARD, WHY, 0)
     able_at = FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS
-    assert fitness.passed(able_at) == [KEY]
-    fitness.denied(KEY, SHARD, WHY, able_at)
-    assert not fitness.on_trial(KEY, able_at + 2 * FIRST_TRIAL_WAIT_NS - 1)
-    assert fitness.on_trial(KEY, able_at + 2 * FIRST_TRIAL_WAIT_NS)
+    assert ability.passed(able_at) == [KEY]
+    ability.denied(KEY, SHARD, WHY, able_at)
+    assert not ability.on_trial(KEY, able_at + 2 * FIRST_TRIAL_WAIT_NS - 1)
+    assert ability.on_trial(KEY, able_at + 2 * FIRST_TRIAL_WAIT_NS)
 
 
 def test_with_a_new_connection_the_trial_begins_at_once() -> None:
-    fitness = Fitness()
-    fitness.denied(KEY, SHARD, WHY, 0)
-    fitness.reconnected(1)
-    assert fitness.on_trial(KEY, 1) == {SHARD}
+    ability = Ability()
+    ability.denied(KEY, SHARD, WHY, 0)
+    ability.reconnected(1)
+    assert ability.on_trial(KEY, 1) == {SHARD}
 
 
 def test_the_dead_are_not_remembered_as_unable() -> None:
@@ -177,9 +177,9 @@ def test_each_time_it_is_idle_again_it_is_given_nothing_for_twice_as_long() -> N
         now += IDLE_CONFIRMED_AFTER_NS
         assert judged(a, 10, 9, now) == ["b"]
         assert judged(a, 10, 11, now + 1) == []
-        assert a.fitness.is_relieved(KEY, "b", now + relief - 1)
+        assert a.ability.is_relieved(KEY, "b", now + relief - 1)
         now += relief
-        assert not a.fitness.is_relieved(KEY, "b", now)
+        assert not a.ability.is_relieved(KEY, "b", now)
         judged(a, 10, 11, now)
 
 
@@ -187,8 +187,8 @@ def test_it_is_forgiven_where_our_own_fires_are_refused_too_and_not_blamed_again
     a = idle_holder()
     judged(a, 10, 9, 0)
     judged(a, 10, 9, IDLE_CONFIRMED_AFTER_NS)
-    a.fitness.end_reliefs(KEY, IDLE_CONFIRMED_AFTER_NS)
-    assert not a.fitness.is_relieved(KEY, "b", IDLE_CONFIRMED_AFTER_NS)
+    a.ability.end_reliefs(KEY, IDLE_CONFIRMED_AFTER_NS)
+    assert not a.ability.is_relieved(KEY, "b", IDLE_CONFIRMED_AFTER_NS)
     assert judged(a, 10, 9, 2 * IDLE_CONFIRMED_AFTER_NS) == []
 
 
