@@ -94,7 +94,7 @@ class Sidecar:
         if await self._has_ended():
             raise StartError(self.log.read_text(errors="replace"))
         said = self.log.read_bytes()
-        return min(said.count(b"stream_ready"), said.count(b"shards_held")) >= streams
+        return min(said.count(b"stream_ready"), said.count(b"shards_changed")) >= streams
 
     async def _has_ended(self) -> bool:
         return self.process.poll() is not None

@@ -125,7 +125,7 @@ class CannotServeAdvisory(Advisory):
 class HolderRelievedAdvisory(Advisory):
     """An instance is alive but does not fire for the shards that it holds; other instances take them over."""
 
-    type: Literal["io.nats_scheduler.advisory.v1.holder_relieved"]
+    type: Literal["io.nats_scheduler.advisory.v1.instance_not_firing"]
     instance: str = Field(description="Id of the instance, as `nats-scheduler instances` lists it.")
     since: Annotated[Instant, Field(description="The fire time of the oldest missing fire, RFC 3339 in UTC.")]
 
@@ -134,7 +134,7 @@ class RegistryValueRefusedAdvisory(Advisory):
     """A value in the registry's bucket is discarded: another program may have written it."""
 
     stream: Annotated[str, Field(description="The stream of the bucket, such as `KV_nats_scheduler`.")]
-    type: Literal["io.nats_scheduler.advisory.v1.registry_value_refused"]
+    type: Literal["io.nats_scheduler.advisory.v1.registry_value_ignored"]
     key: str = Field(description="The key in the bucket.")
     reason: str = Field(description="What is wrong with the value.")
 

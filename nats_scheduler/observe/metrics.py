@@ -64,7 +64,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.fires = self._counter("fires", "Fires acknowledged as stored, by stream.")
         self.duplicates = self._counter("fires_duplicate", "Fires that the server had stored already.")
-        self.unsettled = self._counter("fires_unsettled", "Publishes without an answer, repeated.")
+        self.unanswered = self._counter("fires_unanswered", "Publishes without an answer, repeated.")
         self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
         self.forged = self._counter("fires_forged", "Messages that claim to be fires and cannot be.")
         self.missed = self._counter("fires_missed", "Make-up fires stored, each for all missed fires of a schedule.")
@@ -130,7 +130,7 @@ class Metrics:
     def serves(self, stream: str) -> None:
         """Create every series of a stream that is served from now on, at 0 if nothing was counted yet."""
         self.of(stream)
-        counters = self.unsettled, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
+        counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
         for counter in (*counters, self.misnamed):
             counter.labels(stream)
         for ending in EARLY_ENDINGS:

@@ -157,7 +157,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             answer = self.server.pages.answer(self.path, self.headers.get("Accept") or "")
         except Exception as error:
-            logger().error("page_broken", exc_info=error, path=self.path[:80])
+            logger().error("page_failed", exc_info=error, path=self.path[:80])
             answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; see the log\n")
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)

@@ -107,7 +107,7 @@ class Reporter:
             case ScheduleLost():
                 self._lost(stream, event)
             case FireUnknown():
-                self._unsettled(stream, event)
+                self._unanswered(stream, event)
             case FireRefused():
                 self._fire_refused(stream, event)
             case FireForged():
@@ -131,8 +131,8 @@ class Reporter:
 
     def _report_broken(self, stream: str, event: Event, error: Exception) -> None:
         """Log that a report failed; the exception must not reach the engine, which reports."""
-        if self._allowance.grants("report_broken", stream):
-            self.defect("report_broken", error, stream=stream, report=type(event).__name__)
+        if self._allowance.grants("report_failed", stream):
+            self.defect("report_failed", error, stream=stream, report=type(event).__name__)
 
     # -- the sidecar itself --------------------------------------------------------------------------------------
 
@@ -205,12 +205,12 @@ class Reporter:
     def instance_lost(self, name: str, count: int) -> None:
         """Report that the heartbeats of an instance have stopped, so that others take over its shards."""
         self._metrics.instances.set(count)
-        self._warn("instance_lost", "", {"instance": name, "left": count})
+        self._warn("instance_lost", "", {"instance": name, "alive": count})
 
-    def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
+    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
         """Report how many shards of a stream this instance holds from now on."""
         self._metrics.shards.labels(stream).set(held)
-        self._log.info("shards_held", stream=stream, held=held, gained=gained, lost=lost)
+        self._log.info("shards_changed", stream=stream, held=held, gained=gained, lost=lost)
 
     def cannot_serve(self, stream: str, reason: str) -> None:
         """Report that this instance lacks a permission that a holder needs; other able instances hold the stream."""
@@ -221,16 +221,16 @@ class Reporter:
         """Report that no permission was denied for a while, so that this instance holds shards again."""
         self._log.info("can_serve_again", stream=stream)
 
-    def registry_value_refused(self, bucket: str, key: str, reason: str) -> None:
+    def registry_value_ignored(self, bucket: str, key: str, reason: str) -> None:
         """Report that a value in the registry's bucket is discarded: another program may have written it."""
-        self.problem("registry_value_refused", key=key, reason=reason)
-        self._advise("registry_value_refused", bucket, key=key, reason=reason)
+        self.problem("registry_value_ignored", key=key, reason=reason)
+        self._advise("registry_value_ignored", bucket, key=key, reason=reason)
 
-    def holder_relieved(self, stream: str, instance: str, since: int) -> None:
+    def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
         """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
         fields = {"instance": instance, "since": _time(since)}
-        self._warn("holder_relieved", "", {"stream": stream, **fields})
-        self._advise("holder_relieved", stream, **fields)
+        self._warn("instance_not_firing", "", {"stream": stream, **fields})
+        self._advise("instance_not_firing", stream, **fields)
 
     # -- schedules and fires -------------------------------------------------------------------------------------
 
@@ -292,9 +292,9 @@ class Reporter:
             counts.lateness.observe(late)
             self._overload.record_fire(late)
 
-    def _unsettled(self, stream: str, event: FireUnknown) -> None:
-        self._metrics.unsettled.labels(stream).inc()
-        self._log.debug("fire_unsettled", stream=stream, schedule=event.fire.schedule, reason=event.reason)
+    def _unanswered(self, stream: str, event: FireUnknown) -> None:
+        self._metrics.unanswered.labels(stream).inc()
+        self._log.debug("fire_unanswered", stream=stream, schedule=event.fire.schedule, reason=event.reason)
 
     def _fire_refused(self, stream: str, event: FireRefused) -> None:
         self._metrics.refused.labels(stream, str(event.code)).inc()
@@ -328,8 +328,8 @@ class Reporter:
         self._metrics.missed.labels(stream).inc()
         if self._allowance.grants("fires_missed", stream):
             write = self._log.warning if event.while_running else self._log.info
-            since, made_up = _time(event.first), _time(event.made_up)
-            write("fires_missed", stream=stream, schedule=event.schedule, since=since, made_up=made_up)
+            since, make_up = _time(event.first), _time(event.made_up)
+            write("fires_missed", stream=stream, schedule=event.schedule, since=since, make_up_fire=make_up)
 
     def _dropped(self, stream: str, event: FiresDropped) -> None:
         self._metrics.dropped.labels(stream, str(event.code)).inc()
@@ -357,7 +357,7 @@ class Reporter:
             self._log.warning(kind, **fields)
 
     def _left_out(self, kind: str, stream: str, count: int) -> None:
-        self._log.warning("lines_left_out", kind=kind, count=count, **({"stream": stream} if stream else {}))
+        self._log.warning("lines_suppressed", kind=kind, count=count, **({"stream": stream} if stream else {}))
 
     def _expired(self, stream: str, event: MessagesExpired) -> None:
         self._metrics.expired.labels(stream).inc(event.count)

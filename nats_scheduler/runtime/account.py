@@ -48,7 +48,7 @@ class Account:
         self._reporter = reporter
         self._services = services
         self.access = access = access_through(connection, settings)
-        access.registry.broken = partial(reporter.registry_value_refused, access.registry.stream)
+        access.registry.broken = partial(reporter.registry_value_ignored, access.registry.stream)
         self._server = Capabilities("", 0, 0)
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._flags = StreamFlags(lambda: self._flagged, services.by_name, reporter, self._requests.written)

@@ -32,4 +32,4 @@ class Background:
         try:
             await work
         except Exception as error:
-            self._reporter.defect("work_broken", error)
+            self._reporter.defect("task_failed", error)

@@ -98,7 +98,7 @@ class Discovery:
             states = [StreamState.from_info(info) async for info in self._access.api.streams()]
             await self._check_all(self._rounds.to_check(states, self._server))
         except JetStreamError as error:
-            self._reporter.problem("streams_not_listed", reason=str(error))
+            self._reporter.problem("streams_list_failed", reason=str(error))
 
     async def _check_all(self, names: list[str]) -> None:
         await in_turn([partial(self._serving.check, name) for name in names])
@@ -135,7 +135,7 @@ class Discovery:
 
     def _begin_following(self, request: ConfigRequested) -> None:
         if self._followed_count >= MAX_REQUESTS_FOLLOWED:
-            self._reporter.problem("request_passed_over", stream=request.stream, reason=TOO_MANY)
+            self._reporter.problem("request_skipped", stream=request.stream, reason=TOO_MANY)
             return
         self._followed_count += 1
         self._requests.seen(request)
@@ -153,10 +153,10 @@ class Discovery:
         name, wanted, stays = request.stream, request.config.get(FLAG), SCHEDULES_STAY
         service = self._served.get(name)
         if wanted is False and service is not None and service.mode is Mode.EMULATED:
-            self._reporter.problem("flag_stays_on", stream=name, code=stays.code, reason=stays.description)
+            self._reporter.problem("flag_removal_ignored", stream=name, code=stays.code, reason=stays.description)
         if not await self._is_in_force_in_time(request):
             if wanted is True and name not in self._served and self._requests.is_waited_for(request):
-                self._reporter.problem("flag_not_seen", stream=name, reason=NOT_IN_FORCE)
+                self._reporter.problem("flag_not_in_force", stream=name, reason=NOT_IN_FORCE)
             await self._serving.check(name)
 
     async def _is_in_force_in_time(self, request: ConfigRequested) -> bool:
@@ -190,7 +190,7 @@ class Discovery:
         try:
             await self._flagged.repeat(request.config)
         except JetStreamError as error:
-            self._reporter.problem("update_not_repeated", stream=request.stream, reason=str(error))
+            self._reporter.problem("update_repeat_failed", stream=request.stream, reason=str(error))
 
     async def _follow_deletion(self, name: str) -> None:
         """Follow a request to delete a stream: the next stream of that name has the flag only if that is requested."""

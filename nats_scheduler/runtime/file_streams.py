@@ -56,7 +56,7 @@ class FileStreams:
         try:
             await self._keep_applying(config, flagged, applied)
         except Exception as error:
-            self._reporter.defect("work_broken", error, stream=config["name"])
+            self._reporter.defect("task_failed", error, stream=config["name"])
 
     async def _keep_applying(
         self, config: Config, flagged: FlaggedStreams, applied: Callable[[str], Awaitable[None]]
@@ -81,7 +81,7 @@ class FileStreams:
     def _tell(self, config: Config, error: JetStreamError) -> None:
         if self._told.get(id(config)) != str(error):
             self._told[id(config)] = str(error)
-            self._reporter.problem("stream_not_configured", stream=config["name"], reason=str(error))
+            self._reporter.problem("stream_configure_failed", stream=config["name"], reason=str(error))
 
 
 def _is_refusal(error: JetStreamError) -> bool:

@@ -104,7 +104,7 @@ class StreamFlags:
             self._reporter.problem("flag_kept", stream=state.name, reason=MOVED)
         if requested and requested.get(FLAG) is None and not state.has_metadata_flag:
             code = SCHEDULES_STAY.code
-            self._reporter.problem("flag_stays_on", stream=state.name, code=code, reason=REWRITTEN)
+            self._reporter.problem("flag_removal_ignored", stream=state.name, code=code, reason=REWRITTEN)
         return adopted
 
     def refuse(self, name: str, rejection: Rejection | None) -> None:
@@ -124,10 +124,10 @@ class StreamFlags:
         settings = ", ".join(missing)
         try:
             service.update(await self._flagged().switch_on(service.state, missing))
-            self._reporter.problem("stream_changed", stream=name, switched_on=settings, reason=CHANGED)
+            self._reporter.problem("stream_updated", stream=name, switched_on=settings, reason=CHANGED)
         except JetStreamError as error:
             if self._not_changed.get(name) != str(error):
                 self._not_changed[name] = str(error)
-                self._reporter.problem("stream_not_changed", stream=name, switched_on=settings, reason=str(error))
+                self._reporter.problem("stream_update_failed", stream=name, switched_on=settings, reason=str(error))
         finally:
             self._written(name)

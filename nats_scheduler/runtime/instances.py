@@ -130,7 +130,7 @@ class Instances:
         try:
             await in_turn([partial(self._hand_over, key) for key in self._served.by_key()])
         except JetStreamError as error:
-            self._reporter.problem("shards_not_handed_over", reason=str(error))
+            self._reporter.problem("handover_failed", reason=str(error))
         self._registry.mark_deleted(f"{INSTANCE}{self._leases.me}")
         for key, service in self._served.by_key().items():
             holders = self._leases.record(key).holders
@@ -154,12 +154,12 @@ class Instances:
                 before = self._registry.created
                 is_new = await self._registry.open()
                 if is_new or before not in ("", self._registry.created):
-                    self._reporter.problem("registry_made_anew", reason="the bucket of the registry was deleted")
+                    self._reporter.problem("registry_recreated", reason="the bucket of the registry was deleted")
                     await self._restore()
             except JetStreamError as error:
                 reason = str(error)
             if reason:
-                self._reporter.problem("instances_not_heard", reason=reason)
+                self._reporter.problem("heartbeats_not_received", reason=reason)
             await asyncio.sleep(wait)
 
     async def _receive_all(self) -> str | None:
@@ -304,7 +304,7 @@ class Instances:
             return is_done
         if not await service.hold(held, self._registry, self._api):
             return False
-        self._reporter.shards_held(service.state.name, len(held), len(held - before), len(before - held))
+        self._reporter.shards_changed(service.state.name, len(held), len(held - before), len(before - held))
         return is_done
 
     async def _remove_key(self, name: str) -> None:
@@ -339,7 +339,7 @@ class Instances:
             return await work() is not False
         except JetStreamError as error:
             if not isinstance(error, ConnectionLostError):
-                self._reporter.problem("shards_not_divided", reason=str(error))
+                self._reporter.problem("lease_update_failed", reason=str(error))
             return False
 
 

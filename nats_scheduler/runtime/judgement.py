@@ -154,4 +154,4 @@ class Judgement:
         since = min(stream.neglected.values())
         for holder in self._relieve(key, stream.neglected, stream.last_fired, now):
             self._to_read.pop(key, None)
-            self._reporter.holder_relieved(stream.state.name, holder, since)
+            self._reporter.instance_not_firing(stream.state.name, holder, since)

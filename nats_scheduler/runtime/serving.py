@@ -73,7 +73,7 @@ class Serving:
             except JetStreamError as error:
                 done = connection.is_lost or isinstance(error, NotPermittedError)
                 if not connection.is_lost:
-                    self._reporter.problem("stream_not_read", stream=name, reason=str(error))
+                    self._reporter.problem("stream_read_failed", stream=name, reason=str(error))
         if not done:
             self._background.begin(self._check_later(name))
 
@@ -98,7 +98,7 @@ class Serving:
             await self._end(name, "its configuration excludes schedules")
         except JetStreamError as error:
             code = error.code if isinstance(error, ApiError) else None
-            self._reporter.problem("stream_not_adopted", stream=name, reason=str(error), code=code)
+            self._reporter.problem("stream_adopt_failed", stream=name, reason=str(error), code=code)
             return code is not None or isinstance(error, NotPermittedError)
         return True
 
@@ -189,11 +189,11 @@ class Serving:
                 needs_roll_ups = partial(self._check_soon, name)
                 await service.serve(contacts, self._access.registry, self._access.api, needs_roll_ups)
             except EngineFailedError as error:
-                self._reporter.defect("engine_broken", error.cause, stream=name)
+                self._reporter.defect("engine_failed", error.cause, stream=name)
                 self._background.begin(self._serve_anew(name, "its engine broke", CHECK_RETRY_WAIT_SECONDS))
                 return
             except StreamWentBackError as error:
-                self._reporter.problem("stream_went_back", stream=name, reason=str(error))
+                self._reporter.problem("stream_rolled_back", stream=name, reason=str(error))
                 self._background.begin(self._serve_anew(name, "it went back to an earlier state"))
                 return
             except JetStreamError as error:

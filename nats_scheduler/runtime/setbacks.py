@@ -28,7 +28,7 @@ async def kept_up(work: Callable[[], Awaitable[None]], reporter: Reporter) -> No
         try:
             return await work()
         except Exception as error:
-            reporter.defect("work_broken", error)
+            reporter.defect("task_failed", error)
         await asyncio.sleep(DEFECT_RETRY_WAIT_SECONDS)
 
 

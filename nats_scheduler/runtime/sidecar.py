@@ -101,8 +101,8 @@ class Sidecar:
                 clean = await self._serve_once(dialer)
             except Exception as error:  # whatever it is: while we run, fires go out
                 clean = False
-                if self._defects.failed("sidecar_broken", repr(error)) is not None:
-                    self._reporter.defect("sidecar_broken", error)
+                if self._defects.failed("sidecar_failed", repr(error)) is not None:
+                    self._reporter.defect("sidecar_failed", error)
                 await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
         return clean
 
@@ -118,7 +118,7 @@ class Sidecar:
             try:
                 return await dialer.dial()
             except ConnectError as error:
-                self._setback("not_connected", error)
+                self._setback("connect_failed", error)
             wait = RECONNECT_WAITS_SECONDS[min(attempt, len(RECONNECT_WAITS_SECONDS) - 1)]
             attempt += 1
             await self._unless_stopping(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter is no secret
@@ -138,7 +138,7 @@ class Sidecar:
             )
             return await self._until_over(connection, account)
         except JetStreamError as error:
-            self._setback("not_served", error)
+            self._setback("jetstream_unavailable", error)
             await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
             return True
         finally:
@@ -159,8 +159,8 @@ class Sidecar:
             return
         if len(self._denials) < MAX_DENIALS_NOTED:
             self._denials.add(denial)
-        may_not = "publish" if denial.publishes else "subscribe"
-        self._reporter.problem("permission_missing", may_not=may_not, subject=denial.subject[:MAX_KEPT_CHARS])
+        operation = "publish" if denial.publishes else "subscribe"
+        self._reporter.problem("permission_denied", operation=operation, subject=denial.subject[:MAX_KEPT_CHARS])
 
     async def _until_over(self, connection: Connection, account: Account) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""

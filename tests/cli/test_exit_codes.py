@@ -72,7 +72,7 @@ async def run_leaves_a_fire_in_flight(folder: Path, start_server: StartServer) -
         await process.wait_for_line("instances_alive")
         async with account_on(server.url) as account:
             await account.create("S")
-            await process.wait_for_line("shards_held")
+            await process.wait_for_line("shards_changed")
             for number in range(FIRES):
                 at = in_seconds(1.5 + number * FIRES_APART_SECONDS)
                 await account.publish(f"S.s.{number}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "S.out"})

@@ -87,7 +87,7 @@ async def test_a_closed_terminal_drains_as_sigterm_does(start_server: StartServe
     async with account_on(server.url) as account:
         await account.create("S", storage="file", metadata={"nats-scheduler.allow_msg_schedules": "true"})
         with sidecar("run", "-s", server.url, folder=tmp_path) as process:
-            await process.wait_for_line("shards_held")
+            await process.wait_for_line("shards_changed")
             await store_herd(account, "S", CLOCK.now() + 2_000_000_000, BURST)
             await account.wait_for("S", "S.out")
             assert await hang_up(process) == 0
@@ -96,7 +96,7 @@ async def test_a_closed_terminal_drains_as_sigterm_does(start_server: StartServe
 
 async def test_a_closed_terminal_ends_it_while_no_server_is_there(tmp_path: Path) -> None:
     with sidecar("run", "-s", NOWHERE, folder=tmp_path) as process:
-        await process.wait_for_line("not_connected")
+        await process.wait_for_line("connect_failed")
         assert await hang_up(process) == 0
 
 
@@ -109,7 +109,7 @@ async def test_under_nohup_a_closed_terminal_ends_nothing(tmp_path: Path) -> Non
             signal.signal(signal.SIGHUP, before)
 
     with starts() as process:
-        await process.wait_for_line("not_connected")
+        await process.wait_for_line("connect_failed")
         os.kill(process.pid, signal.SIGHUP)
         assert await process.terminate() == 0
 
@@ -160,7 +160,7 @@ async def test_the_log_says_how_long_an_outage_took(start_server: StartServer, t
     with sidecar("run", "-s", server.url, "--log-format", "json", folder=tmp_path) as process:
         await process.wait_for_line('"connected"')
         await server.kill()
-        await process.wait_for_line('"not_connected"')
+        await process.wait_for_line('"connect_failed"')
         await server.restart()
         logged = json.loads(await process.wait_for_line('"connected"', count=2))
         assert logged["attempts"] >= 1
@@ -203,4 +203,4 @@ async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, mo
             await account.wait_for("S", "S.out")
             assert running.metrics.registry.get_sample_value("nats_scheduler_connected") == 1
     logged = [line["event"] for line in said]
-    assert (logged.count("sidecar_broken"), logged.count("work_broken")) == (2, 1)
+    assert (logged.count("sidecar_failed"), logged.count("task_failed")) == (2, 1)

@@ -70,7 +70,7 @@ async def test_health_is_found_wherever_the_settings_come_from_and_whatever_is_i
     }.get(source, ())
     env = {**SERVICE_LINKS, "NATS_SCHEDULER_METRICS_PORT": "0"} if source == "variable" else SERVICE_LINKS
     with sidecar(*NOWHERE, *flags, folder=tmp_path, env=env) as process:
-        await process.wait_for_line("not_connected")
+        await process.wait_for_line("connect_failed")
         assert ("metrics_served" in process.stderr) is (source != "no pages")
         assert await check(tmp_path, str(process.pid), env=env) == (0, "")
         process.kill()
@@ -79,7 +79,7 @@ async def test_health_is_found_wherever_the_settings_come_from_and_whatever_is_i
 
 async def test_a_sidecar_that_stands_still_is_not_healthy(tmp_path: Path) -> None:
     with sidecar(*NOWHERE, "--metrics-port", "0", folder=tmp_path) as process:
-        await process.wait_for_line("not_connected")
+        await process.wait_for_line("connect_failed")
         process.pause()
         code, said = await check(tmp_path, str(process.pid))
         assert (code, said.startswith("no answer from 127.0.0.1 port ")) == (1, True)
@@ -132,7 +132,7 @@ async def test_in_a_container_the_check_finds_the_sidecar_by_itself(tmp_path: Pa
     inside = contained(*sidecar_command(), *NOWHERE, "--metrics-port", "0")
     env = {**clean_environment(tmp_path), **SERVICE_LINKS}
     with ChildProcess(inside, tmp_path, name="container", env=env) as container:
-        await container.wait_for_line("not_connected")
+        await container.wait_for_line("connect_failed")
         sidecar_pid = child_of(container.pid)
         assert sidecar_pid is not None
 

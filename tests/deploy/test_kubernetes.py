@@ -183,4 +183,4 @@ async def test_both_users_can_do_their_work_and_not_each_others(start_server: St
                 await shop.connection.request(subject, b"{}")
         with pytest.raises(NotPermittedError):
             await shop.api.create_consumer("KV_nats_scheduler", "theirs", {})
-        assert not running.told("permission_missing")
+        assert not running.told("permission_denied")

@@ -33,7 +33,7 @@ Outcome = tuple[Any, ...]
 Say = Callable[["Streams", str, Config, str], Awaitable[Outcome]]
 """Asks one side to CREATE or UPDATE a stream, and tells what came of it."""
 
-REFUSED_LATER = {"stream_refused", "flag_stays_on"}
+REFUSED_LATER = {"stream_refused", "flag_removal_ignored"}
 """What the sidecar logs where a native server would have refused the request."""
 
 STAYS_ON: Outcome = ("refused", 10052, "message schedules can not be disabled")

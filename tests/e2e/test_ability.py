@@ -91,7 +91,7 @@ async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_l
             await fleet.divided(1)
             await fleet.all_fire(CLOCK.now())
             assert GHOST not in await fleet.holders()
-            assert (await advisories.first("holder_relieved"))["instance"] == GHOST
+            assert (await advisories.first("instance_not_firing"))["instance"] == GHOST
         await fleet.expect_no_fire_twice()
 
 

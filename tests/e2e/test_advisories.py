@@ -1,6 +1,6 @@
 """Each advisory is published on its own subject, with the body that the schema describes.
 
-`holder_relieved` is published in `test_ability`, with the instance that it takes.
+`instance_not_firing` is published in `test_ability`, with the instance that it takes.
 """
 
 from nats_scheduler.message.identity import fire_identity
@@ -90,7 +90,7 @@ async def test_a_value_that_is_not_believed_is_advised(start_server: StartServer
         key = "checkpoint.S.emulated"
         await account.publish(f"$KV.nats_scheduler.{key}", body=b"no JSON")
         async with sidecar_on(server.url):
-            advisory = await heard.first("registry_value_refused")
+            advisory = await heard.first("registry_value_ignored")
     assert (advisory["stream"], advisory["key"]) == ("KV_nats_scheduler", key)
 
 

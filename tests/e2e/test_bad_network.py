@@ -181,7 +181,7 @@ async def test_fires_resume_before_the_registry_answers(start_server: StartServe
         here.proxy.cut()
         fired = await here.account.wait_for("S", "S.tock", before + 3)
         assert here.proxy.links_made == 2, "no connection was given up meanwhile"
-        assert here.running.told("not_served") == []
+        assert here.running.told("jetstream_unavailable") == []
         here.proxy.heal()
         await here.account.wait_for("S", "S.tock", len(fired) + 2)
     assert len({message.block for message in fired}) == len(fired)

@@ -140,7 +140,7 @@ async def test_each_way_in_leads_to_fires(start_server: StartServer, tmp_path: P
 async def is_barred(way: Way, url: str) -> str:
     """Show that this way does not lead in and is tried on; returns what was said."""
     async with started_sidecar(way.to(url)) as running:
-        told = await running.told_of("not_connected")
+        told = await running.told_of("connect_failed")
         assert not running.sidecar.serving.is_set()
         return str(told["reason"])
 
@@ -174,7 +174,7 @@ async def test_credentials_that_were_rotated_are_taken_up_when_the_old_ones_expi
         async with asyncio.timeout(WAIT_SECONDS):
             await running.sidecar.serving.wait()
         await fire_one(account, running, "A")
-        await running.told_of("not_connected")  # the old ones have expired, and the file is as it was
+        await running.told_of("connect_failed")  # the old ones have expired, and the file is as it was
         operator.user().write(creds)
         await running.ready("A", times=2)
         await fire_one(account, running, "B")
@@ -188,7 +188,7 @@ async def test_a_user_who_is_shut_out_for_a_while_is_served_again(start_server: 
         async with account_on(url) as account:
             await fire_one(account, running, "A")
         reload_config(server, config("another"))
-        await running.told_of("not_connected")
+        await running.told_of("connect_failed")
         reload_config(server, config(SECRET))
         async with asyncio.timeout(WAIT_SECONDS):
             await running.sidecar.serving.wait()
@@ -202,7 +202,7 @@ async def test_an_account_without_jetstream_is_told_in_words(start_server: Start
     server = await start_server(V2_11, config=config)
     settings = ConnectionSettings(servers=(server.url.replace("nats://", "nats://u:p@"),))
     async with started_sidecar(settings) as running:
-        told = await running.told_of("not_served")
+        told = await running.told_of("jetstream_unavailable")
         assert "JetStream" in told["reason"]
         assert not running.sidecar.serving.is_set()
 

@@ -194,7 +194,7 @@ async def test_an_expired_jwt_is_told_with_its_time(start_server: StartServer, t
     assert one.refused is not None
     one.file.write_bytes(one.refused)
     async with started_sidecar(one.to(server.url)) as running:
-        told = await running.told_of("not_connected")
+        told = await running.told_of("connect_failed")
         assert "the JWT expires at 20" in told["reason"]
 
 
@@ -210,6 +210,6 @@ async def shut_out(running: Running) -> str:
     assert running.sidecar.connection is not None
     running.sidecar.connection.end("ended by the test")
     told = await eventually(
-        lambda: running.told("not_connected"), within_seconds=WAIT_SECONDS, describe=lambda: str(running.problems)
+        lambda: running.told("connect_failed"), within_seconds=WAIT_SECONDS, describe=lambda: str(running.problems)
     )
     return str(told[-1]["reason"])

@@ -50,7 +50,7 @@ async def test_denied_fires_are_refused_block_nobody_and_go_out_once_they_may(
         assert {event.fire.target for event in refused} == {f"orders.denied.{number}" for number in range(COUNT)}
         assert {event.code for event in refused} == {NOT_PERMITTED}
         assert running.of("ORDERS", FireUnknown) == []
-        await running.told_of("permission_missing", may_not="publish", subject="orders.denied.7")
+        await running.told_of("permission_denied", operation="publish", subject="orders.denied.7")
         assert await account.messages("ORDERS", "orders.denied.*") == []
 
         reload_config(server, accounts([limited_to(version, "orders.>")]))
@@ -85,7 +85,7 @@ async def test_a_user_held_to_single_streams_serves_them_and_tells_once_of_other
             at = f"@at {format_rfc3339(CLOCK.now() + 5 * SECOND // 2)}"
             await account.publish("orders.s", {"Nats-Schedule": at, "Nats-Schedule-Target": "orders.out"})
             await account.wait_for("ORDERS", "orders.out")
-            assert [told["stream"] for told in running.told("stream_not_read")] == ["OTHER"]
+            assert [told["stream"] for told in running.told("stream_read_failed")] == ["OTHER"]
 
 
 @pytest.mark.parametrize("kind", ["CONSUMER.CREATE", "CONSUMER.MSG.NEXT"])
@@ -98,22 +98,22 @@ async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
         limited = ConnectionSettings(servers=(url_of(server.url, "sidecar-0"),))
         async with started_sidecar(limited) as running:
             lacking = {f"$JS.API.{kind}.KV_nats_scheduler.*", f"$JS.API.{kind}.ORDERS.*"}
-            await running.told_of("permission_missing", may_not="publish")
+            await running.told_of("permission_denied", operation="publish")
             await account.create("ORDERS", subjects=["orders.>"])
             for subject in lacking:
-                await running.told_of("permission_missing", may_not="publish", subject=subject)
+                await running.told_of("permission_denied", operation="publish", subject=subject)
             if kind == "CONSUMER.MSG.NEXT":  # a consumer is made, and never heard of
                 await eventually(
-                    lambda: len(running.told("instances_not_heard")) >= 2,
+                    lambda: len(running.told("heartbeats_not_received")) >= 2,
                     within_seconds=WAIT_SECONDS,
                     describe="it tries on",
                 )
             else:
                 await running.told_of("contact_lost", stream="ORDERS")
-            told = [fields["subject"] for fields in running.told("permission_missing")]
+            told = [fields["subject"] for fields in running.told("permission_denied")]
             assert sorted(told) == sorted(lacking)
             reload_config(server, accounts([permissions_of("2.11")]))
             await running.ready("ORDERS")
-        assert running.told("instances_not_heard") == [] or kind != "CONSUMER.CREATE"
+        assert running.told("heartbeats_not_received") == [] or kind != "CONSUMER.CREATE"
         lost = [told for told in running.told("contact_lost") if "stood still" not in told["reason"]]  # as machines do
         assert len(lost) == (kind == "CONSUMER.CREATE")

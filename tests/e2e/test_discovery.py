@@ -109,7 +109,7 @@ async def test_a_rewrite_without_the_flag_does_not_switch_it_off_and_is_said(wat
     await watched.create(metadata={"team": "shop"})
     await watched.sidecar.ready(watched.name)
     await watched.rewrite(description="rewritten")
-    await watched.line("flag_stays_on", code=10052)
+    await watched.line("flag_removal_ignored", code=10052)
     await watched.fires()
     await watched.config_with(metadata={}, description="rewritten", allow_rollup_hdrs=False)
 
@@ -132,7 +132,7 @@ async def test_an_explicit_no_does_not_switch_it_off_and_is_said(watched: Watche
     await watched.create()
     await watched.remembered()
     await watched.rewrite(allow_msg_schedules=False, description="off?")
-    said = await watched.line("flag_stays_on", code=10052)
+    said = await watched.line("flag_removal_ignored", code=10052)
     assert said["reason"] == "message schedules can not be disabled"
     await watched.config_with(metadata={}, description="off?")
     await watched.fires()

@@ -55,7 +55,7 @@ async def test_updates_that_the_server_refuses_do_not_flag_their_streams(watched
         with pytest.raises(ApiError):
             await watched.account.api.update_stream({**made["config"], "allow_msg_schedules": True, **change})
     for name in names:
-        await watched.line("flag_not_seen", stream=name)
+        await watched.line("flag_not_in_force", stream=name)
         assert await watched.entry(name) is None
     assert not set(names) & set(watched.sidecar.sidecar.served)
 

@@ -85,7 +85,7 @@ async def test_a_stream_in_memory_whose_node_restarts_is_served_anew(tmp_path: P
 
             await eventually(has_gone_back, within_seconds=WAIT_SECONDS, describe="the stream is empty")
             await expect_fires(stream)
-            told = await running.told_of("stream_went_back", stream="S")
+            told = await running.told_of("stream_rolled_back", stream="S")
     assert "was read before" in told["reason"]
 
 
@@ -147,7 +147,7 @@ async def test_a_stream_that_went_back_and_was_written_to_beyond_what_was_read_i
                 assert there is not None
                 assert there.subject == "S.after"
                 proxy.accept()
-                told = await running.told_of("stream_went_back", stream="S")
+                told = await running.told_of("stream_rolled_back", stream="S")
                 await stream.wait_for("unread.anew")
                 await expect_fires(stream)
                 assert await stream.messages("ticks") == []

@@ -206,7 +206,7 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
             await account.create(name)
             rolls_up = {"Nats-Schedule-Target": f"{name}.out", "Nats-Schedule-Rollup": "sub"}
             await account.publish(f"{name}.s", {"Nats-Schedule": "@every 1h", **rolls_up})
-            await running.told_of("stream_changed", stream=name)
+            await running.told_of("stream_updated", stream=name)
             adopted = (await account.api.stream(name))["config"]
             asked = {**adopted, "max_msgs": 3_000}
             # In one breath, so that nobody reads the stream in between.

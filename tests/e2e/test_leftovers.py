@@ -100,12 +100,12 @@ async def test_one_sidecar_is_counted_once_whatever_lies_in_the_bucket(
     with sidecar("run", "-s", server.url, "--log-format", "json", folder=tmp_path) as process:
         await process.wait_for_line('"instances_alive"')
         await server.kill()
-        await process.wait_for_line('"not_connected"')
+        await process.wait_for_line('"connect_failed"')
         await server.restart()
         await process.wait_for_line('"connected"', count=2)
         async with account_on(server.url) as account:
             await account.create("S")
-            await process.wait_for_line('"shards_held"')
+            await process.wait_for_line('"shards_changed"')
         said = [json.loads(line) for line in process.stderr.splitlines()]
     assert {line["count"] for line in said if line["event"] == "instances_alive"} == {1}
     assert not [line for line in said if line["event"] == "instance_lost"]

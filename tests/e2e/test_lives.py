@@ -103,7 +103,7 @@ async def test_a_signal_ends_it_with_exit_code_0(start_server: StartServer, tmp_
 
 async def test_a_signal_ends_it_while_no_server_is_there(tmp_path: Path) -> None:
     with sidecar("run", "-s", "nats://127.0.0.1:1", folder=tmp_path) as process:
-        await process.wait_for_line("not_connected")
+        await process.wait_for_line("connect_failed")
         assert await process.terminate() == 0
 
 

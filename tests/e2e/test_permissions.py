@@ -89,7 +89,7 @@ class Life:
         """Do what the owner of the account does, as soon as the sidecar serves or has told what it lacks."""
         running = self.running
         await eventually(
-            lambda: running.sidecar.serving.is_set() or running.told("permission_missing"),
+            lambda: running.sidecar.serving.is_set() or running.told("permission_denied"),
             within_seconds=WAIT_SECONDS,
             describe="it serves, or says why not",
         )
@@ -98,8 +98,10 @@ class Life:
 
     def is_denied(self, permission: Permission) -> bool:
         """Tell whether the sidecar has told that it lacks a permission."""
-        told = self.running.told("permission_missing")
-        return any(each["may_not"] == permission.act and matches(each["subject"], permission.subject) for each in told)
+        told = self.running.told("permission_denied")
+        return any(
+            each["operation"] == permission.act and matches(each["subject"], permission.subject) for each in told
+        )
 
 
 def matches(subject: str, pattern: str) -> bool:
@@ -144,7 +146,7 @@ async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> N
         await life.account.publish("orders.again", life.headers(f"@at {in_seconds(0.3)}", "orders.back"))
         await life.account.wait_for("ORDERS", "orders.back")
     assert running.was_clean
-    assert running.told("permission_missing") == []
+    assert running.told("permission_denied") == []
     assert "Violation" not in server.log.read_text("utf-8")
 
 

@@ -96,7 +96,7 @@ async def test_roll_ups_are_switched_on_by_the_first_schedule_that_needs_them_an
     await watched.fires()
     await watched.config_with(allow_rollup_hdrs=False)
     await rolls_up(watched)
-    line = await watched.line("stream_changed", switched_on="allow_rollup_hdrs")
+    line = await watched.line("stream_updated", switched_on="allow_rollup_hdrs")
     assert "10058" in line["reason"]
     await watched.config_with(allow_rollup_hdrs=True, metadata={"team": "shop"})
     with pytest.raises(ApiError) as refused:
@@ -115,7 +115,7 @@ async def test_roll_ups_are_switched_on_for_what_is_not_due_yet_however_it_was_f
     async with sidecar_on(emulated_server.url) as running:
         watched = Watched(account, running, swept, emulated_server.url, said)
         await watched.create()
-        await watched.line("stream_changed")
+        await watched.line("stream_updated")
         await watched.config_with(allow_rollup_hdrs=True)
 
 
@@ -135,7 +135,7 @@ async def test_a_stream_that_allows_roll_ups_is_left_as_it_is(watched: Watched) 
     await watched.create(allow_rollup_hdrs=True)
     await rolls_up(watched)
     await watched.create(allow_rollup_hdrs=True)
-    assert not [line for line in watched.said if line["event"] == "stream_changed"]
+    assert not [line for line in watched.said if line["event"] == "stream_updated"]
 
 
 async def test_roll_ups_that_somebody_switched_off_are_switched_on_again(watched: Watched) -> None:
@@ -154,7 +154,7 @@ async def test_ttls_that_we_kept_for_2_10_are_handed_to_a_server_that_keeps_them
             await remembered(account)
         await machine.install(V2_11)
         async with sidecar_on(url) as running, account_on(url) as account:
-            told = await running.told_of("stream_changed", stream="S")
+            told = await running.told_of("stream_updated", stream="S")
             assert told["switched_on"] == "allow_msg_ttl"
             await account.create("S", storage="file", allow_msg_ttl=True)
 

@@ -48,7 +48,7 @@ async def fires(account: Account, stream: str) -> None:
 
 def configured(running: Running, stream: str) -> list[dict[str, Any]]:
     """Return what was told against a stream's file."""
-    return [told for told in running.told("stream_not_configured") if told["stream"] == stream]
+    return [told for told in running.told("stream_configure_failed") if told["stream"] == stream]
 
 
 async def test_a_file_that_may_not_be_applied_leaves_the_account_served_and_is_applied_once_it_may(
@@ -66,11 +66,11 @@ async def test_a_file_that_may_not_be_applied_leaves_the_account_served_and_is_a
     ):
         await running.ready("orders")
         await fires(account, "orders")
-        told = await running.told_of("stream_not_configured", stream="forbidden")
+        told = await running.told_of("stream_configure_failed", stream="forbidden")
         assert "permission" in told["reason"]
         await fires(account, "orders")
         assert len(configured(running, "forbidden")) == 1, "the same reason is told once"
-        assert not running.told("not_served")
+        assert not running.told("jetstream_unavailable")
         assert not running.told("connection_lost")
         may = Permission("publish", "$JS.API.STREAM.CREATE.forbidden", ("yes",) * 4)
         reload_config(server, users([*permissions, may]))
@@ -94,9 +94,9 @@ async def test_a_file_that_fails_for_the_moment_is_applied_when_it_can_be(
         async with started_sidecar(settings, streams_folder=folder) as running:
             await running.ready("orders")
             await fires(account, "orders")
-            told = await running.told_of("stream_not_configured", stream="late")
+            told = await running.told_of("stream_configure_failed", stream="late")
             assert "10047" in told["reason"]
-            assert "10052" in (await running.told_of("stream_not_configured", stream="odd"))["reason"]
+            assert "10052" in (await running.told_of("stream_configure_failed", stream="odd"))["reason"]
             await account.api.call("STREAM.DELETE.big")
             await running.ready("late")
             await fires(account, "late")
@@ -112,7 +112,7 @@ async def test_a_file_that_failed_is_tried_again_at_once_on_the_next_connection(
     async with account_on(server.url) as account:
         await account.create("other", subjects=["late.>"], allow_msg_schedules=False)
         async with started_sidecar(ConnectionSettings(servers=(server.url,)), streams_folder=folder) as running:
-            assert "10065" in (await running.told_of("stream_not_configured", stream="late"))["reason"]
+            assert "10065" in (await running.told_of("stream_configure_failed", stream="late"))["reason"]
             await account.api.call("STREAM.DELETE.other")
             assert running.sidecar.connection is not None
             running.sidecar.connection.end("ended by the test")

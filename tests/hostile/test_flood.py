@@ -38,7 +38,7 @@ AT_ONCE = 100
 EVERY_SECONDS = 3
 """More than a shared machine stands still by itself now and then, which makes a shorter interval miss a fire."""
 ODD_LITERALS = ("*a", "x>", ">y", "kept.é")
-BROKEN = ("engine_broken", "work_broken", "connection_lost", "contact_lost", "not_served")
+BROKEN = ("engine_failed", "task_failed", "connection_lost", "contact_lost", "jetstream_unavailable")
 
 
 async def pour(connection: Connection, sent: Sequence[Sent]) -> dict[int, bytes]:

@@ -38,8 +38,8 @@ async def test_every_rejection_is_counted_and_told_and_few_are_logged() -> None:
     with capture_logs() as lines:
         for _ in range(5 * MAX_LINES):
             reporter.report("S", REJECTED)
-            reporter.problem("flag_not_seen", stream="S")
-    assert [sum(line["event"] == event for line in lines) for event in ("schedule_rejected", "flag_not_seen")] == [
+            reporter.problem("flag_not_in_force", stream="S")
+    assert [sum(line["event"] == event for line in lines) for event in ("schedule_rejected", "flag_not_in_force")] == [
         MAX_LINES,
         MAX_LINES,
     ]

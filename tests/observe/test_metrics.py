@@ -90,7 +90,7 @@ async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
             reporter.report("S", ready)
         reporter.report("S", "not an event at all")  # type: ignore[arg-type]
     assert received == [ready] * 1_000 + ["not an event at all"]
-    assert 1 <= sum(line["event"] == "report_broken" for line in said) <= 100
+    assert 1 <= sum(line["event"] == "report_failed" for line in said) <= 100
     assert sum(line["event"] == "stream_ready" for line in said) == 1_000
 
 
@@ -135,16 +135,16 @@ async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
     published: list[str] = []
     reporter = Reporter(Metrics())
     reporter.advise = lambda subject, _body: published.append(subject)
-    reporter.holder_relieved("S", "one", 0)
+    reporter.instance_not_firing("S", "one", 0)
     assert len(published) == 1
     reporter.disconnected()
-    reporter.holder_relieved("S", "another", 0)
+    reporter.instance_not_firing("S", "another", 0)
     assert len(published) == 1
 
 
 async def test_a_sidecar_without_a_server_shows_it(tmp_path: Path) -> None:
     async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
-        await running.told_of("not_connected")
+        await running.told_of("connect_failed")
         assert shown(running.metrics, "connected") == 0
         assert shown(running.metrics, "connections_total") == 0
         assert running.sidecar.not_ready() == ["there is no connection to a server"]

@@ -153,7 +153,7 @@ async def test_a_page_that_fails_is_an_answer_and_a_log_line() -> None:
         metrics.registry._collector_to_names[Broken()] = []  # type: ignore[index]  # `register` would call it
         assert (await page(f"{url}/metrics"))[0] == 500
         assert (await page(f"{url}/healthz"))[0] == 200
-    assert [line["event"] for line in said] == ["page_broken", "page_broken"]
+    assert [line["event"] for line in said] == ["page_failed", "page_failed"]
 
 
 async def test_clients_that_send_nothing_use_a_limited_number_of_connections(capfd: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ async def test_an_error_ends_the_work_that_raised_it_and_is_logged() -> None:
             await background.begin(fail())
             event.set()
     assert done == ["done"]
-    assert [(line["event"], str(line["exc_info"])) for line in lines] == [("work_broken", "a defect")]
+    assert [(line["event"], str(line["exc_info"])) for line in lines] == [("task_failed", "a defect")]
 
 
 async def test_nothing_begins_in_a_group_that_ends() -> None:

@@ -20,7 +20,7 @@ def test_a_reason_is_told_at_once_and_again_while_it_lasts() -> None:
     outage = Outage(clock)
     begun, told = clock.now, []
     for _ in range(140):  # 70 s, an attempt each half second
-        said = outage.failed("not_connected", "refused")
+        said = outage.failed("connect_failed", "refused")
         if said is not None:
             told.append(((clock.now - begun) / SECOND, said))
         clock.now += HALF_A_SECOND
@@ -37,11 +37,11 @@ def test_another_reason_is_told_at_once_and_two_that_take_turns_are_no_flood() -
     outage = Outage(clock)
     told = []
     for attempt in range(60):
-        if outage.failed("not_connected", f"reason {attempt % 2}") is not None:
+        if outage.failed("connect_failed", f"reason {attempt % 2}") is not None:
             told.append(attempt)
         clock.now += HALF_A_SECOND
     assert told == [0, 1]
-    assert outage.failed("not_served", "reason 0") == {"seconds": 30.0, "attempts": 61}
+    assert outage.failed("jetstream_unavailable", "reason 0") == {"seconds": 30.0, "attempts": 61}
 
 
 def test_a_connection_at_the_first_attempt_says_nothing_of_an_outage() -> None:
@@ -54,21 +54,21 @@ def test_a_connection_at_the_first_attempt_says_nothing_of_an_outage() -> None:
 def test_the_next_outage_begins_anew() -> None:
     clock = Times()
     outage = Outage(clock)
-    assert outage.failed("not_connected", "refused") == {}
+    assert outage.failed("connect_failed", "refused") == {}
     clock.now += REPORT_INTERVAL_NS // 2
     outage.over()
     clock.now += REPORT_INTERVAL_NS // 4
     outage.begins()
     clock.now += SECOND
     outage.begins()
-    assert outage.failed("not_connected", "refused") == {}
+    assert outage.failed("connect_failed", "refused") == {}
     assert outage.over() == {"seconds": 1.0, "attempts": 1}
 
 
 def test_any_number_of_reasons_is_remembered_within_bounds() -> None:
     outage = Outage(Times())
     told = sum(
-        outage.failed("not_connected", f"reason {number}") is not None for number in range(3 * MAX_REASONS_NOTED)
+        outage.failed("connect_failed", f"reason {number}") is not None for number in range(3 * MAX_REASONS_NOTED)
     )
     assert told == 3 * MAX_REASONS_NOTED
     assert len(outage._told) <= MAX_REASONS_NOTED

@@ -91,11 +91,11 @@ class SilentReporter(Reporter):
         """Report that an instance is gone."""
         self._note(f"considers {name} gone, {count} are left")
 
-    def shards_held(self, stream: str, held: int, gained: int, lost: int) -> None:
+    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
         """Report which shards of a stream this instance fires for from now on."""
         self._note(f"holds {held} shards, gained {gained}, lost {lost}")
 
-    def holder_relieved(self, stream: str, instance: str, since: int) -> None:
+    def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
         """Report that an instance holds shards of a stream and does not fire for them."""
         self._note(f"takes {instance} for idle since {format_rfc3339(since)}")
 
