@@ -23,7 +23,7 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import stream_service, wakes
+from nats_scheduler.runtime import engine_basis, wakes
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.testing.memory_contact import MemoryContact
@@ -256,7 +256,7 @@ def schedule_expected_under_what_landed() -> Changes:
 
 def blocked_identities_forgotten() -> Changes:
     """Send fires as if a server kept nothing of what its guard refused, whatever the replicas of the stream."""
-    yield stream_service, "is_replicated", lambda _state: False
+    yield engine_basis, "is_replicated", lambda _state: False
 
 
 def forgery_believed() -> Changes:
