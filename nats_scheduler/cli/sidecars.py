@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from nats_scheduler.cli.instances import Instance, read_fleet
 from nats_scheduler.cli.session import ServedStream, Session
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
-from nats_scheduler.runtime.told_settings import SETTINGS, TOLD, TOO_LARGE
+from nats_scheduler.runtime.shared_settings import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -82,7 +82,7 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
         elif value is not None:
             warnings.append(f"sidecar {one.name} publishes its settings in a form that this version cannot read")
     chosen: dict[str, Any] = {}
-    for name in TOLD:
+    for name in SHARED_SETTINGS:
         values = {instance: getattr(settings, name) for instance, settings in known.items()}
         if len(set(values.values())) > 1:
             warnings.append(f"the sidecars disagree about {name}: {_listed(values)}")
@@ -98,7 +98,7 @@ def _settings(value: object) -> SidecarSettings | None:
     if not isinstance(value, dict) or TOO_LARGE in value:
         return None
     try:
-        return SidecarSettings.model_validate({name: value[name] for name in TOLD if name in value})
+        return SidecarSettings.model_validate({name: value[name] for name in SHARED_SETTINGS if name in value})
     except ValidationError:
         return None
 

@@ -27,10 +27,10 @@ from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.setbacks import kept_up
+from nats_scheduler.runtime.shared_settings import keep_sharing_settings, remove_settings
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
-from nats_scheduler.runtime.told_settings import forget_settings, keep_telling_settings
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.stream_files import read_streams_folder
@@ -166,7 +166,7 @@ class Sidecar:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
         serving = asyncio.create_task(account.serve(self._files, self.serving))
         registry, api = account.access.registry, account.access.api
-        sharing = partial(keep_telling_settings, registry, self._leases.me, self._settings)
+        sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
         leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
         works = sharing, partial(self._failures.keep_sharing, registry), leftovers.keep_removing
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
@@ -192,7 +192,7 @@ class Sidecar:
         registry = account.access.registry
         clean = await leave(services, account.instances, registry, within)
         await self._failures.remove(registry)
-        await forget_settings(registry, self._leases.me)
+        await remove_settings(registry, self._leases.me)
         return clean
 
     async def _unless_stopping(self, seconds: float) -> None:

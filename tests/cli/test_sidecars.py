@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from nats_scheduler.runtime.told_settings import SETTINGS, TOLD, told_settings
+from nats_scheduler.runtime.shared_settings import SETTINGS, SHARED_SETTINGS, shared_settings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
@@ -158,9 +158,9 @@ async def test_what_a_stranger_writes_as_settings_is_told_and_not_used(cli: Cli,
 
 
 def test_no_secret_and_nothing_too_large_is_told() -> None:
-    assert set(told_settings(SidecarSettings())) == set(TOLD)
+    assert set(shared_settings(SidecarSettings())) == set(SHARED_SETTINGS)
     many = tuple(f"STREAM{number}=subject.{number}" for number in range(5_000))
-    assert told_settings(SidecarSettings.model_validate({"allowed_targets": many})) == {"too_large": True}
+    assert shared_settings(SidecarSettings.model_validate({"allowed_targets": many})) == {"too_large": True}
 
 
 @pytest.mark.parametrize(
