@@ -130,11 +130,11 @@ async def _read_instance(session: Session, name: str, parts: Sequence[Part]) -> 
 
 
 def _print(fleet: Fleet, *, wide: bool) -> None:
-    columns = ["instance", "state", "since (UTC)", "heard", "stream", "mode", "shards"]
+    columns = ["instance", "state", "since (UTC)", "heartbeat", "stream", "mode", "shards"]
     rows = [row for one in fleet.instances for row in _rows(one, fleet.at)]
     shown = [number for number, name in enumerate(columns) if wide or name != "since (UTC)"]
     chosen = [[row[number] for number in shown] for row in rows]
-    print_table([columns[number] for number in shown], chosen, optional=["heard", "mode"], wide=wide)
+    print_table([columns[number] for number in shown], chosen, optional=["heartbeat", "mode"], wide=wide)
     states = Counter(one.state(fleet.at) for one in fleet.instances)
     click.echo(f"{len(fleet.instances)} in all: {', '.join(f'{n} {state}' for state, n in sorted(states.items()))}")
 
@@ -151,7 +151,7 @@ def _document(one: Instance, at: int) -> dict[str, object]:
         "id": one.name,
         "state": one.state(at),
         "since": None if one.since is None else format_rfc3339(one.since),
-        "heard": None if one.heartbeat_at is None else format_rfc3339(one.heartbeat_at),
+        "last_heartbeat": None if one.heartbeat_at is None else format_rfc3339(one.heartbeat_at),
         "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": one.serves,
         "cannot": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.cannot.items())],

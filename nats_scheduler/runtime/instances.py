@@ -105,7 +105,7 @@ class Instances:
         self._sent_at: int | None = None
         """When (ns, of our monotonic clock) the last heartbeat was sent."""
         self._sent_cannot: dict[str, str] = {}
-        self._last_received: int | None = None
+        self._received_through: int | None = None
         """When (ns, of the server's clock) what we received last was stored."""
 
     def check_soon(self, key: str | None = None) -> None:
@@ -142,7 +142,7 @@ class Instances:
         wait = DIVISION_CHECK_INTERVAL_SECONDS
         while True:
             self._leases.listening_anew()
-            self._sent_at = self._last_received = None
+            self._sent_at = self._received_through = None
             self.check_soon()
             reason = await self._receive_all()
             if reason is None:
@@ -187,7 +187,7 @@ class Instances:
         return None if isinstance(error, ConnectionLostError) else str(error)
 
     def _received(self, key: str, value: Object | None, message: StoredMessage) -> None:
-        self._last_received = message.stored_at
+        self._received_through = message.stored_at
         if key.startswith(LEASE):
             stream = key.removeprefix(LEASE)
             self._leases.recorded(stream, Record(holders_of(value), message.sequence))
@@ -199,9 +199,9 @@ class Instances:
         else:
             serves = value.get("serves")
             named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
-            knew_of = value.get("heard") if type(value.get("heard")) is int else None
+            received_through = value.get("received_through") if type(value.get("received_through")) is int else None
             cannot = inner(value.get("cannot"))
-            if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, knew_of, cannot):
+            if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, received_through, cannot):
                 self.check_soon()
                 before *= name != self._leases.me
         if self._leases.count != before:
@@ -283,7 +283,7 @@ class Instances:
         about: Object = {
             "serves": self._named,
             "since": format_rfc3339(self._leases.since),
-            "heard": self._last_received,
+            "received_through": self._received_through,
         }
         if cannot:
             about["cannot"] = cannot

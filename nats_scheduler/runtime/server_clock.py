@@ -57,7 +57,7 @@ class ServerClock:
         """Return our own monotonic clock in nanoseconds."""
         return self._ours.monotonic()
 
-    def heard(self, told: int, asked_at: int) -> None:
+    def received(self, told: int, asked_at: int) -> None:
         """Take a time that the server has just told; `asked_at` is our monotonic clock when it was asked (ns)."""
         at = self._ours.monotonic()
         least, most = told - at, told - asked_at
@@ -94,4 +94,4 @@ async def _look(clock: ServerClock, ask: Ask) -> None:
     asked_at = clock.monotonic()
     told = await ask()
     if told is not None:
-        clock.heard(told, asked_at)
+        clock.received(told, asked_at)

@@ -63,12 +63,12 @@ async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartSe
         for each in found.values():
             assert (each["state"], each["serves"]) == ("alive", ["emulated.ORDERS"])
             assert 0 <= each["age_nanoseconds"] < LEASE_DURATION_NS
-            since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["heard"])
+            since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["last_heartbeat"])
             assert isinstance(since, int)
             assert isinstance(heartbeat_at, int)
             assert began - MINUTE < since <= heartbeat_at
         table = (await listed(cli, server)).stdout.splitlines()
-        assert table[0].split() == ["instance", "state", "heard", "stream", "mode", "shards"]
+        assert table[0].split() == ["instance", "state", "heartbeat", "stream", "mode", "shards"]
         assert sorted(line.split()[0] for line in table[1:-1]) == sorted(found)
         assert all("alive" in line and "ORDERS" in line and f"of {SHARDS}" in line for line in table[1:-1])
         assert table[-1] == "2 in all: 2 alive"
@@ -93,7 +93,14 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(cli: Cli, 
 
         found = await eventually(is_silent, within_seconds=15, describe="who says nothing more is silent")
     assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
-    gone = {"id": "xyz", "state": "gone", "since": None, "heard": None, "age_nanoseconds": None, "serves": None}
+    gone = {
+        "id": "xyz",
+        "state": "gone",
+        "since": None,
+        "last_heartbeat": None,
+        "age_nanoseconds": None,
+        "serves": None,
+    }
     assert found["xyz"] == {**gone, "cannot": [], "holds": [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]}
 
 

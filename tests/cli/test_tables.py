@@ -85,7 +85,7 @@ async def test_no_cell_of_a_list_is_broken_inside_a_word(
             ),
             ("ls", "--invalid"): words("ORDERS.wrong 10189 what is wrong crontab; seconds: Nats-Schedule may be meant"),
             ("stream", "ls"): words("ORDERS INVOICES emulated sidecars who fires X-Nats-Schedule 2 in all:"),
-            ("instances",): words("instance state heard stream shards alive 64 of 64 1 in all:"),
+            ("instances",): words("instance state heartbeat stream shards alive 64 of 64 1 in all:"),
             ("settings", "show"): words("connection.request_timeout default setting value source in all:"),
             ("next", "0 30 9 * * mon-fri", "--tz", "America/Argentina/Buenos_Aires"): words("UTC in 5 fires,"),
         }.items():

@@ -16,7 +16,9 @@ GHOST = "ghost0000000"
 @asynccontextmanager
 async def ghost_of(account: Account) -> AsyncIterator[None]:
     """Write heartbeats of an instance that does not exist."""
-    body = json.dumps({"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "heard": None}).encode()
+    body = json.dumps(
+        {"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "received_through": None}
+    ).encode()
     timers: list[asyncio.TimerHandle] = []
 
     def beat() -> None:

@@ -24,7 +24,7 @@ class Server:
         self.machine.advance(there)
         told = self.time
         self.machine.advance(back)
-        self.clock.heard(told, asked_at)
+        self.clock.received(told, asked_at)
 
     @property
     def late(self) -> int:
