@@ -15,23 +15,23 @@ class ReadContent(NamedTuple):
     sequence: int
     source: str | None
     by_sequence: bool = False
-    """What lies under the sequence will do, be it buried by now: a guard looks again when it is sent."""
+    """The message with the sequence is enough, even if newer ones follow it: the guard checks again at the publish."""
     above: int = 0
-    """Where it is not 0, something landed on the subject: what lies under the schedule's sequence is wanted, and the
-    first message on the subject above this one, up to which what lies there is known."""
+    """If it is not 0, something landed on the subject, and what is stored there is known up to this sequence. Then read
+    the message with the schedule's sequence, and the first message on the subject above this one."""
 
 
 class PublishFires(NamedTuple):
     """Publish in this order, and answer for each exactly once: `PublishConcluded`, or `FiresStored` for several.
 
-    What a step asks for first.
+    It is the first action of a step.
     """
 
     fires: Sequence[Fire]
 
 
 class ReadDuplicate(NamedTuple):
-    """Look at the message with this sequence, under which the server says that a fire is stored already.
+    """Read the message with this sequence, under which the server reports that a fire is stored already.
 
     Answer `DuplicateRead` or `DuplicateUnread`.
     """
@@ -43,8 +43,9 @@ class ReadDuplicate(NamedTuple):
 class PurgeSchedule(NamedTuple):
     """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`.
 
-    With `stored_at` (ns) only where the message under `through` was stored then: it had been removed, and came back.
-    Where the server cannot be told the subject only `known` is removed, which is one of them, and nothing without it.
+    With `stored_at` (ns), do it only if the message with sequence `through` was stored then: it had been removed and is
+    back. If the subject cannot be written into a request, remove only `known`, one of these messages, or nothing
+    without it.
     """
 
     schedule: str
@@ -56,7 +57,7 @@ class PurgeSchedule(NamedTuple):
 class RemoveExpired(NamedTuple):
     """Remove the message with this sequence if its TTL has run out by the instant `by` (ns); answer `ExpiryConcluded`.
 
-    The message is looked at first: sequences begin anew in a stream that was deleted and made again.
+    Read the message first: sequences begin again in a stream that was deleted and created again.
     """
 
     sequence: int
@@ -64,13 +65,13 @@ class RemoveExpired(NamedTuple):
 
 
 class WakeAt(NamedTuple):
-    """Step again at this instant (ns since the Unix epoch) at the latest. Replaces the one before."""
+    """Step again at this instant (ns since the Unix epoch) at the latest. It replaces the last one."""
 
     instant: int
 
 
 class Report(NamedTuple):
-    """Tell the operator."""
+    """Report an event to the operator."""
 
     event: Event
 

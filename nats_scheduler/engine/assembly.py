@@ -1,9 +1,9 @@
-"""Put a fire together, completely, so that at its time only bytes are sent; and see whether the server would take it.
+"""Build a fire completely, so that only bytes are sent at its due time, and check whether the server would accept it.
 
-The rule: what the server would close the connection over, or take for an order, is never sent; what it would refuse is
-refused here, in its words, before it costs a request.
-Behind the headers of ADR-51 stand the identity and, where the server knows it, the guard; where the server would not
-find them there, they come first.
+The rule: what would make the server close the connection, or what it would take for a request, is never sent. What it
+would refuse is refused here, with its code and text, and costs no request.
+After the headers of ADR-51 come the identity and, if the server supports it, the guard; they come first if the server
+would not find them there.
 
 Cost: some microseconds for a block of ten headers.
 """
@@ -20,7 +20,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.schedule.instants import SECOND
 
-MAX_HEADER_BYTES = 65_535
+MAX_BLOCK_BYTES = 65_535
 """Largest header block the server stores (10097)."""
 
 MAX_TARGET_BYTES = 3_500
@@ -29,10 +29,12 @@ MAX_TARGET_BYTES = 3_500
 TARGET_TOO_LONG = Refused(
     400, 10190, f"the target is longer than the {MAX_TARGET_BYTES} bytes that can be published to"
 )
-TARGET_IS_AN_ORDER = Refused(400, 10190, "the target is a subject of the server's own, on which it takes orders")
+TARGET_IS_API_SUBJECT = Refused(
+    400, 10190, "the target is one of the server's own subjects, on which it takes requests"
+)
 HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
 NO_CODE = 400
-"""Stands for the server's code where no server has one for it."""
+"""The code if no server has one for it."""
 IDENTITY_HIDDEN = Refused(
     400, NO_CODE, "header names in its values would hide the identity or the guard of the fire from the server"
 )
@@ -44,7 +46,7 @@ UNSAFE = b""
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What the server at the other end can do and take."""
+    """What the server supports and accepts."""
 
     guard: bool
     """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
@@ -53,9 +55,9 @@ class ServerLimits:
     look_ahead: int = 10 * SECOND
     """How long (ns) before its due time the content of a fire is read."""
     blocks_refused: bool = False
-    """What its guard refuses is "in process" until the duplicate window ends (2.11, streams with replicas)."""
+    """What its guard refuses stays "in process" until the duplicate window ends (2.11, streams with replicas)."""
     silent: bool = False
-    """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is seen."""
+    """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
 
 
 def assembled(
@@ -69,9 +71,9 @@ def assembled(
     last: int | None = None,
     taken: int = 0,
 ) -> Fire:
-    """Build the fire of a schedule out of its message, `content`, or of its source's last one.
+    """Build the fire of a schedule from its message, `content`, or from the last message of its source.
 
-    `last` is the sequence that the guard expects on the schedule's subject, the schedule's own where it is None;
+    `last` is the sequence that the guard expects on the schedule's subject, the schedule's own if it is None;
     `taken` as for `fire_identity`.
     """
     last = held.sequence if last is None else last
@@ -87,7 +89,7 @@ def assembled(
 
 
 def with_another_identity(fire: Fire, taken: int) -> Fire:
-    """Return the same fire under another identity than the one that the message with sequence `taken` has already."""
+    """Return the same fire with another identity, because the message with sequence `taken` has the first one."""
     before = header_value(fire.block, MSG_ID) or b""
     identity = identity_header(fire_identity(fire.schedule, fire.sequence, fire.fire_time, taken))[1]
     block = fire.block.replace(b"%b: %b\r\n" % (MSG_ID, before), b"%b: %b\r\n" % (MSG_ID, identity), 1)
@@ -95,12 +97,12 @@ def with_another_identity(fire: Fire, taken: int) -> Fire:
 
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
-    """Return the refusal of a fire that the server would close the connection for, take for an order, or refuse."""
+    """Return why a fire is not sent: the server would close the connection, take it for a request, or refuse it."""
     if is_api_subject(fire.target):
-        return TARGET_IS_AN_ORDER
+        return TARGET_IS_API_SUBJECT
     if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
         return TARGET_TOO_LONG
-    if len(fire.block) > MAX_HEADER_BYTES:
+    if len(fire.block) > MAX_BLOCK_BYTES:
         return HEADER_TOO_LARGE
     if not fire.block:
         return IDENTITY_HIDDEN
@@ -114,7 +116,7 @@ def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
 
 
 def _is_traced_only(block: bytes) -> bool:
-    """Tell whether a server from 2.11 on would follow the message's way and store nothing."""
+    """Return whether a server from 2.11 on would trace the message and store nothing."""
     if block.find(b"Nats-Trace-Only") < 0:
         return False
     # As the server does: headers that ask for a trace are looked for line by line.

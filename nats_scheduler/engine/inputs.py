@@ -1,7 +1,7 @@
-"""What the engine is told: facts, in the past tense, each with everything needed to judge it.
+"""What the engine receives: what happened, in the past tense, each with everything that is needed to judge it.
 
-Messages come in batches because a million of them come at start, and an object per message is what that start would be
-spent on.
+Messages come in batches, because a million of them are read at a start, and an object for each batch costs less than
+one for each message.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server said no, with its code: nothing was stored."""
+    """The server refused it, with this code: nothing was stored."""
 
     status: int
     code: int
@@ -30,12 +30,12 @@ class Refused:
 
 
 NOT_PERMITTED = 403
-"""Stands for the server's code where the account refuses a publish before JetStream sees it; no other is so small."""
+"""The code if the account refuses a publish before JetStream receives it; no code of the server is so small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No answer says whether it was stored, or the server could not store it at the moment."""
+    """No answer shows whether it was stored, or the server could not store it at the moment."""
 
     reason: str
     may_be_stored: bool = True
@@ -48,7 +48,7 @@ Outcome = Stored | Refused | Unknown
 class MessagesRead(NamedTuple):
     """The follower read these, in stream order. Reading one again is harmless.
 
-    Whatever else is stored up to sequence `through` are fires of ours whose storage was told before.
+    All other messages up to sequence `through` are fires of ours that were reported as stored before.
     """
 
     messages: Sequence[StoredMessage]
@@ -57,9 +57,9 @@ class MessagesRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRead:
-    """These lie under the last messages of their subjects, where `MessagesRead` tells those alone.
+    """These are older than the last messages on their subjects; `MessagesRead` contains only the last ones there.
 
-    They are no schedules any more: only their TTLs count. Everything up to sequence `through` was looked at.
+    They are no schedules any more: only their TTLs count. Everything up to sequence `through` was read.
     """
 
     messages: Sequence[StoredMessage]
@@ -70,8 +70,8 @@ class HistoryRead:
 class CaughtUp:
     """Everything stored up to now has been read: what is due may fire.
 
-    Where messages are not read in their order, everything up to sequence `through` was looked at, and need not be again
-    when contact was lost; it may be told anew.
+    If messages are not read in their order, everything up to sequence `through` was read, and need not be read again
+    after contact was lost; it may be delivered again.
     """
 
     through: int = 0
@@ -88,7 +88,7 @@ class ContactLost:
 class CheckpointLoaded:
     """Up to `through` (ns) an earlier holder of `shards` settled their schedules up to stream sequence `sequence`.
 
-    But for those whose sequences are in `unsettled`: they were invalid then, or their fires were refused.
+    The schedules in `unsettled`, by sequence, are not settled: they were invalid then, or their fires were refused.
     """
 
     through: int
@@ -98,7 +98,7 @@ class CheckpointLoaded:
     stored_by: int | None = None
     """When (ns) the last message was stored that its writer had read; a later one is of another stream. None: unknown.
 
-    It is to be told only where the stream may be another one than its writer's.
+    It is set only if the stream may be another one than its writer's.
     """
 
 
@@ -106,21 +106,21 @@ class CheckpointLoaded:
 class ShardsHeld:
     """This engine fires for these shards of its stream from now on, and for no others.
 
-    The latest checkpoint of a shard that is new has to be told before.
+    The latest checkpoint of a new shard has to be passed before this.
     """
 
     shards: frozenset[int]
 
 
 class ContentRead(NamedTuple):
-    """What lay on the schedule's subject, and on its source where it has one, when it was looked at."""
+    """What was stored on the schedule's subject, and on its source if it has one, when it was read."""
 
     schedule: str
     sequence: int
     message: StoredMessage | None
     source: StoredMessage | None
     above: StoredMessage | None = None
-    """Where that was asked for (`ReadContent.above`), the first message on the subject that is not known."""
+    """If it was requested (`ReadContent.above`), the first message on the subject that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class ContentUnread:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateRead:
-    """What lies under a sequence, None where it is gone; it was stored by the instant `stored_by` (ns), if known."""
+    """The message with a sequence, None if it is gone; it was stored by the instant `stored_by` (ns), if known."""
 
     fire: Fire
     sequence: int
@@ -146,7 +146,7 @@ class DuplicateRead:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateUnread:
-    """What lies under a sequence could not be read."""
+    """The message with a sequence could not be read."""
 
     fire: Fire
     reason: str
@@ -167,14 +167,14 @@ class FiresStored(NamedTuple):
 
 
 class Version(NamedTuple):
-    """One message that is known to lie on a schedule's subject: its sequence, and when (ns) it was stored."""
+    """One message that is known to be stored on a schedule's subject: its sequence, and when (ns) it was stored."""
 
     sequence: int
     stored_at: int
 
 
 class PurgeConcluded(NamedTuple):
-    """The one and only answer to a `PurgeSchedule`; `refused` where the server will never do it."""
+    """The one and only answer to a `PurgeSchedule`; `refused` if the server will never do it."""
 
     schedule: str
     through: int
@@ -183,7 +183,7 @@ class PurgeConcluded(NamedTuple):
     denied: bool = False
     """Our user may not remove it."""
     known: Version | None = None
-    """That of the order."""
+    """That of the `PurgeSchedule`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +192,18 @@ class ExpiryConcluded:
 
     sequence: int
     subject: str | None = None
-    """The subject of the message that was removed; None where none was."""
+    """The subject of the message that was removed; None if none was."""
     expires: int | None = None
-    """When the message that was found expires (ns), where that is yet to come."""
+    """When the message that was found expires (ns), if it has not expired yet."""
     failure: str | None = None
     refused: bool = False
     """The server will never do it, for any message of the stream."""
 
 
 class RemovalRequested(NamedTuple):
-    """Somebody asked the server to remove messages: on `filter` (None: any subject), or the one with `sequence`.
+    """A client asked the server to remove messages: on `filter` (None: any subject), or the one with `sequence`.
 
-    Whether it happened is not known yet: what it may have hit is looked at again before it fires.
+    Whether the server did it is not known yet: schedules that it may concern are re-checked before they fire.
     """
 
     filter: str | None = None
@@ -214,12 +214,12 @@ class RemovalRequested(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamChanged:
-    """The stream is configured otherwise than before, in a way that changes nothing about its schedules."""
+    """The stream has another configuration than before, and its schedules do not depend on the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequested:
-    """Stop beginning anything; finish what was begun."""
+    """Start nothing new; finish what was started."""
 
 
 Input = (
