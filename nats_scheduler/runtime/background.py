@@ -1,6 +1,6 @@
-"""Work that goes on beside the serving of an account, and ends with it.
+"""Work that runs beside the serving of an account, and ends with it.
 
-The rule: an error of our own making ends the piece of work that raised it, and nothing else.
+The rule: an error of the sidecar itself ends the piece of work that raised it, and nothing else.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from nats_scheduler.observe.reporter import Reporter
 
 
 class Background:
-    """The pieces of work of one task group."""
+    """Begins pieces of work in one task group."""
 
     def __init__(self, group: asyncio.TaskGroup, reporter: Reporter) -> None:
         self._group = group
         self._reporter = reporter
 
     def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Begin a piece of work; raises `CancelledError` where the group ends, since its members are cancelled then."""
+        """Begin a piece of work; raises `CancelledError` if the group ends, because its members are cancelled then."""
         survives = self._survive(work)
         try:
             task = self._group.create_task(survives)
@@ -25,7 +25,7 @@ class Background:
             survives.close()
             work.close()
             raise asyncio.CancelledError from None
-        task.add_done_callback(lambda _task: work.close())  # a task that is cancelled at once never awaits it
+        task.add_done_callback(lambda _task: work.close())  # a task that is cancelled before it runs never awaits it
         return task
 
     async def _survive(self, work: Coroutine[None, None, None]) -> None:

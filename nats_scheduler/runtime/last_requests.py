@@ -1,15 +1,15 @@
-"""What others asked for last, and what of it may have been overtaken: by an update of our own, or by the next request.
+"""The last configuration that others requested for each stream, and what may have been overtaken by an update of ours.
 
 A stream's configuration has no revision: an update writes all of it, and the last one wins.
-So when somebody's update reaches the server between our reading of a stream and our update of it, theirs is undone, and
-nobody is told.
-And when two requests follow each other closely, the flag of the first cannot be seen to be in force any more.
+So if another client's update reaches the server between our read of a stream and our update of it, theirs is undone,
+and no client is notified.
+And if two requests follow each other closely, it can no longer be seen whether the flag of the first was in force.
 
-The rules: the last request that was seen of a stream is to be in force; where it is not, and an update of ours was
-under way when it came, it is asked for again.
-A flag that is still waited for counts as put when the next request is in force: the flag cannot be switched off.
-What was settled is forgotten: the names of streams, and what was asked for, may be a stranger's.
-What another sidecar asks for is not noted here: it is nobody's wish, but a hint to look.
+The rules: the last request that was seen for a stream should be in force; if it is not, and an update of ours was in
+progress when it came, it is repeated.
+If the next request is in force, a flag that is still waited for counts as set: the flag cannot be switched off.
+What is settled is discarded: any client can send requests, with any names.
+A request of another sidecar is not noted here: it is a hint to check the stream, and not what a user wants.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from nats_scheduler.jetstream.watch import ConfigRequested
 from nats_scheduler.message.stream_rules import FLAG
 
 MAX_REQUEST_OVERLAP_SECONDS = 1.0
-"""A request that was seen up to so long after our update had been answered may have reached the server before it."""
+"""A request that was seen up to so long after the answer to our update may have reached the server before it."""
 
 
 class LastRequests:
-    """The last configuration that others asked for, of each stream, and when we wrote one ourselves."""
+    """The last configuration that others requested for each stream, and when we wrote one ourselves."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
@@ -34,12 +34,12 @@ class LastRequests:
         self._waited_for: dict[str, list[ConfigRequested]] = {}
 
     def seen(self, request: ConfigRequested) -> None:
-        """Note a request of somebody else."""
+        """Note a request of another client."""
         self._seen[request.stream] = (request, self._time())
         self._waited_for.setdefault(request.stream, []).append(request)
 
     def settled(self, request: ConfigRequested) -> None:
-        """Note that a request is not waited for any more, be it in force or not."""
+        """Note that a request is not waited for any more, whether it is in force or not."""
         waited_for = [one for one in self._waited_for.pop(request.stream, ()) if one is not request]
         if waited_for:
             self._waited_for[request.stream] = waited_for
@@ -52,13 +52,13 @@ class LastRequests:
         self._waited_for.pop(stream, None)
 
     def is_waited_for(self, request: ConfigRequested) -> bool:
-        """Tell whether it is still of interest whether a request is in force."""
+        """Return whether a request is still waited for."""
         return any(one is request for one in self._waited_for.get(request.stream, ()))
 
     def with_flag(self, request: ConfigRequested) -> Config:
-        """Return what was asked for, with the flag of an earlier request that is still waited for.
+        """Return the requested configuration, with the flag of an earlier request that is still waited for.
 
-        Not with that of a later one, which comes with a configuration of its own that is not in force yet.
+        The flag of a later request does not count: its configuration is not in force yet.
         """
         waited_for = self._waited_for.get(request.stream, [])
         earlier = takewhile(lambda one: one is not request, waited_for)
@@ -71,7 +71,7 @@ class LastRequests:
         self._written[stream] = self._time()
 
     def may_be_undone(self, request: ConfigRequested) -> bool:
-        """Tell whether a request that is not in force may have been undone by us: once for each update of ours."""
+        """Return whether an update of ours may have undone a request: True once for each update of ours."""
         last, seen_at = self._seen.get(request.stream, (None, 0.0))
         written_at = self._written.get(request.stream)
         if last is not request or written_at is None or written_at < seen_at - MAX_REQUEST_OVERLAP_SECONDS:

@@ -1,10 +1,10 @@
-"""How a sidecar that is asked to end does so: hand over, finish what is in flight, say how far we are.
+"""How a sidecar ends that was asked to: hand over, finish what is in flight, write how far the fires are settled.
 
 The rules:
 
-- We fire until what we hold is handed over, or until nobody answers that: who begins nothing any more and still waits
-  for the bucket leaves a gap that nobody fills.
-- The last checkpoint is not waited for long: it saves the next holder work, and he reads the stream anyway.
+- It fires until what it holds is handed over, or until that gets no answer: if it stopped first and waited for the
+  bucket then, nothing would fire meanwhile.
+- The last checkpoint is not waited for long: it saves the next holder work, but that one reads the stream anyway.
 
 Cost: some requests to the bucket. Limit: `Instances.leave` decides how long a hand-over is tried.
 """
@@ -26,9 +26,9 @@ LAST_CHECKPOINTS_LIMIT_SECONDS = 1.5
 async def leave(
     services: Sequence[StreamService], instances: Instances | None, registry: Bucket, within_seconds: float
 ) -> bool:
-    """Give up everything; False where what was in flight could not be finished within the time.
+    """Give up everything; False if what was in flight could not be finished within the time.
 
-    Without `instances` nothing is divided, and there is nobody to hand over to.
+    Without `instances` nothing is divided, and there is no instance to hand over to.
     """
     if instances is not None:
         await instances.leave()

@@ -3,7 +3,7 @@
     the stream carries the flag    the server schedules natively    headers of ADR-51            portable headers
     yes, and the server echoes it  yes                              NATIVE: the server fires     we fire
     yes, as we remember it         no                               EMULATED: we fire            we fire
-    yes, as we remember it         yes                              DORMANT: nobody fires        we fire
+    yes, as we remember it         yes                              DORMANT: none               we fire
     no, but the settings name it   either                           PORTABLE: none               we fire
     no                             either                           not served                   none
 
@@ -36,14 +36,14 @@ class Facts:
     echoed: bool
     """The server returns the flag in the stream's configuration."""
     remembered: bool
-    """The stream's metadata or our registry stand for the flag."""
+    """The stream's metadata or our registry contains the flag."""
     named: bool
     """The settings name the stream for portable headers."""
     sealed: bool
 
 
 def mode_of(facts: Facts) -> Mode | None:
-    """Return the mode of a stream, None where it is not served."""
+    """Return the mode of a stream, None if it is not served."""
     if facts.sealed:
         return None
     if facts.echoed:

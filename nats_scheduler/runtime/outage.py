@@ -1,4 +1,4 @@
-"""A time without a server that serves us: what is to be told of it, when, and of its end.
+"""A time in which no server serves us: what to report about it, when, and about its end.
 
 The rule: one reason is reported at once, and again every `REPORT_INTERVAL_NS` while it lasts, however many attempts
 fail meanwhile: the log shows that it lasts, and is not flooded.
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from nats_scheduler.schedule.instants import SECOND
 
 REPORT_INTERVAL_NS = 30 * SECOND
-"""A reason that goes on is told again this often (ns)."""
+"""How often (ns) a reason that lasts is reported."""
 
 MAX_REASONS_NOTED = 64
-"""Reasons that are remembered as told: there may be any number of them."""
+"""How many reported reasons are noted: there may be any number of them."""
 
 SoFar = dict[str, float | int]
-"""For how many `seconds` it has lasted, and how many `attempts` failed; empty where there is nothing to say yet."""
+"""For how many `seconds` it has lasted, and how many `attempts` failed; empty if there is nothing to report yet."""
 
 
 class Outage:
@@ -26,31 +26,31 @@ class Outage:
         self._monotonic = monotonic
         self._since: int | None = monotonic()
         self._attempts = 0
-        self._told: dict[tuple[str, str], int] = {}
+        self._reported_at: dict[tuple[str, str], int] = {}
 
     def begins(self) -> None:
-        """Note that nobody serves us; within an outage nothing changes."""
+        """Note that no server serves us; within an outage nothing changes."""
         if self._since is None:
             self._since = self._monotonic()
 
     def failed(self, action: str, reason: str) -> SoFar | None:
-        """Note that an attempt failed, and return what to tell beside the reason; None where it was told lately."""
+        """Note a failed attempt, and return what to report besides the reason; None if it was reported recently."""
         self.begins()
         self._attempts += 1
         now, key = self._monotonic(), (action, reason)
-        if key in self._told and now - self._told[key] < REPORT_INTERVAL_NS:
+        if key in self._reported_at and now - self._reported_at[key] < REPORT_INTERVAL_NS:
             return None
-        if len(self._told) >= MAX_REASONS_NOTED:
-            self._told.clear()
-        self._told[key] = now
+        if len(self._reported_at) >= MAX_REASONS_NOTED:
+            self._reported_at.clear()
+        self._reported_at[key] = now
         return self._so_far(now) if self._attempts > 1 else {}
 
     def over(self) -> SoFar:
-        """Note that it is over, and return what to tell of it."""
-        said = self._so_far(self._monotonic()) if self._attempts else {}
+        """Note that it is over, and return what to report about it."""
+        lasted = self._so_far(self._monotonic()) if self._attempts else {}
         self._since, self._attempts = None, 0
-        self._told.clear()
-        return said
+        self._reported_at.clear()
+        return lasted
 
     def _so_far(self, now: int) -> SoFar:
         lasted = 0 if self._since is None else now - self._since

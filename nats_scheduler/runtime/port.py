@@ -1,8 +1,8 @@
-"""What the runtime asks of JetStream to serve a stream, and to divide it among instances: as little as it can.
+"""What the runtime asks of JetStream to serve a stream, and to divide it among instances: as little as possible.
 
 Two implementations exist of each: those of `jetstream`, and the models of the simulation (`tests/simulation`).
 
-The rule: what fails raises `JetStreamError`; what was asked then may have happened or not, or happens later.
+The rule: a failure raises `JetStreamError`; what was requested may have happened or not, or may happen later.
 """
 
 import asyncio
@@ -16,65 +16,65 @@ from nats_scheduler.message.stored import StoredMessage
 
 
 class Bucket(Protocol):
-    """The key-value bucket through which instances know of each other; see `jetstream.registry`."""
+    """The key-value bucket through which instances exchange what they write; see `jetstream.registry`."""
 
     created: str
-    """When the bucket that was opened last was created, as the server says it; empty before."""
+    """When the bucket that was opened last was created, as the server reports it; empty before."""
 
     broken: Callable[[str, str], None]
-    """Is told the key of a value that is not of our making, and what is wrong with it."""
+    """Is called with the key of a value that no sidecar can have written, and what is wrong with it."""
 
     async def open(self) -> bool:
-        """Create the bucket where it does not exist, and return whether that was so."""
+        """Create the bucket if it does not exist, and return whether it was created."""
         ...
 
     async def get(self, key: str) -> Object | None:
-        """Return the last value, None where there is none."""
+        """Return the last value, None if there is none."""
         ...
 
     async def revised(self, key: str) -> tuple[Object | None, int]:
-        """Return the last value and its revision, 0 where there is none."""
+        """Return the last value and its revision, 0 if there is none."""
         ...
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write a value in place of the one with this revision (0: of none); None where another one is there by now."""
+        """Write a value in place of the one with this revision (0: of none); None if another one is there by now."""
         ...
 
     async def purge(self, key: str) -> None:
-        """Remove whatever is stored under a key."""
+        """Remove everything that is stored under a key."""
         ...
 
     def send(self, key: str, value: Any) -> bool:
-        """Write a value without waiting whether it is stored; False where it is too large."""
+        """Write a value without waiting for the answer; False if it is too large."""
         ...
 
     def mark_deleted(self, key: str) -> None:
-        """Let whoever follows know that a key has no value any more, without waiting whether it is stored."""
+        """Notify followers that a key has no value any more, without waiting for the answer."""
         ...
 
     async def follow(self, keys: Sequence[str], received: Callable[[str, Object | None, StoredMessage], None]) -> None:
-        """Tell what is stored under keys that match, and then what is written, in order; it ends only by failing."""
+        """Deliver what is stored under matching keys, then what is written, in order; it ends only with an error."""
         ...
 
 
 class StreamInformation(Protocol):
-    """Says what the server says of a stream; see `jetstream.api`."""
+    """Returns what the server reports about a stream; see `jetstream.api`."""
 
     async def stream(self, name: str) -> Any:
-        """Return a stream's information, or None where it does not exist."""
+        """Return a stream's information, or None if it does not exist."""
         ...
 
 
 class StreamContents(StreamInformation, Protocol):
-    """Says also what is stored in a stream."""
+    """Returns also what is stored in a stream."""
 
     async def message(self, stream: str, *, seq: int) -> StoredMessage | None:
-        """Return the message with a sequence, None where there is none."""
+        """Return the message with a sequence, None if there is none."""
         ...
 
 
 class Contacts(Protocol):
-    """Makes contact with a stream on the connection of the moment; see `jetstream.contact`."""
+    """Makes contact with a stream on the current connection; see `jetstream.contact`."""
 
     def __call__(
         self,
@@ -88,5 +88,5 @@ class Contacts(Protocol):
         ack_timeout: float,
         history_after: int | None,
     ) -> StreamPort:
-        """Make contact, inside the task group that is to own what it begins."""
+        """Make contact; the tasks that it begins belong to the task group."""
         ...

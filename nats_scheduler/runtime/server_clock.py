@@ -1,16 +1,16 @@
-"""The server's clock, as far as it can be known from here: what decides when a fire is due.
+"""The server's clock, as far as it can be known from here: it decides when a fire is due.
 
-*Timely* says "never before its time", and whoever reads a generated message reads the time that the server stored it.
-So the machine's own wall clock is not asked: it may be wrong, and it may step.
-An answer that shows the server's time (`ts` of STREAM.INFO) bounds it from both sides: the server's clock showed that
-after we asked, and had shown it when the answer came.
-Between answers our monotonic clock goes on from the lower bound, a little slowly.
+*Timely* says "never before its time", and a reader of a generated message sees the time at which the server stored it.
+So the machine's own wall clock is not used: it may be wrong, and it may step.
+An answer with the server's time (`ts` of STREAM.INFO) bounds it from both sides: the server's clock showed that time
+after the request was sent, and before the answer arrived.
+Between answers our monotonic clock continues from the lower bound, a little slowly.
 
-The rule: what is told was shown by the server's clock already, so that nothing fires before its time there.
-Cost: one request a second for an account. It is late by the way of the fastest answer, and by half a millisecond a
-second between two.
-Limit: in a cluster it is the clock of the node that leads the registry bucket. Until a first answer, and where a
-server does not tell its time, it is the clock of this machine.
+The rule: the time that is returned was shown by the server's clock already, so nothing fires before its time there.
+Cost: one request a second for an account. The clock is late by the travel time of the fastest answer, and by half a
+millisecond a second between two answers.
+Limit: in a cluster it is the clock of the node that leads the registry bucket. Until a first answer, and if a server
+does not report its time, it is the clock of this machine.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MILLISECOND
 
 CLOCK_REQUEST_INTERVAL_SECONDS = 1.0
-"""The server is asked for its time this often."""
+"""How often the server's time is requested."""
 
 FIRST_CLOCK_REQUESTS = 3
-"""So many answers at the start, of which the fastest counts."""
+"""How many answers are requested at the start; the fastest one counts."""
 
 CLOCK_DRIFT_DIVISOR = 2_000
-"""Between answers a 2,000th of the time is left out: no two clocks drift apart faster."""
+"""Between answers a 2,000th of the time is subtracted: no two clocks drift apart faster."""
 
 MAX_CLOCK_DRIFT_NS = 5 * MILLISECOND
-"""Where answers stay away, no more than this (ns) is left out."""
+"""Without answers, no more than this (ns) is subtracted."""
 
 
 class ServerClock:
@@ -39,59 +39,59 @@ class ServerClock:
     def __init__(self, ours: Clock) -> None:
         self._ours = ours
         self._ahead: int | None = None
-        self._heard_at = 0
+        self._received_at = 0
 
     @property
     def is_set(self) -> bool:
-        """Whether a server has told its time."""
+        """Whether a server has reported its time."""
         return self._ahead is not None
 
     def now(self) -> int:
-        """Return the server's time (ns since the Unix epoch); it goes back only where the server's clock did."""
+        """Return the server's time (ns since the Unix epoch); it goes back only if the server's clock did."""
         if self._ahead is None:
             return self._ours.now()
         at = self._ours.monotonic()
-        return at + self._ahead - self._left_out(at)
+        return at + self._ahead - self._drift(at)
 
     def monotonic(self) -> int:
         """Return our own monotonic clock in nanoseconds."""
         return self._ours.monotonic()
 
-    def received(self, told: int, asked_at: int) -> None:
-        """Take a time that the server has just told; `asked_at` is our monotonic clock when it was asked (ns)."""
+    def received(self, reported: int, requested_at: int) -> None:
+        """Take a time that the server has just reported; `requested_at` is our monotonic clock at the request (ns)."""
         at = self._ours.monotonic()
-        least, most = told - at, told - asked_at
-        known = None if self._ahead is None else self._ahead - self._left_out(at)
-        # Beyond `most` our belief is refuted: the server's clock was set back.
+        least, most = reported - at, reported - requested_at
+        known = None if self._ahead is None else self._ahead - self._drift(at)
+        # Beyond `most` what was known is wrong: the server's clock was set back.
         self._ahead = least if known is None or known > most else max(known, least)
-        self._heard_at = at
+        self._received_at = at
 
-    def _left_out(self, at: int) -> int:
-        return min((at - self._heard_at) // CLOCK_DRIFT_DIVISOR, MAX_CLOCK_DRIFT_NS)
+    def _drift(self, at: int) -> int:
+        return min((at - self._received_at) // CLOCK_DRIFT_DIVISOR, MAX_CLOCK_DRIFT_NS)
 
 
 Ask = Callable[[], Awaitable[int | None]]
-"""Asks the server for its time (ns since the Unix epoch); raises `JetStreamError` without an answer."""
+"""Requests the server's time (ns since the Unix epoch); raises `JetStreamError` without an answer."""
 
 
 async def set_clock(clock: ServerClock, ask: Ask) -> None:
     """Set a clock at the start; raises as `ask` does."""
     for _ in range(FIRST_CLOCK_REQUESTS):
-        await _look(clock, ask)
+        await _request(clock, ask)
 
 
 async def keep_time(clock: ServerClock, ask: Ask) -> None:
-    """Keep a clock with the server's until cancelled; without answers it goes on from what is known."""
+    """Keep a clock set by the server's until cancelled; without answers it continues from the last one."""
     while True:
         await asyncio.sleep(CLOCK_REQUEST_INTERVAL_SECONDS)
         try:
-            await _look(clock, ask)
+            await _request(clock, ask)
         except JetStreamError:
             continue
 
 
-async def _look(clock: ServerClock, ask: Ask) -> None:
-    asked_at = clock.monotonic()
-    told = await ask()
-    if told is not None:
-        clock.received(told, asked_at)
+async def _request(clock: ServerClock, ask: Ask) -> None:
+    requested_at = clock.monotonic()
+    reported = await ask()
+    if reported is not None:
+        clock.received(reported, requested_at)

@@ -1,9 +1,9 @@
 """One value of the registry's bucket in which each instance has an entry of its own, for tools that read it.
 
 The rules: an instance writes its own entry and no other, by compare-and-set. Entries of instances that are gone are
-removed by the next instance that writes. An entry is made for the room that the others leave.
-Cost: two requests where nothing has changed, three where something has.
-Limit: what an instance that was killed wrote stays until another one writes; readers go by the living.
+removed by the next instance that writes. The size of an entry is limited by what the others leave.
+Cost: two requests if nothing has changed, three otherwise.
+Limit: the entry of a killed instance stays until another one writes; readers use those of alive instances only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_ENTRY_WRITE_ATTEMPTS = 8
 """How often a change is tried while others change the value."""
 
 MAX_SHARED_HEADER_BYTES = 1_024
-"""Room that the headers of the message may take."""
+"""Room for the headers of the message."""
 
 MAX_SHARED_BYTES = MAX_VALUE_BYTES - MAX_SHARED_HEADER_BYTES
 

@@ -1,7 +1,7 @@
-"""The sidecar: connect, serve, and when the connection is lost do it again, for as long as it takes.
+"""The sidecar: connect, serve, and if the connection is lost do it again, for as long as it takes.
 
-One thing ends it: `stop`, after which everything in flight is finished.
-What cannot be right from the start (a stream file, an address) is raised before the first connection.
+Only `stop` ends it, after everything in flight is finished.
+What is wrong from the start (a stream file, an address) is raised before the first connection.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ RECONNECT_WAITS_SECONDS = (0.05, 0.1, 0.25, 0.5)
 """Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""
 
 SENDING_STANDSTILL_LIMIT_NS = 5 * SECOND
-"""What waited to be sent when the process stood still so long (ns) is not sent any more.
+"""After a standstill of the process of this length (ns), what waited to be sent is not sent any more.
 
-Others may have fired it meanwhile, and beyond the duplicate window the server would store it again.
+Other instances may have fired it meanwhile, and after the duplicate window the server would store it again.
 """
 
 MAX_DENIALS_NOTED = 256
-"""What our user may not do is told once for each permission, as far as so many can be remembered."""
+"""How many missing permissions are noted, so that each is reported once."""
 
 
 class Sidecar:
@@ -59,7 +59,7 @@ class Sidecar:
         self.serving = asyncio.Event()
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
-        """The connection of the moment."""
+        """The current connection."""
         self._leases = Leases(secrets.token_hex(6))
         self._failures = SharedFailures(
             self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()}
@@ -70,7 +70,7 @@ class Sidecar:
         self._denials: set[Denial] = set()
         self._outage = Outage(clock.monotonic)
         self._defects = Outage(clock.monotonic)
-        """Errors of our own making, which a connection in between does not end."""
+        """Errors of the sidecar itself; a connection in between does not end this outage."""
         reporter.ready_streams(lambda: {name: one.is_ready for name, one in list(self.served.items())})
 
     @property
@@ -79,11 +79,11 @@ class Sidecar:
         return self._services.by_name
 
     def stop(self) -> None:
-        """Begin to end: nothing new is begun, what is in flight is finished, then `run` returns."""
+        """Begin to end: nothing new is started, what is in flight is finished, then `run` returns."""
         self._stopping.set()
 
     def not_ready(self) -> list[str]:
-        """Return why schedules do not all fire at this moment; nothing where they do."""
+        """Return why not all schedules fire at this moment; empty if they do."""
         if self.connection is None:
             return ["there is no connection to a server"]
         if not self.serving.is_set():
@@ -99,7 +99,7 @@ class Sidecar:
         while not self._stopping.is_set():
             try:
                 clean = await self._serve_once(dialer)
-            except Exception as error:  # whatever it is: while we run, fires go out
+            except Exception as error:  # of any kind: as long as the process runs, it serves
                 clean = False
                 if self._defects.failed("sidecar_failed", repr(error)) is not None:
                     self._reporter.defect("sidecar_failed", error)
@@ -107,12 +107,12 @@ class Sidecar:
         return clean
 
     async def _serve_once(self, dialer: Dialer) -> bool:
-        """Serve through one connection; returns whether nothing was left in flight that is ours to finish."""
+        """Serve through one connection; returns whether everything in flight that is ours was finished."""
         connection = await self._connect(dialer)
         return True if connection is None else await self._serve(connection)
 
     async def _connect(self, dialer: Dialer) -> Connection | None:
-        """Return a connection, however long it takes; None when we are stopped before."""
+        """Return a connection, however long it takes; None if we are stopped before."""
         attempt = 0
         while not self._stopping.is_set():
             try:
@@ -149,7 +149,7 @@ class Sidecar:
             await connection.close()
 
     def _setback(self, action: str, error: JetStreamError) -> None:
-        """Tell why nobody serves us, unless that was told lately."""
+        """Report why no server serves us, unless that was reported recently."""
         if (so_far := self._outage.failed(action, str(error))) is not None:
             self._reporter.problem(action, reason=str(error), **so_far)
 

@@ -110,7 +110,7 @@ async def test_what_reaches_beyond_the_stream_is_not_believed_and_told(registry:
     assert await keeper(registry).write(CheckpointLoaded(5, 101))
     assert await read(registry) == set()
     assert told == [
-        "it speaks of messages up to sequence 101, and the stream ends at 100: forged, or the stream was rolled back"
+        "it covers messages up to sequence 101, and the stream ends at 100: forged, or the stream was rolled back"
     ]
 
 

@@ -71,4 +71,4 @@ def test_any_number_of_reasons_is_remembered_within_bounds() -> None:
         outage.failed("connect_failed", f"reason {number}") is not None for number in range(3 * MAX_REASONS_NOTED)
     )
     assert told == 3 * MAX_REASONS_NOTED
-    assert len(outage._told) <= MAX_REASONS_NOTED
+    assert len(outage._reported_at) <= MAX_REASONS_NOTED
