@@ -84,6 +84,7 @@ class Instances:
     ) -> None:
         """Prepare to take part; `restore` writes into a bucket that was created again what it has to hold."""
         self._leases = leases
+        self._ability = leases.ability
         self._registry = registry
         self._api = api
         self._clock = clock
@@ -118,7 +119,7 @@ class Instances:
 
     async def take_part(self) -> None:
         """Receive, send and divide until cancelled, or until the connection is lost."""
-        self._leases.ability.reconnected(self._clock.monotonic())
+        self._ability.reconnected(self._clock.monotonic())
         async with TaskGroup() as tasks:
             tasks.create_task(self._keep_receiving())
             tasks.create_task(self._keep_sending())
@@ -249,13 +250,13 @@ class Instances:
     def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
         if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:
             return True
-        on_trial = self._leases.ability.on_trial(key, now)
+        on_trial = self._ability.on_trial(key, now)
         return bool(on_trial or service.on_trial) and on_trial - self._leases.held(key) != service.on_trial
 
     def _to_check(self, keys: Mapping[str, StreamService]) -> list[str]:
         """Return the streams that a change concerns, and some of the others."""
         outlook = self._leases.outlook(self._clock.monotonic())
-        if self._concerns_all or outlook != self._outlook or not self._leases.ability.is_flawless:
+        if self._concerns_all or outlook != self._outlook or not self._ability.is_flawless:
             self._outlook, self._concerns_all = outlook, False
             self._concerned.clear()
             return list(keys)
@@ -269,7 +270,7 @@ class Instances:
             return
         now, keys = self._clock.monotonic(), self._served.by_key()
         serves = self._leases.able(self._served.live(), now).intersection(keys)
-        cannot = dict(islice(self._leases.ability.cannot.items(), MAX_UNABLE_STREAMS_SENT))
+        cannot = dict(islice(self._ability.cannot.items(), MAX_UNABLE_STREAMS_SENT))
         is_news = serves != self._leases.serves
         is_sent = not is_news and cannot == self._sent_cannot
         if self._sent_at is not None and now - self._sent_at < HEARTBEAT_INTERVAL_NS and is_sent:
@@ -298,7 +299,7 @@ class Instances:
         holders = self._leases.change(key, self._clock.monotonic())
         is_done = holders is None or self._leases.is_leaving or await self._record(key, holders)
         held, before = self._leases.to_fire(key, self._clock.monotonic()), service.shards
-        on_trial = self._leases.ability.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
+        on_trial = self._ability.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
         service.fires_on_trial(on_trial)
         if held == before or self._leases.is_leaving:
             return is_done
