@@ -1,4 +1,4 @@
-"""Checkpoints of several holders in one value: nobody writes for the shards of another."""
+"""Checkpoints of several holders in one value: no instance writes for the shards of another one."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -53,7 +53,7 @@ def keeper(registry: Registry, created: str = CREATED) -> CheckpointKeeper:
 
 
 async def read(registry: Registry, now: int = 1_000) -> set[CheckpointLoaded]:
-    """Return what a new holder is told."""
+    """Return what a new holder reads."""
     return set(await read_checkpoint(registry, Stream(), "S", Mode.EMULATED, now) or ())
 
 
@@ -106,10 +106,10 @@ async def test_what_is_written_while_it_is_read_is_not_taken_for_another_state_o
 
 async def test_what_reaches_beyond_the_stream_is_not_believed_and_told(registry: Registry) -> None:
     """It was written before the stream was rolled back, or is forged."""
-    told = refusals_of(registry)
+    refused = refusals_of(registry)
     assert await keeper(registry).write(CheckpointLoaded(5, 101))
     assert await read(registry) == set()
-    assert told == [
+    assert refused == [
         "it covers messages up to sequence 101, and the stream ends at 100: forged, or the stream was rolled back"
     ]
 
@@ -125,27 +125,27 @@ class Lagging(Stream):
 
 
 async def test_what_the_leader_has_not_applied_yet_is_believed_once_it_has(registry: Registry) -> None:
-    told = refusals_of(registry)
+    refused = refusals_of(registry)
     assert await keeper(registry).write(CheckpointLoaded(5, 102))
     found = await read_checkpoint(registry, Lagging(), "S", Mode.EMULATED, 1_000)
-    assert (found, told) == ([CheckpointLoaded(5, 102)], [])
+    assert (found, refused) == ([CheckpointLoaded(5, 102)], [])
 
 
 async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and_told(registry: Registry) -> None:
     """And what others wrote beside it is."""
-    told = refusals_of(registry)
+    refused = refusals_of(registry)
     now = 1_000 * SECOND
     assert await keeper(registry).write(CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS, 10, shards=LOW))
     assert await keeper(registry).write(CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS + 1, 10, shards=HIGH))
     assert await read(registry, now) == {CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS, 10, shards=LOW)}
-    assert told == ["it claims fires as settled that are due 5 s ahead of the server's clock"]
+    assert refused == ["it claims fires as settled that are due 5 s ahead of the server's clock"]
 
 
 def refusals_of(registry: Registry) -> list[str]:
-    """Return a list to which is added why values are not believed."""
-    told: list[str] = []
-    registry.broken = lambda _key, reason: told.append(reason)
-    return told
+    """Return a list to which the reasons are added for which values are ignored."""
+    refused: list[str] = []
+    registry.broken = lambda _key, reason: refused.append(reason)
+    return refused
 
 
 def numbers(shard: int, count: int) -> frozenset[int]:
@@ -220,11 +220,11 @@ class TestAStreamThatSeemsToBeAnotherOne:
         assert await read(registry) == {CheckpointLoaded(11, 12, shards=LOW), CheckpointLoaded(13, 14, shards=HIGH)}
 
     async def test_what_reaches_beyond_it_is_of_another_one_and_no_forgery(self, registry: Registry) -> None:
-        told: list[tuple[str, str]] = []
-        registry.broken = lambda key, reason: told.append((key, reason))
+        refused: list[tuple[str, str]] = []
+        registry.broken = lambda key, reason: refused.append((key, reason))
         settled = CheckpointLoaded(7, 1_000_000, stored_by=500)
         assert await keeper(registry, "2025-01-01T00:00:00Z").write(settled)
-        assert (await read(registry), told) == (set(), [])
+        assert (await read(registry), refused) == (set(), [])
 
     async def test_what_is_not_bounded_counts_for_nothing(self, registry: Registry) -> None:
         assert await keeper(registry, "2025-01-01T00:00:00Z").write(CheckpointLoaded(7, 10))

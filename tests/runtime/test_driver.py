@@ -56,7 +56,7 @@ class SilentStream:
         """Answer nothing."""
 
     async def follow(self, after: int) -> None:
-        """Tell nothing."""
+        """Deliver nothing."""
 
     def end(self, reason: str) -> None:
         """Answer nothing."""

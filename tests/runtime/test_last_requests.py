@@ -1,4 +1,4 @@
-"""When somebody's update may have been undone by one of ours, so that it is asked for again."""
+"""When an update of another client may have been undone by one of ours, so that it is repeated."""
 
 from nats_scheduler.jetstream.watch import ConfigRequested
 from nats_scheduler.runtime.last_requests import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
@@ -12,7 +12,7 @@ class Watch:
         self.requests = LastRequests(lambda: self.now)
 
     def seen(self, stream: str = "ORDERS", **config: object) -> ConfigRequested:
-        """See a request of somebody else."""
+        """See a request of another client."""
         request = ConfigRequested(stream, {"name": stream, **config}, creates=False)
         self.requests.seen(request)
         return request

@@ -1,4 +1,4 @@
-"""An outage is told when it begins, again while it lasts, and when it is over; and no more often than that."""
+"""An outage is reported when it begins, again while it lasts, and when it is over; not more often."""
 
 from nats_scheduler.runtime.outage import MAX_REASONS_NOTED, REPORT_INTERVAL_NS, Outage
 from nats_scheduler.schedule.instants import SECOND
@@ -18,13 +18,13 @@ class Times:
 def test_a_reason_is_told_at_once_and_again_while_it_lasts() -> None:
     clock = Times()
     outage = Outage(clock)
-    begun, told = clock.now, []
+    begun, reported = clock.now, []
     for _ in range(140):  # 70 s, an attempt each half second
         said = outage.failed("connect_failed", "refused")
         if said is not None:
-            told.append(((clock.now - begun) / SECOND, said))
+            reported.append(((clock.now - begun) / SECOND, said))
         clock.now += HALF_A_SECOND
-    assert told == [
+    assert reported == [
         (0.0, {}),
         (30.0, {"seconds": 30.0, "attempts": 61}),
         (60.0, {"seconds": 60.0, "attempts": 121}),
@@ -35,12 +35,12 @@ def test_a_reason_is_told_at_once_and_again_while_it_lasts() -> None:
 def test_another_reason_is_told_at_once_and_two_that_take_turns_are_no_flood() -> None:
     clock = Times()
     outage = Outage(clock)
-    told = []
+    reported = []
     for attempt in range(60):
         if outage.failed("connect_failed", f"reason {attempt % 2}") is not None:
-            told.append(attempt)
+            reported.append(attempt)
         clock.now += HALF_A_SECOND
-    assert told == [0, 1]
+    assert reported == [0, 1]
     assert outage.failed("jetstream_unavailable", "reason 0") == {"seconds": 30.0, "attempts": 61}
 
 
@@ -67,8 +67,8 @@ def test_the_next_outage_begins_anew() -> None:
 
 def test_any_number_of_reasons_is_remembered_within_bounds() -> None:
     outage = Outage(Times())
-    told = sum(
+    reported = sum(
         outage.failed("connect_failed", f"reason {number}") is not None for number in range(3 * MAX_REASONS_NOTED)
     )
-    assert told == 3 * MAX_REASONS_NOTED
+    assert reported == 3 * MAX_REASONS_NOTED
     assert len(outage._reported_at) <= MAX_REASONS_NOTED

@@ -20,11 +20,11 @@ class Server:
 
     def asked(self, there: int = MILLISECOND, back: int = MILLISECOND) -> None:
         """Ask it for its time, over ways that take so long (ns)."""
-        asked_at = self.machine.monotonic()
+        requested_at = self.machine.monotonic()
         self.machine.advance(there)
-        told = self.time
+        reported = self.time
         self.machine.advance(back)
-        self.clock.received(told, asked_at)
+        self.clock.received(reported, requested_at)
 
     @property
     def late(self) -> int:

@@ -1,4 +1,5 @@
-"""What an operator has to act on is told once and tried seldom; what may heal is tried soon, and told each time."""
+"""What only an operator can mend is reported once and retried seldom; what may heal is retried soon, each time with a
+report."""
 
 from nats_scheduler.jetstream.consumers import consumer_name
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NotPermittedError
@@ -14,20 +15,20 @@ class Work:
     """Work that fails."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
-        self.setbacks = Setbacks(1.0, lambda reason: self.told.append(reason))
+        self.reported: list[str] = []
+        self.setbacks = Setbacks(1.0, lambda reason: self.reported.append(reason))
 
     def fails(self, error: JetStreamError) -> tuple[bool, float]:
-        """Return whether a failure is told, and how long is waited then."""
-        before = len(self.told)
+        """Return whether a failure is reported, and how long the wait is then."""
+        before = len(self.reported)
         self.setbacks.failed(error)
-        return len(self.told) > before, self.setbacks.wait_seconds
+        return len(self.reported) > before, self.setbacks.wait_seconds
 
 
 def test_what_may_heal_is_tried_soon_and_told_each_time() -> None:
     work = Work()
     assert [work.fails(NoAnswerError("none")) for _ in range(3)] == [(True, 1.0)] * 3
-    assert work.told == ["none"] * 3
+    assert work.reported == ["none"] * 3
 
 
 def test_a_missing_permission_is_told_once_and_tried_more_and_more_seldom() -> None:

@@ -151,11 +151,11 @@ async def test_a_loop_that_does_not_keep_up_is_told_as_overloaded() -> None:
         wakes = Wakes(SystemClock(), Reporter(metrics).loop_sampled)
         wakes.attach(sleeper := Sleeper())
         keep_busy()
-        told = await eventually(
+        lines = await eventually(
             lambda: [line for line in lines if line["event"] == "overloaded"], within_seconds=4 * SHORT_SECONDS
         )
         is_busy = False
         wakes.detach(sleeper)
-    assert told[0]["log_level"] == "warning"
-    assert told[0]["loop_late_ms"] > 50
+    assert lines[0]["log_level"] == "warning"
+    assert lines[0]["loop_late_ms"] > 50
     assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == 1
