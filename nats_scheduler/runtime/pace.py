@@ -1,12 +1,14 @@
-"""When each stream writes down how far it is: once a second where they are few, and in turn where they are many.
+"""Decide when each stream writes its checkpoint: once a second if there are few streams, and in turn if there are many.
 
-A checkpoint is a request to the registry. A thousand a second would cost more than the fires that they tell of.
+A checkpoint is a request to the registry. A thousand a second would cost more than the fires that they cover.
 
-What a late one costs: on a stream that keeps what was fired, that alone tells what happened, and a checkpoint only says
-how much of it need not be compared. Where fires may be gone before they are read again, nobody waits for his turn.
+What a late one costs: on a stream that keeps its fires, the fires themselves show what happened, and a checkpoint only
+says how much of the stream need not be compared. On a stream whose fires may be gone before they are read again, no
+checkpoint waits for a turn.
 
-The rule: no stream waits longer for its turn than it may, however many there are, and the longest waiting goes first.
-Cost: a look at each stream twice a second.
+The rule: no stream waits longer for its turn than it may, however many there are, and the one that waits longest is
+first.
+Cost: a check of each stream twice a second.
 """
 
 import asyncio
@@ -14,20 +16,20 @@ from collections.abc import Callable
 from typing import Protocol
 
 TURN_CHECK_INTERVAL_SECONDS = 0.5
-"""How often it is looked at whose turn it is."""
+"""How often it is checked which streams are next."""
 
 CHECKPOINT_INTERVAL_SECONDS = 1.0
-"""So long after its last checkpoint a stream's next one is due: well inside the shortest useful duplicate window."""
+"""Shortest time between two checkpoints of a stream: well inside the shortest useful duplicate window."""
 
 MAX_TURNS_PER_CHECK = 25
-"""Streams that are given their turn at each look: some 50 in a second."""
+"""How many streams get their turn at each check: some 50 in a second."""
 
 
 class Writer(Protocol):
-    """Whoever writes checkpoints."""
+    """What writes the checkpoints of one stream; see `runtime.checkpoint_writer`."""
 
     longest_wait_seconds: float
-    """So long after its last turn it is given the next one, whoever else waits."""
+    """Longest time between two turns, however many others wait."""
 
     @property
     def has_news(self) -> bool:
@@ -38,19 +40,19 @@ class Writer(Protocol):
 
 
 class Pace:
-    """Gives those who write their turns; they are many of one process."""
+    """Gives the writers of one process their turns."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._turns: dict[int, tuple[Writer, float]] = {}
-        """Who writes, and when (of the loop's clock) it had its last turn, the longest ago first."""
+        """Each writer, and when (by the loop's clock) it had its last turn; the one that waits longest is first."""
         self._timer: asyncio.TimerHandle | None = None
 
     def join(self, writer: Writer) -> Callable[[], None]:
-        """Give `writer` its turns; returns what ends that."""
+        """Give `writer` its turns; returns a function that ends this."""
         self._turns[id(writer)] = writer, self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._look)
+            self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)
         return lambda: self._leave(writer)
 
     def _leave(self, writer: Writer) -> None:
@@ -59,15 +61,15 @@ class Pace:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now, left = self._loop.time(), MAX_TURNS_PER_CHECK
         for key, (writer, turn) in list(self._turns.items()):
             waited = now - turn
             if waited < CHECKPOINT_INTERVAL_SECONDS:
-                break  # so did all behind it
+                break  # all others had theirs later
             if (left > 0 or waited >= writer.longest_wait_seconds) and writer.has_news:
                 left -= 1
                 del self._turns[key]
                 self._turns[key] = writer, now
                 writer.take_turn()
-        self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._look)
+        self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)

@@ -1,17 +1,17 @@
-"""Step many drivers, each when its time has come or something happened, and look at the clocks for all of them.
+"""Step many drivers, each when its time has come or something happened, and check the clocks for all of them.
 
 A driver has no timer of its own: one that waits for tomorrow costs nothing until then.
-In a turn of the event loop those whose time has come go first, and then some of those to whom something happened. So
-what is due is sent before anything else is done, and what a busy stream hears meanwhile is one step and not many.
+In a turn of the event loop the drivers whose time has come are stepped first, and then some of those to which something
+happened. So what is due is sent before anything else is done, and what a busy stream receives meanwhile is one step.
 
 Every `TICK_INTERVAL_SECONDS` it is checked whether the wall clock was set, whether the process stood still, and which
 drivers wait for an answer.
-A process that stood still (SIGSTOP, a suspended machine) knows what was true before, and others may have fired
-meanwhile: every contact of before is ended before the next driver is stepped, and what was written in the turn in which
-it stood still does not leave.
+What a process knew before a standstill (SIGSTOP, a suspended machine) may be out of date, and others may have fired
+meanwhile. So every earlier contact is ended before the next driver is stepped, and what was written in the turn of the
+standstill is not sent.
 
 The rule: between two turns what was sent leaves, and what was answered is read.
-Cost: one entry in a heap for each wake, and a look twice a second at each driver with whom something is under way.
+Cost: one entry in a heap for each wake, and a visit twice a second to each driver with work in progress.
 Limit: the precision of a wake is that of the event loop (`runtime.punctual`).
 """
 
@@ -26,87 +26,86 @@ from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 TICK_INTERVAL_SECONDS = 0.5
-"""The clocks are looked at this often at least, so that a step of one, or a standstill, is noticed."""
+"""How often at least the clocks are checked, so that a step of one, or a standstill, is noticed."""
 
 CONTACT_STANDSTILL_LIMIT_NS = 1_500 * MILLISECOND
-"""A look so long (ns) after the one before comes from a process that did not run: others may have taken over.
+"""A process that did not check its clocks for so long (ns) did not run: other instances may have taken over.
 
-Less than `engine.leases.LEASE_DURATION_NS`, after which they do; somebody looks every `TICK_INTERVAL_SECONDS`.
-
-Well inside the shortest useful duplicate window: until that is over, a repeated fire is dropped by the server.
+It is less than `engine.leases.LEASE_DURATION_NS`, after which they do; the check is made every `TICK_INTERVAL_SECONDS`.
+It is well inside the shortest useful duplicate window, within which the server drops a repeated fire.
 """
 
 MAX_UNNOTICED_STEP_BACK_NS = 1 * SECOND
-"""By so much (ns) the wall clock has to go back for every driver to be asked: less does not shift a wait much."""
+"""If the wall clock goes back by more than this (ns), every driver is stepped: less does not shift a wait much."""
 
 MIN_WAKES_KEPT = 1_024
-"""Wakes that are kept before it is looked at which of them were replaced."""
+"""How many wakes are kept before those that were replaced are searched and removed."""
 
 MAX_DUE_PER_TURN = 64
 MAX_OTHERS_PER_TURN = 32
-"""So many drivers are stepped in one turn of the event loop: whose time has come, and to whom something happened."""
+"""How many drivers are stepped in one turn: those whose time has come, and others to which something happened."""
 
 
 class Sleeper(Protocol):
-    """Whoever is woken."""
+    """A driver, as far as it is woken here."""
 
     wake_at: int | None
-    """When (ns since the Unix epoch) it is to be stepped next; None where only a fact makes it step."""
+    """When (ns since the Unix epoch) it is to be stepped next; None if only an input makes it step."""
 
     def step(self) -> None:
-        """Take what happened, and act on it and on the time."""
+        """Process what happened, and the time."""
 
     def step_if_due(self) -> None:
-        """Step, unless it was done since that was asked for."""
+        """Step, unless it has stepped since that was requested."""
 
     def step_if_restless(self) -> bool:
-        """Step where something is under way and there was no step since this was asked last.
+        """Step if work is in progress and there was no step since the last call.
 
-        Returns whether something is under way still; where it is not, it is asked no more until `Wakes.is_restless`.
+        Returns whether work is still in progress; if not, it is not called again until `Wakes.is_restless`.
         """
 
     def outdate(self, reason: str) -> None:
-        """End the contact: what came through it may be old."""
+        """End the contact: what it delivered may be out of date."""
 
 
 class Wakes:
     """Wakes the drivers of one process, by one clock, while any of them has a contact."""
 
     def __init__(self, clock: Clock, was_late: Callable[[float], None] = lambda _seconds: None) -> None:
-        """Wake nobody yet; `was_late` is told at each tick how late (s) the event loop came to it."""
+        """Wake no driver yet; `was_late` is called at each tick with how late (s) the event loop ran it."""
         self._clock = clock
         self._was_late = was_late
         self._loop = asyncio.get_running_loop()
         self._standstill = Standstill(clock.now, clock.monotonic)
         self._attached: dict[int, Sleeper] = {}
         self._restless: dict[int, Sleeper] = {}
-        """With whom something may be under way."""
+        """Those that may have work in progress."""
         self._waiting: list[tuple[int, int, Sleeper]] = []
-        """Instants, with whom to wake; one that its sleeper does not name any more was replaced."""
+        """Instants and sleepers; an instant that is not the sleeper's `wake_at` any more was replaced."""
         self._most_waiting = MIN_WAKES_KEPT
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = 0
         self._others: deque[Sleeper] = deque()
-        """To whom something happened."""
+        """Those to which something happened."""
         self._is_turn_due = False
         self._ticker: asyncio.TimerHandle | None = None
-        self._looked_at = clock.now()
+        self._checked_at = clock.now()
 
     def __len__(self) -> int:
-        """Return how many instants are kept, those included that were replaced and not dropped yet."""
+        """Return how many instants are kept, including those that were replaced and not removed yet."""
         return len(self._waiting)
 
     def attach(self, sleeper: Sleeper) -> None:
-        """Look after whoever has a contact from now on."""
+        """Watch a sleeper that has a contact from now on."""
         if not self._attached:
             self._standstill.gap()
-            self._looked_at = self._clock.now()
+            self._checked_at = self._clock.now()
             self._tick_later()
         self._attached[id(sleeper)] = self._restless[id(sleeper)] = sleeper
 
     def detach(self, sleeper: Sleeper) -> None:
-        """Look after it no more; what it waits for still wakes it."""
+        """Stop watching it; the instant that it waits for still wakes it."""
         self._attached.pop(id(sleeper), None)
         self._restless.pop(id(sleeper), None)
         if not self._attached and self._ticker is not None:
@@ -114,14 +113,14 @@ class Wakes:
             self._ticker = None
 
     def wake(self, sleeper: Sleeper, instant: int) -> None:
-        """Step `sleeper` at an instant, and at none that it named before."""
+        """Step `sleeper` at this instant, and at no earlier request's instant."""
         if sleeper.wake_at == instant:
             return
         sleeper.wake_at = instant
         self._number += 1
         heappush(self._waiting, (instant, self._number, sleeper))
         if len(self._waiting) > self._most_waiting:
-            self._drop_what_was_replaced()
+            self._remove_replaced()
         if self._timer is None or instant < self._timer_for:
             self._set_timer()
 
@@ -137,21 +136,21 @@ class Wakes:
             self._is_turn_due = True
             self._loop.call_soon(self._go_on)
 
-    def beware(self) -> None:
-        """End every contact of a process that stood still since somebody looked last."""
+    def check_standstill(self) -> None:
+        """End every contact if the process stood still since the last check."""
         gap = self._standstill.gap()
         if gap > CONTACT_STANDSTILL_LIMIT_NS:
             reason = f"the process stood still, or the clock was set, for {gap / SECOND:.1f} s"
             for sleeper in list(self._attached.values()):
                 sleeper.outdate(reason)
 
-    def _drop_what_was_replaced(self) -> None:
+    def _remove_replaced(self) -> None:
         named = {id(entry[2]): entry for entry in self._waiting if entry[0] == entry[2].wake_at}
         self._waiting = sorted(named.values())
         self._most_waiting = max(MIN_WAKES_KEPT, 2 * len(self._waiting))
 
     def _set_timer(self) -> None:
-        """Wake for the first that waits, but not later than at the next tick."""
+        """Set the timer for the first instant, but not later than the next tick."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -176,10 +175,10 @@ class Wakes:
     def _step_some(self) -> None:
         """Step those whose time has come, and then others.
 
-        Whether the process stood still is asked once for all of them, and again before what they send leaves
-        (`Connection.distrust`): it may be stopped in the middle of a step as well.
+        A standstill is checked once for all of them, and again before what they send leaves (`Connection.end_when`),
+        because the process may be stopped in the middle of a step too.
         """
-        self.beware()
+        self.check_standstill()
         now, waiting, most = self._clock.now(), self._waiting, MAX_DUE_PER_TURN
         while waiting and waiting[0][0] <= now and most:
             instant, _number, sleeper = heappop(waiting)
@@ -200,9 +199,9 @@ class Wakes:
     def _tick(self, planned: float) -> None:
         self._ticker = None
         self._was_late(self._loop.time() - planned)
-        self.beware()
-        before, self._looked_at = self._looked_at, self._clock.now()
-        was_set_back = self._looked_at < before - MAX_UNNOTICED_STEP_BACK_NS
+        self.check_standstill()
+        before, self._checked_at = self._checked_at, self._clock.now()
+        was_set_back = self._checked_at < before - MAX_UNNOTICED_STEP_BACK_NS
         if was_set_back:
             for sleeper in list(self._attached.values()):
                 sleeper.step()

@@ -119,8 +119,8 @@ async def test_a_standstill_ends_the_contact_of_everybody_once() -> None:
     for sleeper in sleepers:
         wakes.attach(sleeper)
     clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
-    wakes.beware()
-    wakes.beware()
+    wakes.check_standstill()
+    wakes.check_standstill()
     assert [len(sleeper.reasons) for sleeper in sleepers] == [1] * 100
 
 
