@@ -47,7 +47,7 @@ class Instance:
     heartbeat_at: int | None
     serves: Sequence[str] | None
     parts: Sequence[Part]
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    unable: Mapping[str, str] = field(default_factory=dict)
     """The streams that it cannot serve, by mode and name, and why."""
 
     def state(self, at: int) -> str:
@@ -80,7 +80,7 @@ def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     elif fleet.instances:
         _print(fleet, wide=wide)
         for one in fleet.instances:
-            for key, why in sorted(one.cannot.items()):
+            for key, why in sorted(one.unable.items()):
                 click.echo(printable(f"{one.name} cannot serve {key.partition('.')[2]}: {why}"))
     else:
         click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")
@@ -125,8 +125,8 @@ async def _read_instance(session: Session, name: str, parts: Sequence[Part]) -> 
         return Instance(name, None, None, None, parts) if parts else None
     since, serves = parse_rfc3339(str(value.get("since"))), value.get("serves")
     named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
-    cannot = {key: str(why) for key, why in inner(value.get("cannot")).items()}
-    return Instance(name, since if isinstance(since, int) else None, heartbeat_at, named, parts, cannot)
+    unable = {key: str(why) for key, why in inner(value.get("unable")).items()}
+    return Instance(name, since if isinstance(since, int) else None, heartbeat_at, named, parts, unable)
 
 
 def _print(fleet: Fleet, *, wide: bool) -> None:
@@ -154,6 +154,6 @@ def _document(one: Instance, at: int) -> dict[str, object]:
         "last_heartbeat": None if one.heartbeat_at is None else format_rfc3339(one.heartbeat_at),
         "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": one.serves,
-        "cannot": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.cannot.items())],
+        "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
         "holds": [{"stream": part.stream, "mode": part.mode, "shards": part.shards} for part in one.parts],
     }

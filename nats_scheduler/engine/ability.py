@@ -80,7 +80,7 @@ class Ability:
     # -- what we cannot do ---------------------------------------------------------------------------------------
 
     @property
-    def cannot(self) -> Mapping[str, str]:
+    def unable(self) -> Mapping[str, str]:
         """The streams that we cannot serve, and why."""
         return {key: unable.reason for key, unable in self._unable.items()}
 
@@ -118,12 +118,12 @@ class Ability:
 
     # -- what others cannot do -----------------------------------------------------------------------------------
 
-    def reported(self, instance: str, cannot: Iterable[str]) -> bool:
+    def reported(self, instance: str, unable: Iterable[str]) -> bool:
         """Note which streams another instance cannot serve; returns whether that is new."""
-        unable = frozenset(cannot)
-        is_news = self._others.get(instance, frozenset()) != unable
-        if unable:
-            self._others[instance] = unable
+        streams = frozenset(unable)
+        is_news = self._others.get(instance, frozenset()) != streams
+        if streams:
+            self._others[instance] = streams
         else:
             self._others.pop(instance, None)
         return is_news

@@ -131,12 +131,12 @@ class Leases:
         now: int,
         stored_at: int,
         last_received: int | None = None,
-        cannot: Iterable[str] = (),
+        unable: Iterable[str] = (),
     ) -> bool:
         """Take a heartbeat of an instance that `serves` some streams; None: all.
 
         It was stored at `stored_at` (ns, by the server's clock). The last message that its sender had received was
-        stored at `last_received`; None if it does not say. It names the streams that its sender `cannot` serve.
+        stored at `last_received`; None if it does not say. Its sender is `unable` to serve some streams.
         Returns whether that changes which holders are wanted.
         """
         self._newest = max(self._newest, stored_at)
@@ -147,7 +147,7 @@ class Leases:
             self._served[instance] = served
         if instance == self.me:
             return is_news
-        is_news = self.ability.reported(instance, cannot)
+        is_news = self.ability.reported(instance, unable)
         known = self._others.get(instance)
         self._others[instance] = _Other(now, stored_at, served, 1 if known is None else known.times + 1)
         return is_news or known is None or known.serves != served

@@ -105,8 +105,8 @@ class Instances:
         """How many alive instances were reported last."""
         self._sent_at: int | None = None
         """When (ns, of our monotonic clock) the last heartbeat was sent."""
-        self._sent_cannot: dict[str, str] = {}
-        self._received_through: int | None = None
+        self._sent_unable: dict[str, str] = {}
+        self._last_received: int | None = None
         """When (ns, of the server's clock) what we received last was stored."""
 
     def check_soon(self, key: str | None = None) -> None:
@@ -143,7 +143,7 @@ class Instances:
         wait = DIVISION_CHECK_INTERVAL_SECONDS
         while True:
             self._leases.listening_anew()
-            self._sent_at = self._received_through = None
+            self._sent_at = self._last_received = None
             self.check_soon()
             reason = await self._receive_all()
             if reason is None:
@@ -188,7 +188,7 @@ class Instances:
         return None if isinstance(error, ConnectionLostError) else str(error)
 
     def _received(self, key: str, value: Object | None, message: StoredMessage) -> None:
-        self._received_through = message.stored_at
+        self._last_received = message.stored_at
         if key.startswith(LEASE):
             stream = key.removeprefix(LEASE)
             self._leases.recorded(stream, Record(holders_of(value), message.sequence))
@@ -200,9 +200,9 @@ class Instances:
         else:
             serves = value.get("serves")
             named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
-            received_through = value.get("received_through") if type(value.get("received_through")) is int else None
-            cannot = inner(value.get("cannot"))
-            if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, received_through, cannot):
+            last_received = value.get("last_received") if type(value.get("last_received")) is int else None
+            unable = inner(value.get("unable"))
+            if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, last_received, unable):
                 self.check_soon()
                 before *= name != self._leases.me
         if self._leases.count != before:
@@ -270,24 +270,24 @@ class Instances:
             return
         now, keys = self._clock.monotonic(), self._served.by_key()
         serves = self._leases.able(self._served.live(), now).intersection(keys)
-        cannot = dict(islice(self._ability.cannot.items(), MAX_UNABLE_STREAMS_SENT))
+        unable = dict(islice(self._ability.unable.items(), MAX_UNABLE_STREAMS_SENT))
         is_news = serves != self._leases.serves
-        is_sent = not is_news and cannot == self._sent_cannot
+        is_sent = not is_news and unable == self._sent_unable
         if self._sent_at is not None and now - self._sent_at < HEARTBEAT_INTERVAL_NS and is_sent:
             return
         if is_news:
             self._concerned |= serves ^ self._leases.serves
             self._named = _named(serves)
             self._leases.serves = serves
-        self._sent_at, self._sent_cannot = now, cannot
+        self._sent_at, self._sent_unable = now, unable
         self._leases.since = self._leases.since or self._clock.now()
         about: Object = {
             "serves": self._named,
             "since": format_rfc3339(self._leases.since),
-            "received_through": self._received_through,
+            "last_received": self._last_received,
         }
-        if cannot:
-            about["cannot"] = cannot
+        if unable:
+            about["unable"] = unable
         self._registry.send(f"{INSTANCE}{self._leases.me}", about)
 
     async def _divide(self, key: str, service: StreamService) -> None:

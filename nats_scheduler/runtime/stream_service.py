@@ -1,6 +1,6 @@
 """Serve one stream for as long as it is the same stream: its engine, its contacts, its shards, its checkpoints.
 
-The engine outlives connections, so that a reconnect costs a look at what is new and not a read of everything.
+The engine outlives connections, so that after a reconnect only what is new is read.
 It does not outlive the stream: a stream that was deleted and created again, that went back to an earlier state, or that
 got other rules needs a new service.
 

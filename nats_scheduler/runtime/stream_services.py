@@ -1,6 +1,6 @@
 """The streams that this process serves, by name: the only place in which a service is added or removed.
 
-Services outlive connections, so that a reconnect costs a look at what is new and not a read of everything.
+Services outlive connections, so that after a reconnect only what is new is read.
 
 The rule: `runtime.serving` starts and ends services. All other parts get `by_name`, which cannot be changed.
 """

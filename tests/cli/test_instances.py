@@ -101,15 +101,15 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(cli: Cli, 
         "age_nanoseconds": None,
         "serves": None,
     }
-    assert found["xyz"] == {**gone, "cannot": [], "holds": [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]}
+    assert found["xyz"] == {**gone, "unable": [], "holds": [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]}
 
 
 async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url):
-        value = {"serves": ["emulated.JOBS"], "cannot": {"emulated.JOBS": "may not\x1b[2J publish"}}
+        value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}}
         await account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(value).encode())
         found = await document(cli, server)
-        assert found["abc"]["cannot"] == [{"stream": "JOBS", "reason": "may not\x1b[2J publish"}]
+        assert found["abc"]["unable"] == [{"stream": "JOBS", "reason": "may not\x1b[2J publish"}]
         said = (await listed(cli, server)).stdout
     assert "abc cannot serve JOBS: may not\\x1b[2J publish" in said

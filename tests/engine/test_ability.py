@@ -34,9 +34,9 @@ OURS = ("a",) * SHARDS
 THEIRS = ("b",) * SHARDS
 
 
-def receives(leases: Leases, other: str, now: int, *, cannot: tuple[str, ...] = ()) -> None:
+def receives(leases: Leases, other: str, now: int, *, unable: tuple[str, ...] = ()) -> None:
     """Let an instance receive its own heartbeat and that of another one."""
-    leases.received(other, {KEY}, now, now, cannot=cannot)
+    leases.received(other, {KEY}, now, now, unable=unable)
     leases.received(leases.me, {KEY}, now, now)
     leases.discard_gone(now)
 
@@ -54,7 +54,7 @@ def test_one_that_cannot_hands_everything_to_one_that_can() -> None:
 def test_what_one_that_cannot_holds_is_claimed_by_one_that_can() -> None:
     b = instance("b", "a")
     b.recorded(KEY, Record(OURS, 1))
-    receives(b, "a", 0, cannot=(KEY,))
+    receives(b, "a", 0, unable=(KEY,))
     assert write(b, 2) == THEIRS
 
 
@@ -71,7 +71,7 @@ def test_where_nobody_can_all_share_the_work_and_none_takes_it_from_another() ->
     for one, other in ((a, "b"), (b, "a")):
         one.recorded(KEY, record)
         one.ability.denied(KEY, SHARD, WHY, 0)
-        receives(one, other, 0, cannot=(KEY,))
+        receives(one, other, 0, unable=(KEY,))
         assert one.change(KEY, 0) is None
 
 
@@ -90,7 +90,7 @@ def test_after_a_while_one_shard_is_tried_beside_its_holder_and_then_the_part_is
     assert a.to_fire(KEY, FIRST_TRIAL_WAIT_NS) == {SHARD}
     assert a.ability.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS - 1) == []
     assert a.ability.passed(FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS) == [KEY]
-    assert (a.to_fire(KEY, FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS), dict(a.ability.cannot)) == (frozenset(), {})
+    assert (a.to_fire(KEY, FIRST_TRIAL_WAIT_NS + TRIAL_DURATION_NS), dict(a.ability.unable)) == (frozenset(), {})
 
 
 def test_each_trial_that_fails_makes_the_next_wait_twice_as_long() -> None:
@@ -123,7 +123,7 @@ def test_with_a_new_connection_the_trial_begins_at_once() -> None:
 
 def test_the_dead_are_not_remembered_as_unable() -> None:
     b = instance("b", "a")
-    receives(b, "a", 0, cannot=(KEY,))
+    receives(b, "a", 0, unable=(KEY,))
     b.left("a")
     receives(b, "a", 0)
     assert sorted(b.living(KEY)) == ["a", "b"]

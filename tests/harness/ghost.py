@@ -17,7 +17,7 @@ GHOST = "ghost0000000"
 async def ghost_of(account: Account) -> AsyncIterator[None]:
     """Write heartbeats of an instance that does not exist."""
     body = json.dumps(
-        {"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "received_through": None}
+        {"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "last_received": None}
     ).encode()
     timers: list[asyncio.TimerHandle] = []
 

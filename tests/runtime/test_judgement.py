@@ -67,10 +67,10 @@ class Bench:
 async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
     bench, stream = Bench(), Stream()
     assert await bench.check(stream) == 0
-    assert not bench.ability.cannot
+    assert not bench.ability.unable
     stream.denied = Denied(bench.clock.now(), 3, "no permission")
     await bench.check(stream)
-    assert bench.ability.cannot == {KEY: "no permission"}
+    assert bench.ability.unable == {KEY: "no permission"}
 
 
 async def test_a_neglected_stream_is_checked_until_it_is_not_neglected_any_more() -> None:
