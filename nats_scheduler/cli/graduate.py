@@ -192,7 +192,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "handed_over": len(outcome.handed_over),
         "next_fires": [_next_fire(outcome.stream, one) for one in outcome.handed_over[:MAX_ROWS_SHOWN]],
         "removed": None if done is None else done.removed,
-        "made_up": None if done is None else done.made_up,
+        "make_up_fires": None if done is None else done.made_up,
         "doubtful": None if done is None else done.doubtful,
     }
 

@@ -175,8 +175,8 @@ def _print(
     else:
         click.echo(f"\n{_total(listing, len(shown) if not invalid else None)}")
     for one in listing.streams:
-        if complaint := listing.sidecars.complaint(one):
-            click.echo(f"{one.state.name}: {complaint}")
+        if problem := listing.sidecars.why_not_fired(one):
+            click.echo(f"{one.state.name}: {problem}")
 
 
 def _total(listing: Listing, shown: int | None) -> str:

@@ -41,7 +41,7 @@ class Sidecars:
         key = f"{stream.mode}.{stream.state.name}"
         return sum(one.serves is None or key in one.serves for one in self.alive)
 
-    def complaint(self, stream: ServedStream) -> str:
+    def why_not_fired(self, stream: ServedStream) -> str:
         """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
         if stream.mode not in BY_SIDECAR or self.serving(stream):
             return ""
@@ -54,7 +54,7 @@ class Sidecars:
             "mode": stream.mode,
             "served": EXPLANATIONS[stream.mode],
             "sidecars": self.serving(stream),
-            "complaint": self.complaint(stream) or None,
+            "problem": self.why_not_fired(stream) or None,
         }
 
     def document(self) -> dict[str, object]:

@@ -195,7 +195,7 @@ def _print_streams(found: Sequence[ServedStream], sidecars: Sidecars, *, wide: b
             "-" if (since := _since(one)) is None else moment_text(since) for one in found
         ]
     columns["sidecars"] = [str(sidecars.serving(one)) for one in found]
-    columns["who fires"] = [sidecars.complaint(one) or EXPLANATIONS[one.mode] for one in found]
+    columns["who fires"] = [sidecars.why_not_fired(one) or EXPLANATIONS[one.mode] for one in found]
     print_table(list(columns), list(zip(*columns.values(), strict=True)), wide=wide)
     modes = Counter(str(one.mode) for one in found)
     click.echo(f"{len(found)} in all: {', '.join(f'{n} {mode}' for mode, n in sorted(modes.items()))}")

@@ -51,7 +51,7 @@ class Kind(StrEnum):
     MOVED = "moved"
     SPENT = "spent"
     OLDER = "older"
-    DEAD = "dead"
+    UNUSABLE = "unusable"
     PORTABLE = "portable"
 
 
@@ -146,7 +146,7 @@ class Handover:
     def findings(self, now: int) -> list[Finding]:
         """Return the findings: what would happen to each schedule that does not simply continue."""
         found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
-        found += self._of_dead()
+        found += self._of_unusable()
         portable = [held for held in self._stored.held if held.terms.dialect is PORTABLE]
         found += [_about(Kind.PORTABLE, held, "portable headers stay with the sidecar") for held in portable]
         return sorted(found, key=lambda finding: (list(Kind).index(finding.kind), finding.subject or ""))
@@ -229,11 +229,11 @@ class Handover:
         latest = held.latest_due(held.fire_time, now) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
 
-    def _of_dead(self) -> Iterator[Finding]:
+    def _of_unusable(self) -> Iterator[Finding]:
         for subject, rejected in self._stored.rejected.items():
             if rejected.sequence not in self._candidates.get(subject, {}):
                 reason = f"stays stored and never fires: {rejected.rejection}"
-                yield Finding(Kind.DEAD, reason, subject, rejected.sequence)
+                yield Finding(Kind.UNUSABLE, reason, subject, rejected.sequence)
         for held in self._stored.held:
             if held.terms.dialect is ADR51 and not reads(held.pattern, self._level):
                 yield _about(Kind.UNREADABLE, held, "servers before 2.14 know only @at: it stays stored, unfired")

@@ -59,7 +59,7 @@ class FiredBy(StrEnum):
 
     SIDECAR = "sidecar"
     SERVER = "server"
-    NOBODY = "nobody"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class ScheduleDocument(StoredDocument, DefinitionDocument):
     state: str
     next_fire: FireDocument | None
     fired_by: str
-    """`sidecar`, `server` or `nobody`."""
+    """`sidecar`, `server` or `none`."""
     failing: FailingDocument | None
     ends: EndDocument | None
 

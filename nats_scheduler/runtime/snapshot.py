@@ -67,7 +67,7 @@ async def take_snapshot(
     ours = StoredSchedules(allowed, dialects_of(mode), FiredBy.SIDECAR, checkpoints, removes_expired=removes_expired)
     read = [ours]
     if mode in (Mode.NATIVE, Mode.DORMANT):
-        read.append(StoredSchedules(rules, (ADR51,), FiredBy.SERVER if mode is Mode.NATIVE else FiredBy.NOBODY))
+        read.append(StoredSchedules(rules, (ADR51,), FiredBy.SERVER if mode is Mode.NATIVE else FiredBy.NONE))
 
     def take(messages: Sequence[StoredMessage]) -> None:
         for one in read:

@@ -91,7 +91,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "mode": "emulated",
                 "served": EXPLANATIONS[Mode.EMULATED],
                 "sidecars": 0,
-                "complaint": "no sidecar is running: nothing fires these",
+                "problem": "no sidecar is running: nothing fires these",
                 "failing": 0,
                 "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"cron": 1}},
             }

@@ -67,12 +67,12 @@ async def test_lists_say_whether_anything_fires_what_they_list(cli: Cli, start_s
             await eventually(is_served, within_seconds=20, describe="the sidecar says that it serves ORDERS")
             for command in (("ls",), ("stream", "ls")):
                 document = json.loads((await say(cli, server, *command, "--json")).stdout)
-                assert (len(document["sidecars"]), document["streams"][0]["complaint"]) == (1, None)
+                assert (len(document["sidecars"]), document["streams"][0]["problem"]) == (1, None)
                 assert NONE_RUNNING not in (await say(cli, server, *command)).stdout
         for command in (("ls",), ("stream", "ls")):
             document = json.loads((await say(cli, server, *command, "--json")).stdout)
             assert document["sidecars"] == []
-            assert {stream["complaint"] for stream in document["streams"]} == {NONE_RUNNING}
+            assert {stream["problem"] for stream in document["streams"]} == {NONE_RUNNING}
             assert NONE_RUNNING in (await say(cli, server, *command)).stdout
 
 
@@ -86,7 +86,7 @@ async def test_a_sidecar_that_does_not_serve_a_stream_does_not_count_for_it(
         env = {"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"}
         said = await say(cli, server, "ls", "NAMED", "--json", env=env)
         document = json.loads(said.stdout)
-        assert (document["streams"][0]["sidecars"], document["streams"][0]["complaint"]) == (0, NOT_SERVED_YET)
+        assert (document["streams"][0]["sidecars"], document["streams"][0]["problem"]) == (0, NOT_SERVED_YET)
         assert document["warnings"] == [
             "portable_streams is set for this command, and the running sidecars have another value"
         ]

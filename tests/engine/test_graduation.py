@@ -68,7 +68,7 @@ def test_a_schedule_under_one_with_portable_headers_would_be_revived() -> None:
 
 
 def test_a_schedule_under_an_unreadable_one_would_be_revived() -> None:
-    assert kinds(read(schedule(LATER), schedule("never", 2))) == [(Kind.COVERED, 1), (Kind.DEAD, 2)]
+    assert kinds(read(schedule(LATER), schedule("never", 2))) == [(Kind.COVERED, 1), (Kind.UNUSABLE, 2)]
 
 
 def test_what_lies_buried_counts_for_the_server_alone() -> None:

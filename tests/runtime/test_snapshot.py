@@ -204,7 +204,7 @@ async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fir
         found = {mode: (await looked.look(mode)).schedules for mode in (Mode.NATIVE, Mode.DORMANT, Mode.EMULATED)}
         assert {mode: [(one.terms.dialect.name, one.fired_by) for one in found[mode]] for mode in found} == {
             Mode.NATIVE: [("adr51", FiredBy.SERVER), ("portable", FiredBy.SIDECAR)],
-            Mode.DORMANT: [("adr51", FiredBy.NOBODY), ("portable", FiredBy.SIDECAR)],
+            Mode.DORMANT: [("adr51", FiredBy.NONE), ("portable", FiredBy.SIDECAR)],
             Mode.EMULATED: [("adr51", FiredBy.SIDECAR)],
         }
 
