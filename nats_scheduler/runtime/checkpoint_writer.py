@@ -88,11 +88,10 @@ class CheckpointWriter:
         shortest = min(window, config.get("max_age") or window)
         self.longest_wait_seconds = min(TURN_LIMIT_SECONDS, MAX_SHARE_OF_WINDOW * shortest / SECOND)
 
-    def fire_stored(self) -> None:
-        """Note that a fire was stored: its checkpoint follows closely if nobody may be able to read it back."""
-        if not self._keeps_fires:
-            self._has_fired = True
-            self._may_write.set()
+    def fire_may_be_gone(self) -> None:
+        """Note a stored fire that may be consumed before it can be read back: its checkpoint follows closely."""
+        self._has_fired = True
+        self._may_write.set()
 
     def write_anew(self) -> None:
         """Write the next checkpoint even if nothing happened since the last one."""

@@ -343,8 +343,8 @@ class StreamService:
     # -- events --------------------------------------------------------------------------------------------------
 
     def _reported(self, event: Event) -> None:
-        if isinstance(event, FireStored):
-            self._checkpoints.fire_stored()
+        if not self._basis.reads_all and isinstance(event, FireStored):
+            self._checkpoints.fire_may_be_gone()
         if self._shows_need_of_roll_ups(event):
             self._needs_roll_ups()
         self._report(self.state.name, event)
