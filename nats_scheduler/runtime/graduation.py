@@ -4,16 +4,17 @@ The order is what keeps each fire single and none lost:
 
 1. Everything is read, and what would go wrong is found (`engine.graduation`); nothing has been written so far.
 2. Schedule messages that must never fire again are removed.
-3. Repeating schedules that missed fires while nobody fired get their make-up fire, with its identity and guard.
+3. Repeating schedules that missed fires while nothing fired get their make-up fire, with its identity and guard.
 4. The flag is switched on, in the first part of a second, when no schedule on whole seconds is due: the server
    counts from the second that it rounds to, and would pass over a fire that is due in the other half.
 5. What came due between 3 and 4 is made up in the same way; the server has counted from later on.
 
-Whatever ends it before 4 leaves a stream that nobody fires, and can be begun again: what was made up is found stored.
+If it is ended before 4, nothing fires the stream, and it can be started again: it finds the make-up fires stored.
 The rule: what is due is judged by the clock of the server, since the server goes on with it.
 
 Cost: one pass over the stream's headers; two requests for each removal and each make-up fire.
-Limit: a make-up fire carries the portable stamps (`X-Nats-Scheduler`), since such a server takes its own from nobody.
+Limit: a make-up fire carries the portable stamps (`X-Nats-Scheduler`), because such a
+server accepts its own stamps from no client.
 """
 
 import asyncio
@@ -68,7 +69,7 @@ class Graduated:
     made_up: int
     handed_over: Sequence[HandedOver]
     doubtful: bool
-    """The switch took so long that a fire due in that second may have been passed over."""
+    """The switch took so long that a fire due in that second may have been skipped."""
 
 
 class Graduation:
@@ -82,7 +83,7 @@ class Graduation:
         state: StreamState,
         now: Callable[[], int],
     ) -> None:
-        """Prepare; `now` tells the time of this machine in ns since the Unix epoch."""
+        """Prepare; `now` returns the time of this machine in ns since the Unix epoch."""
         self._connection = connection
         self._api = api
         self._server = server
@@ -122,18 +123,18 @@ class Graduation:
         return self._handover.handed_over(self._now())
 
     async def _set_clock(self) -> None:
-        """Learn how far the server's clock is ahead of ours, from an answer that says what time it is."""
+        """Find out how far the server's clock is ahead of ours, from an answer that contains its time."""
         before = self._local_now()
         info = await self._api.stream(self._state.name)
-        told = server_time(info)
-        if isinstance(told, int):
-            self._ahead = told - (before + self._local_now()) // 2
+        reported = server_time(info)
+        if isinstance(reported, int):
+            self._ahead = reported - (before + self._local_now()) // 2
 
     def _now(self) -> int:
         return self._local_now() + self._ahead
 
     async def _read_buried(self, handover: Handover) -> None:
-        """Read what lies under the last messages of their subjects, where only those are read otherwise."""
+        """Read the messages before the last ones of their subjects, if only the last ones are read otherwise."""
         async for subject, number in self._api.subject_counts(self._state.name):
             sequence = 0
             while number > 1 and is_expressible(subject):
@@ -150,7 +151,7 @@ class Graduation:
         return [] if rejection is None else [Finding(Kind.REFUSED, str(rejection))]
 
     async def _of_copies(self) -> list[Finding]:
-        """Find the streams that take from this one, which stall where only 2.12 schedules."""
+        """Find the streams that copy from this one: on 2.12 they stall at the first schedule."""
         if self._server.api_level >= REPEATING_API_LEVEL:
             return []
         names = [info["config"]["name"] async for info in self._api.streams() if self._is_origin(info["config"])]
@@ -166,7 +167,7 @@ class Graduation:
     # -- act -----------------------------------------------------------------------------------------------------
 
     async def carry_out(self) -> Graduated:
-        """Hand the schedules over; raises `JetStreamError` where the server does not let us."""
+        """Hand the schedules over; raises `JetStreamError` if the server refuses."""
         assert self._handover is not None, "nothing is handed over before it was read"
         removed = [finding for finding in self.findings if finding.kind in PURGED_KINDS]
         await _each(removed, self._remove)
