@@ -15,7 +15,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
-from tests.harness.blocks import block_with
+from tests.harness.blocks import block_to_send, block_with
 
 YEAR_9000 = 221_845_392_000 * SECOND
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": TARGET}
@@ -80,6 +80,15 @@ class TestAForgedFireOfTheYear9000:
         world.regain_contact()
         world.advance("12s")
         assert genuine(world) == [5, 10]
+
+
+def test_what_claims_a_fire_that_is_past_changes_nothing_and_is_not_reported() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    desk.read(StoredMessage("elsewhere", 3, second(6), block_to_send(forged(second(5))), b""))
+    assert desk.reported(FireForged) == []
+    assert desk.at(10).fire.fire_time == second(10)
 
 
 class TestAnIdentityThatIsTakenBeforehand:

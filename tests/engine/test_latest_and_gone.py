@@ -159,6 +159,14 @@ def test_a_cancel_older_than_the_schedule_does_not_concern_it() -> None:
     assert desk.is_held()
 
 
+def test_an_ordinary_message_older_than_the_schedule_does_not_end_it() -> None:
+    desk = Desk(schedule("@every 5s", 10))
+    desk.read(plain("s.one", 9))
+    assert (endings(desk), desk.is_held()) == ([], True)
+    desk.read(plain("s.one", 11))
+    assert (endings(desk), desk.is_held()) == ([Ending.OVERWRITTEN], False)
+
+
 def test_nothing_found_on_the_subject_ends_the_schedule() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)

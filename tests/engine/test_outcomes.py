@@ -103,6 +103,19 @@ def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
     assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
 
 
+def test_an_earlier_fire_that_is_read_again_does_not_set_its_schedule_back() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    first = desk.in_flight(message, 5)
+    seen = first.block
+    desk.concluded(first, Stored(2))
+    desk.concluded(desk.at(10).fire, Stored(3))
+    for _ in range(2):
+        desk.read(stored_fire(first, 2, START + 5 * SECOND)._replace(block=seen))
+        assert due(desk) == 15
+    assert desk.at(14).fires == []
+
+
 def test_a_refused_fire_is_tried_again_and_recovers() -> None:
     message = schedule("@every 1h")
     desk = Desk(message)

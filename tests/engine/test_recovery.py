@@ -60,6 +60,18 @@ def test_one_fire_that_is_merely_late_is_no_missed_fire() -> None:
     assert not any(isinstance(event, FiresMissed) for event in world.events)
 
 
+@pytest.mark.parametrize(("seconds", "fire_time"), [(9.9, 5), (10, 10), (10.1, 10)])
+def test_a_fire_that_comes_due_at_this_very_instant_is_the_latest_that_is_due(seconds: float, fire_time: int) -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message)
+    desk.at(seconds)
+    desk.found(message)
+    assert desk.fire.fire_time == START + fire_time * SECOND
+    desk.concluded(desk.fire, Stored(2))
+    made_up = [(missed.first, missed.made_up) for missed in desk.reported(FiresMissed)]
+    assert made_up == ([(START + 5 * SECOND, START + 10 * SECOND)] if fire_time == 10 else [])
+
+
 def test_a_delayed_message_fires_once_however_long_the_outage() -> None:
     world = ScheduleWorld()
     world.publish("s.one", AT_10S)

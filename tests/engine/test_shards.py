@@ -6,12 +6,20 @@ import pytest
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.backlog import MAX_CHECKS_PER_STEP
-from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.events import (
+    FireForged,
+    FireRefused,
+    FireUnknown,
+    ScheduleAccepted,
+    ScheduleEnded,
+    ScheduleRejected,
+)
 from nats_scheduler.engine.holdings import MAX_HANDOVERS_PER_STEP, MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
     ContentUnread,
+    DuplicateRead,
     ExpiryConcluded,
     MessagesRead,
     PurgeConcluded,
@@ -319,7 +327,19 @@ class TestAShardIsLost:
         hold(desk, NONE)
         desk.concluded(fire, outcome)
         assert desk.engine.is_idle
-        assert desk.at(9).fires == []
+        assert (desk.reported(FireRefused), desk.reported(FireUnknown)) == ([], []), "the next holder reports its own"
+        assert (desk.reads, desk.at(9).fires, desk.reads) == ([], [], [])
+
+    def test_flying_and_forged(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        desk.concluded(fire, Stored(7, duplicate=True))
+        hold(desk, NONE)
+        forgery = stored_fire(fire, 7, desk.now)._replace(subject="elsewhere", body=b"forged")
+        desk.step(DuplicateRead(fire, 7, forgery, desk.now))
+        assert [event.subject for event in desk.reported(FireForged)] == ["elsewhere"]
+        assert (desk.fires, desk.at(7).fires) == ([], []), "the next holder meets the forgery itself"
 
     def test_flying_and_stored(self) -> None:
         message = schedule(EVERY)
