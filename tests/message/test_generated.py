@@ -109,6 +109,17 @@ def test_identity_and_guard_come_after_the_headers_of_the_adr() -> None:
     )
 
 
+def test_a_subject_that_is_no_text_is_named_byte_for_byte() -> None:
+    block = with_guard(generated_block(b"", *scheduled(), "t.\udcff", None), "t.\udcff", 7)
+    assert header_items(with_identity(block, "7:t.\udcff")) == [
+        (b"Nats-Scheduler", b"t.\xff"),
+        (b"Nats-Schedule-Next", b"purge"),
+        (b"Nats-Expected-Last-Subject-Sequence", b"7"),
+        (b"Nats-Expected-Last-Subject-Sequence-Subject", b"t.\xff"),
+        (b"Nats-Msg-Id", b"7:t.\xff"),
+    ]
+
+
 def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
     block = b"NATS/1.0\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\nB: c\nNats-Schedule-Foo: last\r\n\r\n"
     stripped = b"NATS/1.0\r\nB: c\n"

@@ -43,6 +43,8 @@ found_names = st.sampled_from([name for name in NAMES if name != b"A"])
         (b"XName: value", None),
         (b"Name-More: value", None),
         (b"Other: Name: value", None),
+        (b"XName: no\r\nName:value", b"value"),
+        (b"Name: Xylophone", b"Xylophone"),
     ],
 )
 def test_a_value_is_found_as_the_server_finds_it(line: bytes, value: bytes | None) -> None:

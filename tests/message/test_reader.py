@@ -30,15 +30,19 @@ PATTERNS = [
 SUBJECTS = ["orders.s1", "orders.s2", "orders.due", "orders.*", "a b"]
 
 
-def message(block: bytes, subject: str = "orders.s1") -> StoredMessage:
-    return StoredMessage(subject, 1, STORED_AT, block, None)
+LEAP_DAY_OF_2096 = 3_981_744_000_000_000_000
+"""2096-03-05: the next leap day is in 2104, since the year 2100 has none."""
+
+
+def message(block: bytes, subject: str = "orders.s1", stored_at: int = STORED_AT) -> StoredMessage:
+    return StoredMessage(subject, 1, stored_at, block, None)
 
 
 def assert_reads_as_ever(messages: Sequence[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]) -> None:
     """Read the messages in this order, twice, and compare each reading with that of a reader without a cache."""
     reader = MessageReader(rules, dialects)
     for one in [*messages, *messages]:
-        assert reader.read(one) == read_message(one.block, one.subject, STORED_AT, rules, dialects), one
+        assert reader.read(one) == read_message(one.block, one.subject, one.stored_at, rules, dialects), one
 
 
 rules = st.builds(
@@ -100,6 +104,41 @@ def test_a_header_that_is_doubled_does_not_hide_behind_a_known_one() -> None:
         for other in (first, second)
     ]
     assert_reads_as_ever(list(map(message, blocks)), StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+
+
+def test_a_block_whose_other_bytes_differ_has_terms_of_its_own() -> None:
+    blocks = [
+        block_of((b"Nats-Schedule", b"@at 203%d-01-01T00:00:00Z" % year), (b"Nats-Schedule-Target", target))
+        for target in (b"orders.due", b"orders.new")
+        for year in range(4)
+    ]
+    zigzag = [block for pair in zip(blocks[:4], blocks[4:], strict=True) for block in pair]
+    assert_reads_as_ever(list(map(message, [*blocks, *zigzag])), StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+
+
+def test_a_known_block_is_rejected_where_it_does_not_fire_within_the_horizon() -> None:
+    block = block_of((b"Nats-Schedule", b"0 0 0 29 2 *"), (b"Nats-Schedule-Target", b"orders.due"))
+    times = [STORED_AT, LEAP_DAY_OF_2096, STORED_AT]
+    messages = [message(block, stored_at=stored_at) for stored_at in times]
+    rules = StreamRules("ORDERS", ("orders.>",))
+    assert_reads_as_ever(messages, rules, DIALECTS)
+    reading = MessageReader(rules, DIALECTS).read(messages[1])
+    assert reading is not None
+    assert reading.rejection is not None
+
+
+def test_a_schedule_that_cancels_another_one_does_both_each_time_it_is_read() -> None:
+    block = block_of(
+        (b"Nats-Schedule", b"@every 5m"),
+        (b"Nats-Schedule-Target", b"orders.due"),
+        (b"Nats-Scheduler", b"orders.s2"),
+        (b"Nats-Schedule-Next", b"purge"),
+    )
+    rules = StreamRules("ORDERS", ("orders.>",))
+    assert_reads_as_ever([message(block)], rules, DIALECTS)
+    reading = MessageReader(rules, DIALECTS).read(message(block))
+    assert reading is not None
+    assert (reading.cancels, reading.definition is None) == ("orders.s2", False)
 
 
 def test_equal_patterns_in_equal_blocks_share_their_definition() -> None:

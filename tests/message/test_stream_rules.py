@@ -33,11 +33,79 @@ def test_a_stream_is_refused_at_update_as_on_the_server(
     assert _answer(check_update(config(**old), config(**new))) == _expected(code, description)
 
 
-def test_a_refusal_says_what_was_found_and_what_was_expected() -> None:
-    mirror = check_create(config(mirror={"name": "ORIGIN"}, subjects=[]))
-    assert str(mirror) == "mirror of 'ORIGIN' is not possible for a stream with schedules (server code 10186)"
-    discard = check_create(config(discard="new"))
-    assert str(discard) == "discard of 'new' excludes allow_msg_schedules: discard must be 'old' (server code 10052)"
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sealed": True}, "sealed of 'true' is not possible for a new stream: seal it with an update"),
+        ({"deny_purge": True, "allow_rollup_hdrs": True}, "deny_purge of 'true' excludes allow_rollup_hdrs"),
+        ({"allow_msg_counter": True, "discard": "new"}, "discard of 'new' excludes allow_msg_counter"),
+        ({"allow_msg_counter": True, "allow_msg_ttl": True}, "allow_msg_ttl of 'true' excludes allow_msg_counter"),
+        ({"allow_msg_counter": True}, "allow_msg_counter of 'true' excludes allow_msg_schedules"),
+        (
+            {"subject_delete_marker_ttl": 10**9 - 1},
+            "subject_delete_marker_ttl of '999999999' is given in nanoseconds: expected 1s or more",
+        ),
+        (
+            {"subject_delete_marker_ttl": 10**9, "pedantic": True},
+            "subject_delete_marker_ttl of '1000000000' needs allow_msg_ttl",
+        ),
+        (
+            {"subject_delete_marker_ttl": 10**9, "pedantic": True, "allow_msg_ttl": True},
+            "subject_delete_marker_ttl of '1000000000' needs allow_rollup_hdrs",
+        ),
+        ({"discard": "new"}, "discard of 'new' excludes allow_msg_schedules: discard must be 'old'"),
+        (
+            {"pedantic": True},
+            "allow_rollup_hdrs of 'false' is not what schedules need: a pedantic request must set it to true",
+        ),
+        ({"mirror": {"name": "ORIGIN"}, "first_seq": 5, "subjects": []}, "mirror of 'ORIGIN' excludes first_seq"),
+        (
+            {"mirror": {"name": "ORIGIN"}, "subjects": []},
+            "mirror of 'ORIGIN' is not possible for a stream with schedules",
+        ),
+        ({"mirror": {}, "subjects": []}, "mirror of '' is not possible for a stream with schedules"),
+        (
+            {"sources": [{"name": "A"}, "B"]},
+            "sources of 'A, B' is not possible for a stream with schedules",
+        ),
+        ({"allow_msg_schedules": [1]}, "allow_msg_schedules of '[1]' is neither true nor false"),
+    ],
+)
+def test_a_refusal_at_create_says_what_was_found_and_what_was_expected(changes: Config, sentence: str) -> None:
+    refused = check_create(config(**changes))
+    assert refused is not None
+    assert str(refused) == f"{sentence} (server code {refused.code})"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            {"deny_purge": True},
+            {},
+            "deny_purge of 'true' cannot be switched off, and schedules need purging: use another stream",
+        ),
+        (
+            {"allow_msg_ttl": True},
+            {},
+            "allow_msg_ttl of 'false' is not possible for a stream that has message TTLs",
+        ),
+        (
+            {"allow_msg_counter": True},
+            {},
+            "allow_msg_counter of 'false' is not possible for a stream that counts",
+        ),
+        (
+            {},
+            {"allow_msg_schedules": False},
+            "allow_msg_schedules of 'false' is not possible for a stream that has schedules: the flag stays on",
+        ),
+    ],
+)
+def test_a_refusal_at_update_says_what_was_found_and_what_was_expected(old: Config, new: Config, sentence: str) -> None:
+    refused = check_update(config(**old), config(**new))
+    assert refused is not None
+    assert str(refused) == f"{sentence} (server code {refused.code})"
 
 
 @pytest.mark.clause("stream-json")
@@ -65,6 +133,22 @@ def test_the_flag_brings_roll_ups_and_purges_along() -> None:
 def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
     rules = StreamRules.from_config(config(allow_msg_ttl=True))
     assert rules == StreamRules(name="T", subjects=("t.>",), allow_msg_ttl=True, schedules_enabled=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "max_age", "evicts", "moves"),
+    [
+        ({}, 0, False, False),
+        ({"max_age": 7, "max_msgs": -1, "max_bytes": -1, "subject_transform": None}, 7, False, False),
+        ({"max_age": -1, "max_msgs": 1, "max_bytes": 0, "subject_transform": {"src": "a", "dest": "b"}}, 0, True, True),
+        ({"max_age": "7s", "max_msgs": 0, "max_bytes": 1, "subject_transform": {}}, 0, True, False),
+    ],
+)
+def test_the_limits_of_a_stream_are_taken_from_its_configuration(
+    changes: Config, max_age: int, evicts: bool, moves: bool
+) -> None:
+    rules = StreamRules.from_config(config(**changes))
+    assert (rules.max_age, rules.evicts, rules.moves_subjects) == (max_age, evicts, moves)
 
 
 def test_delete_markers_bring_message_ttls_along() -> None:

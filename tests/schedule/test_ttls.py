@@ -73,3 +73,19 @@ def test_digits_wrap_at_64_bits_and_are_refused_where_that_is_negative(number: i
 )
 def test_what_the_server_refuses_is_refused(text: str) -> None:
     assert isinstance(parse_ttl(text), Invalid)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("999ms", "a TTL is at least 1s"),
+        ("soon", "expected a duration such as 5m, a number of seconds or 'never'"),
+        ("9223372036854775808", "more seconds than fit in 63 bits"),
+    ],
+)
+def test_the_reason_shows_the_ttl_and_what_was_expected(text: str, reason: str) -> None:
+    assert parse_ttl(text) == Invalid(text, reason)
+
+
+def test_a_ttl_of_one_second_is_the_shortest() -> None:
+    assert parse_ttl("1s") == 1
