@@ -378,6 +378,20 @@ def test_a_schedule_that_met_its_horizon_in_an_outage_has_ended_there() -> None:
     assert leap.latest_fire(at("2099-01-01T00:00:00Z"), until, 0) == at("2196-02-29T00:00:00Z")
 
 
+@pytest.mark.parametrize(
+    ("text", "until", "latest"),
+    [
+        ("0 0 12 31 12 *", "2026-01-15T00:00:00Z", "2025-12-31T12:00:00Z"),
+        ("0 0 12 31 12 *", "2025-12-31T12:00:00Z", "2025-12-31T12:00:00Z"),
+        ("0 0 12 31 12 *", "2025-12-31T11:59:59Z", "2024-12-31T12:00:00Z"),
+        ("0 0 12 15,16 * *", "2026-01-16T11:59:59Z", "2026-01-15T12:00:00Z"),
+        ("0 0 12 15 3,12 *", "2026-02-01T00:00:00Z", "2025-12-15T12:00:00Z"),
+    ],
+)
+def test_the_latest_fire_is_found_in_the_month_and_year_before(text: str, until: str, latest: str) -> None:
+    assert cron(text).latest_fire(at("2020-01-01T00:00:00Z"), at(until), 0) == at(latest)
+
+
 def test_an_outage_of_centuries_is_searched() -> None:
     pattern = cron("0 0 12 * * *", "Europe/Amsterdam")
     assert pattern.latest_fire(0, at("2600-07-01T11:00:00Z"), 0) == at("2600-07-01T10:00:00Z")

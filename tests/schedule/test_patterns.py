@@ -97,10 +97,21 @@ def test_an_empty_text_with_a_sound_time_zone_is_no_schedule() -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Amsterdam", "Local"])
 @pytest.mark.parametrize(
-    "text", ["@at 2026-01-16T12:00:00Z", "@at 0001-01-01T00:00:00Z", "@every 5s", "@every rubbish"]
+    ("text", "expected"),
+    [
+        ("@at 2026-01-16T12:00:00Z", "@at takes no time zone, not even UTC: its time has an offset of its own"),
+        ("@at 0001-01-01T00:00:00Z", "@at takes no time zone, not even UTC: its time has an offset of its own"),
+        ("@every 5s", "@every takes no time zone, not even UTC: it counts from the time at which it was stored"),
+        ("@every rubbish", "@every takes no time zone, not even UTC: it counts from the time at which it was stored"),
+    ],
 )
-def test_only_cron_takes_a_time_zone(text: str, zone: str) -> None:
-    assert "takes no time zone" in reason(text, zone)
+def test_only_cron_takes_a_time_zone(text: str, expected: str, zone: str) -> None:
+    assert reason(text, zone) == expected
+
+
+def test_the_shortest_interval_is_one_second() -> None:
+    assert read("@every 1s") == Every("@every 1s", SECOND)
+    assert reason("@every 999999999ns") == "an interval is at least 1s"
 
 
 REFUSED = """
@@ -238,3 +249,25 @@ def test_a_schedule_in_a_zone_fires_at_its_local_time() -> None:
     assert fire == NOON + 2 * HOUR + 30 * MINUTE
     assert pattern.format(fire) == "2026-01-16T09:30:00-05:00"
     assert parse_rfc3339(pattern.format(fire)) == fire
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("@at 2026-01-16T12:00:10Z", None),
+        ("@every 10s", None),
+        ("@every 1500ms", None),
+        ("*/10 * * * * *", None),
+        ("0 0 13 * * fri", "Europe/Amsterdam"),
+    ],
+)
+@pytest.mark.parametrize("stored_at", [NOON, NOON + 10 * SECOND, NOON + SECOND // 2, NOON - HOUR])
+def test_an_instant_is_a_fire_time_exactly_if_the_schedule_fires_there(
+    text: str, zone: str | None, stored_at: int
+) -> None:
+    pattern = read(text, zone)
+    begin = NOON - 20 * SECOND if stored_at > NOON - HOUR else NOON - HOUR
+    for instant in (begin + half * SECOND // 2 + odd for half in range(81) for odd in (-1, 0, 1)):
+        is_next = pattern.next_fire(max(instant - 1, stored_at), stored_at) == instant
+        expected = is_next if pattern.repeats else instant == NOON + 10 * SECOND
+        assert pattern.is_fire(instant, stored_at) is expected, instant - NOON

@@ -20,7 +20,7 @@ from nats_scheduler.schedule.posix_rule import parse_posix_rule
 from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
 from nats_scheduler.schedule.zone_files import local_zone_data
 from nats_scheduler.schedule.zones import UTC as UTC_ZONE
-from nats_scheduler.schedule.zones import Segment, Zone, load_zone
+from nats_scheduler.schedule.zones import Segment, Zone, _local_zone, load_zone
 
 PACKAGE = Path(str(files("tzdata"))) / "zoneinfo"
 NAMES = sorted((PACKAGE.parent / "zones").read_text("utf-8").split())
@@ -199,6 +199,17 @@ def test_the_local_zone_is_what_the_environment_says(
 ) -> None:
     monkeypatch.setenv("TZ", setting)
     assert local_zone_data() == (file.read_bytes() if file else None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "seconds"), [("Asia/Tokyo", 9 * 3600), ("UTC", 0), ("Mars/Olympus", 0), (str(PACKAGE), 0)]
+)
+def test_a_schedule_in_the_local_zone_is_in_utc_if_the_host_has_none(
+    setting: str, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", setting)
+    zone = _local_zone()  # the one that is loaded by its name is kept for the whole process
+    assert (zone.name, zone.offset_at(10**18)) == ("Local", seconds)
 
 
 def test_without_a_setting_the_local_zone_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
