@@ -1,5 +1,7 @@
 """What a graduation finds: each case in which the server's view of the stored messages is not ours."""
 
+from typing import Any
+
 import pytest
 
 from nats_scheduler.engine.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
@@ -155,6 +157,116 @@ def test_what_the_server_does_differently_blocks(pattern: str, headers: dict[str
 
 def test_a_zone_whose_clock_skips_no_midnight_does_not_block() -> None:
     assert kinds(read(schedule("0 0 5 * * 4", Nats_Schedule_Time_Zone="Europe/Berlin"))) == []
+
+
+def test_what_the_server_cannot_read_is_not_revived() -> None:
+    unreadable = schedule("@daily", Nats_Schedule_Time_Zone="Mars/Olympus")
+    assert kinds(read(unreadable, plain(SCHEDULE, 2))) == []
+
+
+def utc(instant: int) -> str:
+    return format_rfc3339(instant)
+
+
+DONE = schedule(PAST)
+CANCEL = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
+
+
+@pytest.mark.parametrize(
+    ("messages", "options", "finding"),
+    [
+        (
+            [schedule(LATER), plain(SCHEDULE, 2)],
+            {},
+            Finding(
+                Kind.COVERED, "a later message on its subject ended it, and the server revives it", SCHEDULE, 1, LATER
+            ),
+        ),
+        (
+            [schedule(LATER), schedule("@every 9s", 2)],
+            {},
+            Finding(Kind.OLDER, "an older version, which lies under a newer one", SCHEDULE, 1, LATER),
+        ),
+        (
+            [DONE, fire_of(DONE, START - HOUR, 2)],
+            {},
+            Finding(Kind.SPENT, "fired and not removed yet", SCHEDULE, 1, PAST),
+        ),
+        ([schedule(LATER), CANCEL], {}, Finding(Kind.SPENT, "cancelled and not removed yet", SCHEDULE, 1, LATER)),
+        (
+            [schedule(LATER, Nats_TTL="5s")],
+            {"expired_by_us": True},
+            Finding(Kind.SPENT, "its TTL has run out", SCHEDULE, 1, LATER),
+        ),
+        (
+            [schedule(LATER, Nats_Schedule_Target="")],
+            {},
+            Finding(
+                Kind.INVALID,
+                "Nats-Schedule-Target of '' is missing or empty: expected a subject such as 'orders.due' "
+                "(server code 10190)",
+                SCHEDULE,
+                1,
+                LATER,
+            ),
+        ),
+        (
+            [schedule("never")],
+            {},
+            Finding(
+                Kind.UNUSABLE,
+                "stays stored and never fires: Nats-Schedule of 'never' is not a valid pattern: expected a pattern "
+                "such as '@every 5m', '@at 2026-11-20T15:04:05Z', '@daily' or '0 30 9 * * mon-fri' (server code 10189)",
+                SCHEDULE,
+                1,
+            ),
+        ),
+        (
+            [schedule("@every 3s")],
+            {},
+            Finding(
+                Kind.MISSED,
+                f"due at {utc(START + 9 * SECOND)} while nobody fired: made up before the server takes over",
+                SCHEDULE,
+                1,
+                "@every 3s",
+            ),
+        ),
+        (
+            [schedule("@every 3s")],
+            {},
+            Finding(
+                Kind.MOVED,
+                f"would be due at {utc(START + 12 * SECOND)}, and the server counts anew: {utc(START + 13 * SECOND)}",
+                SCHEDULE,
+                1,
+                "@every 3s",
+            ),
+        ),
+        (
+            [schedule("@every 1h")],
+            {"level": LEVEL_OF_2_12},
+            Finding(
+                Kind.UNREADABLE,
+                "servers before 2.14 know only @at: it stays stored, unfired",
+                SCHEDULE,
+                1,
+                "@every 1h",
+            ),
+        ),
+    ],
+)
+def test_a_finding_says_what_would_happen_to_which_message(
+    messages: list[StoredMessage], options: dict[str, Any], finding: Finding
+) -> None:
+    assert finding in read(*messages, **options).findings(NOW)
+
+
+def test_what_is_handed_over_comes_soonest_first() -> None:
+    late, soon = schedule(LATER), schedule("@every 1m", 2, "s.two")
+    handover = read(late, soon, schedule(PAST, 3, "s.three"))
+    order = [(one.held.sequence, one.next_fire) for one in handover.handed_over(NOW)]
+    assert order == [(3, START - HOUR), (2, START + 60 * SECOND), (1, START + HOUR)]
 
 
 def test_2_12_reads_no_repeating_schedule() -> None:

@@ -284,6 +284,16 @@ class TestOneStepAtATime:
         assert fire_identity(SCHEDULE, 2, START + 10 * SECOND, 5).encode() in desk.fire.block
         assert b"Nats-Expected-Last-Subject-Sequence" not in desk.fire.block
 
+    @pytest.mark.parametrize(("blocks_refused", "code"), [(True, 10077), (False, 10071)])
+    def test_it_keeps_its_identity_where_that_is_not_blocked(self, *, blocks_refused: bool, code: int) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message, blocks_refused=blocks_refused)
+        desk.concluded(desk.in_flight(message, 10), Refused(400, code, "refused"))
+        desk.read(generated(5))
+        desk.at(11)
+        desk.found(message)
+        assert fire_identity(SCHEDULE, 2, START + 10 * SECOND).encode() + b"\r\n" in desk.fire.block
+
     def test_what_lies_under_what_landed_unseen_ends_it(self) -> None:
         message = schedule("@at 2026-01-01T00:00:10Z", 2)
         desk = Desk(message)

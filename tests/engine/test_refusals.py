@@ -164,6 +164,14 @@ def test_a_lasting_refusal_is_told_again_with_its_number_and_since_when() -> Non
     assert len([event for event in world.events if isinstance(event, FireRefused)]) == 3
 
 
+def test_the_wall_clock_stepping_back_delays_no_reminder() -> None:
+    world, _network = world_with(3, "@at 2026-01-01T00:00:05Z", out=FULL)
+    world.advance("30s")
+    world.step_clock(-20 * SECOND)
+    world.advance(REMINDER_INTERVAL_NS - 20 * SECOND)
+    assert len([event for event in world.events if isinstance(event, StillRefused)]) == 1
+
+
 def test_how_many_are_failing_is_told_when_it_changes() -> None:
     world, network = world_with(3, "@every 2s", out=FULL)
     world.advance("30s")
