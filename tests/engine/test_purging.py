@@ -97,7 +97,7 @@ def test_a_version_that_is_told_after_a_newer_one_was_found_is_removed_too() -> 
 def test_a_version_that_is_told_only_after_the_one_that_replaced_it_is_removed() -> None:
     desk = Desk(schedule(AT_5S, 3))
     desk.read(schedule(AT_5S, 2))
-    assert desk.purges == [("s.one", 2)]
+    assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 2, None, Version(2, START))]
     assert desk.reads == []
 
 
