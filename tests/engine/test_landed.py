@@ -318,6 +318,15 @@ class TestOneStepAtATime:
         assert held is not None
         assert held.sequence == 6
 
+    @pytest.mark.parametrize("moves_subjects", [True, False])
+    def test_a_fire_of_an_earlier_version_lies_there_only_if_the_stream_moves_it(self, *, moves_subjects: bool) -> None:
+        message = schedule("@at 2026-01-01T00:00:10Z", 2)
+        desk = Desk(message, moves_subjects=moves_subjects)
+        headers = {"Nats_Scheduler": SCHEDULE, "Nats_Schedule_Next": "purge"}
+        block = block_with(**headers, Nats_Msg_Id=fire_identity(SCHEDULE, 1, START))
+        desk.read(StoredMessage(SCHEDULE, 5, START, block, b""))
+        assert desk.is_held() is moves_subjects
+
     def test_what_lands_behind_its_fire_stays(self) -> None:
         message = schedule("@at 2026-01-01T00:00:10Z", 2)
         desk = Desk(message, generated(5))

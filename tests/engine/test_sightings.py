@@ -83,6 +83,16 @@ def test_where_messages_may_be_gone_before_they_are_read_none_is_expected() -> N
     assert desk.reported(FireReadBack) == []
 
 
+def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
+    for reads_all, followed in ((True, 7), (False, 9)):
+        desk = Desk(EVERY, plain(TARGET, 7), live=False, reads_all=reads_all)
+        assert desk.engine.followed_through == (7 if reads_all else 0)
+        desk.step(CaughtUp(through=9))
+        assert desk.engine.followed_through == followed
+        desk.step(ContactLost("cut"))
+        assert desk.engine.followed_through == followed
+
+
 def test_a_follower_that_is_far_behind_reads() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
