@@ -89,13 +89,24 @@ def test_the_reason_names_an_unknown_unit() -> None:
     assert parse_duration("1d") == Invalid("1d", "unknown unit 'd' (ns, us, µs, ms, s, m and h are known)")
 
 
+def test_the_reason_for_one_too_many_shows_the_duration() -> None:
+    assert parse_duration("9223372036854775807ns") == LARGEST
+    for text in ("9223372036854775808ns", "2562047h47m16.854775808s"):
+        assert parse_duration(text) == Invalid(text, "longer than 2562047h47m16.854775807s"), text
+
+
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
         (0, "0s"),
         (1, "1ns"),
+        (999, "999ns"),
+        (1_000, "1\u00b5s"),
         (1_100, "1.1\u00b5s"),
+        (999_990, "999.99\u00b5s"),
+        (1_000_000, "1ms"),
         (2_200_000, "2.2ms"),
+        (999_999_999, "999.999999ms"),
         (SECOND, "1s"),
         (1_500_000_000, "1.5s"),
         (5 * MINUTE, "5m0s"),
