@@ -13,8 +13,7 @@ from prometheus_client.registry import Collector
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.message.rejection import MESSAGE_CODES
-
-LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 
 EARLY_ENDINGS = (Ending.EXPIRED, Ending.MAX_AGE)
 """The reasons why a schedule ends before its next fire, if that is known when it is stored."""
@@ -26,15 +25,11 @@ Any other code gets its series when it first occurs.
 """
 
 
-class StreamMetrics:
-    """The metrics of each fire of one stream; looked up once, because a look-up costs more than counting."""
+class ScheduleCounts:
+    """The counters of one stream's schedules; looked up once, because a look-up costs more than counting."""
 
     def __init__(self, metrics: "Metrics", stream: str) -> None:
-        self.fires = metrics.fires.labels(stream)
-        self.duplicates = metrics.duplicates.labels(stream)
         self.accepted = metrics.accepted.labels(stream)
-        self.overdue = metrics.overdue.labels(stream)
-        self.lateness = metrics.lateness.labels(stream)
         self.ended = {ending: metrics.ended.labels(stream, ending.name.lower()) for ending in Ending}
 
 
@@ -62,8 +57,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.fires = self._counter("fires", "Fires acknowledged as stored, by stream.")
-        self.duplicates = self._counter("fires_duplicate", "Fires that the server had stored already.")
+        self.fires = FireMetrics()
+        self.registry.register(self.fires)
         self.unanswered = self._counter("fires_unanswered", "Publishes without an answer, repeated.")
         self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
         self.forged = self._counter("fires_forged", "Messages that claim to be fires and cannot be.")
@@ -71,9 +66,6 @@ class Metrics:
         self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
         self.failing = self._gauge(
             "schedules_failing", "Schedules whose fires the server refuses at the moment.", "stream"
-        )
-        self.overdue = self._counter(
-            "fires_overdue", "Fires stored that were due before this instance could fire them; not in the histogram."
         )
         self.accepted = self._counter("schedules_accepted", "Schedules accepted while the stream is followed live.")
         self.rejected = self._counter("schedules_rejected", "Invalid schedules, by the server's code.", "code")
@@ -97,13 +89,6 @@ class Metrics:
         self.connected_at = self._gauge(
             "last_connect_timestamp_seconds", "When the last connection was made, in seconds since the Unix epoch."
         )
-        self.lateness = Histogram(
-            "nats_scheduler_fire_lateness_seconds",
-            "Time from a fire's due time to its storage, by the server's clock, without overdue fires.",
-            ["stream"],
-            registry=self.registry,
-            buckets=LATENESS_BUCKETS_SECONDS,
-        )
         self.ready = ReadyStreams()
         self.registry.register(self.ready)
         self.loop_lateness = Histogram(
@@ -118,18 +103,26 @@ class Metrics:
             registry=self.registry,
         )
 
-        self._streams: dict[str, StreamMetrics] = {}
+        self._schedules: dict[str, ScheduleCounts] = {}
 
-    def of(self, stream: str) -> StreamMetrics:
-        """Return the metrics of each fire of a stream."""
-        found = self._streams.get(stream)
+    def fires_of(self, stream: str) -> FireCounts:
+        """Return the counts of a stream's fires."""
+        found = self.fires.by_stream.get(stream)
         if found is None:
-            found = self._streams[stream] = StreamMetrics(self, stream)
+            found = self.fires.by_stream[stream] = FireCounts()
+        return found
+
+    def schedules_of(self, stream: str) -> ScheduleCounts:
+        """Return the counters of a stream's schedules."""
+        found = self._schedules.get(stream)
+        if found is None:
+            found = self._schedules[stream] = ScheduleCounts(self, stream)
         return found
 
     def serves(self, stream: str) -> None:
         """Create every series of a stream that is served from now on, at 0 if nothing was counted yet."""
-        self.of(stream)
+        self.fires_of(stream)
+        self.schedules_of(stream)
         counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
         for counter in (*counters, self.misnamed):
             counter.labels(stream)

@@ -238,7 +238,7 @@ class Reporter:
         self._log.info("stream_ready", stream=stream, schedules=event.schedules, rejected=event.rejected)
 
     def _accepted(self, stream: str, event: ScheduleAccepted) -> None:
-        self._metrics.of(stream).accepted.inc()
+        self._metrics.schedules_of(stream).accepted.inc()
         if self._logs_debug:
             due = _time(event.due)
             self._log.debug("schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=due)
@@ -251,7 +251,7 @@ class Reporter:
         self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **details)
 
     def _ended(self, stream: str, event: ScheduleEnded) -> None:
-        self._metrics.of(stream).ended[event.ending].inc()
+        self._metrics.schedules_of(stream).ended[event.ending].inc()
         if self._logs_debug:
             reason = str(event.ending)
             self._log.debug("schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=reason)
@@ -281,15 +281,18 @@ class Reporter:
         self._advise("schedule_lost", stream, **fields)
 
     def _stored(self, stream: str, event: FireStored) -> None:
-        counts = self._metrics.of(stream)
-        (counts.duplicates if event.duplicate else counts.fires).inc()
+        counts = self._metrics.fires_of(stream)
+        if event.duplicate:
+            counts.duplicates += 1
+        else:
+            counts.stored += 1
 
     def _seen(self, stream: str, event: FireReadBack) -> None:
-        counts, late = self._metrics.of(stream), (event.stored_at - event.send_time) / SECOND
+        counts, late = self._metrics.fires_of(stream), (event.stored_at - event.send_time) / SECOND
         if event.overdue:
-            counts.overdue.inc()
+            counts.overdue += 1
         else:
-            counts.lateness.observe(late)
+            counts.late(late)
             self._overload.record_fire(late)
 
     def _unanswered(self, stream: str, event: FireUnknown) -> None:

@@ -1,0 +1,71 @@
+"""How many fires of each stream were stored, and how late: counted at each fire, shown when metrics are requested.
+
+A counter of `prometheus_client` is several objects with a lock, and its histogram has one for each bucket. Two events
+of each fire are counted, and with a thousand streams none of those objects is in a cache of the processor by then.
+So the counts of one stream are numbers in one small object, and the metrics are computed from them at a request.
+
+The rule: the names, units and buckets are those that a counter and a histogram of `prometheus_client` would have.
+Cost: a fraction of a microsecond a fire. Limit: no series for the time at which a counter was created.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+
+_BUCKET_NAMES = (*map(str, LATENESS_BUCKETS_SECONDS), "+Inf")
+
+
+class FireCounts:
+    """The fires of one stream since the start of the process."""
+
+    __slots__ = ("duplicates", "lateness", "overdue", "seconds_late", "stored")
+
+    def __init__(self) -> None:
+        self.stored = self.duplicates = self.overdue = 0
+        self.lateness = [0] * len(_BUCKET_NAMES)
+        """How many fires were stored how late, by the buckets, each without those before it."""
+        self.seconds_late = 0.0
+        """The sum of all lateness."""
+
+    def late(self, seconds: float) -> None:
+        """Count a fire that was stored `seconds` after its time."""
+        self.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
+        self.seconds_late += seconds
+
+
+class FireMetrics(Collector):
+    """The metrics of all streams' fires; computed at each request for the metrics."""
+
+    def __init__(self) -> None:
+        self.by_stream: dict[str, FireCounts] = {}
+        """The counts of each stream; read in other threads."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics with their present values."""
+        labels = ["stream"]
+        stored = CounterMetricFamily("nats_scheduler_fires", "Fires acknowledged as stored, by stream.", labels=labels)
+        duplicates = CounterMetricFamily(
+            "nats_scheduler_fires_duplicate", "Fires that the server had stored already.", labels=labels
+        )
+        overdue = CounterMetricFamily(
+            "nats_scheduler_fires_overdue",
+            "Fires stored that were due before this instance could fire them; not in the histogram.",
+            labels=labels,
+        )
+        lateness = HistogramMetricFamily(
+            "nats_scheduler_fire_lateness_seconds",
+            "Time from a fire's due time to its storage, by the server's clock, without overdue fires.",
+            labels=labels,
+        )
+        for stream, counts in list(self.by_stream.items()):
+            stored.add_metric([stream], counts.stored)
+            duplicates.add_metric([stream], counts.duplicates)
+            overdue.add_metric([stream], counts.overdue)
+            through = accumulate(list(counts.lateness))
+            lateness.add_metric([stream], list(zip(_BUCKET_NAMES, through, strict=True)), counts.seconds_late)
+        yield from (stored, duplicates, overdue, lateness)
