@@ -50,7 +50,7 @@ class Acknowledgements:
         self._senders: dict[bytes, Sender] = {}
         self._streams: dict[bytes, bytes] = {}
         self._busy: dict[bytes, Sender] = {}
-        """The senders that had fires in flight at the last check."""
+        """The senders that have fires in flight."""
         self._joined = 0
         self._denials: Counter[str] = Counter()
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -59,23 +59,21 @@ class Acknowledgements:
         connection.read_runs(sid, self._received_run)
         connection.when_denied(self._denied)
 
-    def join(self, sender: Sender, stream: str) -> str:
-        """Return the inbox of a new sender; the fires that it sends into a stream are numbered below it."""
+    def join(self, sender: Sender, stream: str) -> tuple[str, bytes]:
+        """Return the inbox below which a new sender numbers its fires into a stream, and the sender's key."""
         self._joined += 1
         key = b"%d" % self._joined
         self._senders[key], self._streams[key] = sender, stream.encode("utf-8", "surrogateescape")
-        return f"{self._inbox}.{self._joined}"
+        return f"{self._inbox}.{self._joined}", key
 
-    def leave(self, inbox: str) -> None:
-        """Stop calling the sender with this inbox."""
-        key = inbox[inbox.rindex(".") + 1 :].encode()
+    def leave(self, key: bytes) -> None:
+        """Stop calling the sender with this key."""
         self._senders.pop(key, None)
         self._streams.pop(key, None)
         self._busy.pop(key, None)
 
-    def expect(self, inbox: str) -> None:
-        """Check the deadlines of the sender with this inbox until it has nothing in flight."""
-        key = inbox[inbox.rindex(".") + 1 :].encode()
+    def expect(self, key: bytes) -> None:
+        """Check the deadlines of the sender with this key until it has nothing in flight."""
         self._busy[key] = self._senders[key]
         if self._deadline_timer is None:
             self._deadline_timer = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
@@ -93,6 +91,8 @@ class Acknowledgements:
             sender = self._senders.get(key)
             if sender is not None:
                 sender.acknowledged_run(numbers, sequences)
+                if not sender.in_flight:
+                    self._busy.pop(key, None)
         return position
 
     def _denied(self, denial: Denial) -> None:

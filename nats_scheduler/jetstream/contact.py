@@ -33,10 +33,8 @@ class FallbackFollower:
     def __init__(self, consumer: ConsumerFollower, scan: ScanFollower) -> None:
         self._consumer = consumer
         self._scan = scan
-
-    def acknowledged(self, sequences: Sequence[int]) -> None:
-        """Note that fires of this sidecar were stored under these sequences."""
-        self._consumer.acknowledged(sequences)
+        self.acknowledged = consumer.acknowledged
+        """Called with the sequences under which fires of this sidecar were stored."""
 
     async def follow(self, after: int) -> None:
         """Deliver every message above sequence `after`; ends as the followers do."""

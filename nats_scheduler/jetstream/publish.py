@@ -64,7 +64,7 @@ class Publisher:
         """By when (of the loop's clock) the fires up to a number have to be acknowledged."""
         self._number = 0
         self._acknowledgements = connection.one(Acknowledgements)
-        self._inbox = self._acknowledgements.join(self, stream)
+        self._inbox, self._key = self._acknowledgements.join(self, stream)
         self._stem = self._inbox.encode()
         self._is_to_fill = False
         """Whether `_fill_up` will be called after this chunk."""
@@ -94,7 +94,7 @@ class Publisher:
         if self._ended:
             return
         self._ended = True
-        self._acknowledgements.leave(self._inbox)
+        self._acknowledgements.leave(self._key)
         in_flight, self._in_flight = self._in_flight, {}
         waiting, self._waiting = self._waiting, deque()
         for fire in (*in_flight.values(), *waiting):
@@ -114,7 +114,7 @@ class Publisher:
         self._number += count
         self._connection.write(b"".join(frames))
         self._deadlines.append((self._loop.time() + self._ack_timeout, self._number))
-        self._acknowledgements.expect(self._inbox)
+        self._acknowledgements.expect(self._key)
 
     def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
         """Conclude one fire."""
