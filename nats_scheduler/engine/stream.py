@@ -116,11 +116,11 @@ class StreamEngine:
         self._backlog = Backlog(
             self._rejections, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
         )
-        places = Places(self._roster, rules.restrictions)
+        self._places = Places(self._roster, rules.restrictions)
         collaborators = Collaborators(
             self._lifecycle, self._course, self._outcomes, self._purges, self._holdings, self._backlog, self._rejections
         )
-        self._admission = Admission(collaborators, places)
+        self._admission = Admission(collaborators, self._places)
         self.misnaming = Misnaming(emit)
         self._sightings = Sightings()
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
@@ -141,6 +141,8 @@ class StreamEngine:
         self._read_through = 0
         self._now = 0
         self._draining = False
+        self.steps = 0
+        """How many steps were made: nothing that is known of the stream changes between two."""
 
     # -- for the shell -------------------------------------------------------------------------------------------
 
@@ -149,9 +151,11 @@ class StreamEngine:
         if now < self._now - MIN_CLOCK_STEP_NS:
             self._clock_stepped_back(self._now - now)
         self._now = now
+        self.steps += 1
         for given in inputs:
             self._take(given, now)
-        self._admission.fill_places(now)
+        if self._places.is_limited:
+            self._admission.fill_places(now)
         if self._course.is_open:
             self._wake(now)
         if self._do_what_waited(now):
@@ -176,6 +180,12 @@ class StreamEngine:
     def is_live(self) -> bool:
         """Whether everything stored has been read, so that what is due fires."""
         return self._intake.is_live
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether the server denied or refuses us anything, or a shard of another holder is neglected."""
+        ownership = self.ownership
+        return ownership.denied is not None or bool(self._lifecycle.refusals.held) or bool(ownership.neglected)
 
     @property
     def is_failing(self) -> bool:
@@ -339,14 +349,16 @@ class StreamEngine:
                 self._lifecycle.end(held, self.lifetimes.why_expired(held))
             elif held.flight is not None or not self._holdings.pass_over(held):
                 self._course.woken(held, now)
-        if len(woken) < most:
+        if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
         if self._in_flight.room <= 0:
             return  # an outcome is the next thing to come
-        instants = now if is_left else self._roster.next_wake(), self._next_removal(), self._purges.next_retry()
-        wakes = [instant for instant in instants if instant is not None]
-        if wakes:
-            self._emit(WakeAt(min(wakes)))
+        wake = now if is_left else self._roster.next_wake()
+        if self._expiry is not None:
+            wake = _earlier(wake, self._next_removal())
+        wake = _earlier(wake, self._purges.next_retry())
+        if wake is not None:
+            self._emit(WakeAt(wake))
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""
@@ -377,3 +389,10 @@ class StreamEngine:
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    """Return the earlier of two instants, of which each may be None: there is none."""
+    if other is None:
+        return one
+    return other if one is None else min(one, other)

@@ -66,8 +66,8 @@ class StreamDriver:
         self._port: StreamPort | None = None
         self._inputs: list[Input] = []
         self._step_is_due = self._was_stepped = False
-        self.notify_of_step: Callable[[], object] = lambda: None
-        """Called before each step of the engine; between two steps nothing that is known of the stream changes."""
+        self.notify_of_change: Callable[[], object] = lambda: None
+        """Called after each step that failed, that changed `is_live` of the engine, or after which it `is_troubled`."""
         self._now = 0
         """The time of the last step (ns)."""
         self._load = Load()
@@ -156,18 +156,23 @@ class StreamDriver:
         if self._stopped:
             return
         self._step_is_due, self._was_stepped = False, True
-        self.notify_of_step()
+        engine, was_live = self.engine, self.engine.is_live
         self._now = self._clock.now()
         inputs, self._inputs = self._inputs, []
         try:
-            self._carry_out(self.engine.step(self._now, inputs))
+            self._carry_out(engine.step(self._now, inputs))
         except Exception as error:
             self._fail(error)
+            self.notify_of_change()
             return
-        self._load.grew_to(len(self.engine.held))
-        if not self.engine.is_idle:
+        if engine.is_live is not was_live or engine.is_troubled:
+            self.notify_of_change()
+        self._load.grew_to(len(engine.held))
+        if not engine.is_idle:
             self._wakes.is_restless(self)
-        elif not self._inputs:
+            return
+        self._wakes.is_at_rest(self)
+        if not self._inputs:
             self._idle.set()
 
     def step_if_restless(self) -> bool:

@@ -222,7 +222,7 @@ class Instances:
     async def _keep_dividing(self) -> None:
         while True:
             self._check_is_due.clear()
-            judging = self._judgement.check(self._served.by_key(), self._served.take_stepped())
+            judging = self._judgement.check(self._served.by_key(), self._served.take_changed())
             if self._concerns_all:
                 self._send_heartbeat()
             gone = self._leases.discard_gone(self._clock.monotonic())

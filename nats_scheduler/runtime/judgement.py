@@ -5,7 +5,7 @@ The policy is `engine.ability`. Here the facts for it are collected, and what it
 
 The rule: a holder that seems idle is judged only after we have read all that was stored when it began to seem so; a
 follower that is late sees no fires either.
-Cost: some comparisons at each check for each stream that was stepped since the last one, or about which something is
+Cost: some comparisons at each check for each stream that changed since the last one, or about which something is
 noted; a request to the server if a holder seems idle.
 Limit: on streams whose messages are not all read (work queue, interest) the fires of others are not seen, and no holder
 is judged by them.
@@ -90,14 +90,14 @@ class Judgement:
         self._concerning: dict[str, None] = {}
         """The streams about which something is noted, here or by their engines, in the order in which it was found."""
 
-    def check(self, streams: Mapping[str, JudgedStream], stepped: Iterable[str]) -> list[Callable[[], Awaitable[None]]]:
+    def check(self, streams: Mapping[str, JudgedStream], changed: Iterable[str]) -> list[Callable[[], Awaitable[None]]]:
         """Note what was denied to us, and return the work that has to be done to judge others.
 
-        `stepped` are the keys of all streams whose engines have stepped since the last check.
+        `changed` are the keys of the streams that changed since the last check, and of all that are in trouble.
         """
         now = self._clock.monotonic()
         works: list[Callable[[], Awaitable[None]]] = []
-        for key in list(dict.fromkeys((*self._concerning, *stepped))):
+        for key in list(dict.fromkeys((*self._concerning, *changed))):
             stream = streams.get(key)
             if stream is None or not self._is_to_judge(key, stream):
                 self._concerning.pop(key, None)

@@ -1,10 +1,9 @@
-"""The streams that this instance serves, and which of them were stepped since they were last checked.
+"""The streams that this instance serves, and which of them changed since they were last checked.
 
-What is known of a stream (whether all of it is read, what was denied, which holders neglect it) changes only in a step
-of its engine. So periodic checks visit the streams that were stepped, and not all of them: a stream without activity
-costs nothing.
+Periodic checks visit the streams of which something changed that concerns instances: whether all of it is read, what
+was denied, which holders neglect it. A stream that only fires costs nothing here.
 
-The rule: a driver notifies before its engine steps, so that no check misses a step, even one that fails.
+The rule: a driver notifies after each step that changed any of it, and after one that failed.
 If any stream came, went, or got a new engine, all are checked once more.
 """
 
@@ -22,8 +21,8 @@ class ServedStreams:
         self._services = services
         self._known: tuple[StreamService, ...] = ()
         self._by_key: dict[str, StreamService] = {}
-        self._stepped: dict[str, None] = {}
-        """Which were stepped since the last check; a dictionary, because it keeps the order of the steps."""
+        self._changed: dict[str, None] = {}
+        """Which changed since the last check; a dictionary, because it keeps the order of the changes."""
         self._live: dict[str, None] = {}
         self._to_judge: dict[str, None] = {}
 
@@ -34,26 +33,26 @@ class ServedStreams:
             self._known, self._by_key = services, {service.key: service for service in services}
             self._live.clear()
             for key, service in self._by_key.items():
-                service.notify_of_steps(partial(self._stepped.setdefault, key))
-                self._stepped[key] = None
+                service.notify_of_changes(partial(self._changed.setdefault, key))
+                self._changed[key] = None
         return self._by_key
 
     def live(self) -> Mapping[str, None]:
         """Return the keys of the streams of which everything stored has been read."""
         services = self.by_key()
-        self._to_judge.update(self._stepped)
-        for key in self._stepped:
+        self._to_judge.update(self._changed)
+        for key in self._changed:
             service = services.get(key)
             if service is not None and service.is_live:
                 self._live[key] = None
             else:
                 self._live.pop(key, None)
-        self._stepped.clear()
+        self._changed.clear()
         return self._live
 
-    def take_stepped(self) -> list[str]:
-        """Return the keys of the streams that were stepped since the last call."""
+    def take_changed(self) -> list[str]:
+        """Return the keys of the streams that changed since the last call."""
         self.live()
-        stepped = list(self._to_judge)
+        changed = list(self._to_judge)
         self._to_judge.clear()
-        return stepped
+        return changed

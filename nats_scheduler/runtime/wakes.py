@@ -129,6 +129,10 @@ class Wakes:
         if id(sleeper) in self._attached:
             self._restless[id(sleeper)] = sleeper
 
+    def is_at_rest(self, sleeper: Sleeper) -> None:
+        """Ask `sleeper` no more at each tick: nothing is under way."""
+        self._restless.pop(id(sleeper), None)
+
     def soon(self, sleeper: Sleeper) -> None:
         """Step `sleeper` in this turn of the event loop or one of the next, since something happened to it."""
         self._others.append(sleeper)

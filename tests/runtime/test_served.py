@@ -1,4 +1,4 @@
-"""Only streams that were stepped are checked again, and none that needs a check is missed."""
+"""Only streams that changed are checked again, and none that needs a check is missed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -98,22 +98,23 @@ async def streams() -> AsyncIterator[Streams]:
         yield made
 
 
-async def test_a_check_finds_what_was_stepped_since_the_one_before_and_nothing_else(streams: Streams) -> None:
+async def test_a_check_finds_what_changed_since_the_one_before_and_nothing_else(streams: Streams) -> None:
     await streams.begin("BILLS")
     served = ServedStreams(streams.services)
-    assert served.take_stepped() == [ORDERS, BILLS], "at first all of them"
-    assert served.take_stepped() == []
+    assert served.take_changed() == [ORDERS, BILLS], "at first all of them"
+    assert served.take_changed() == []
+    await streams.read_all("BILLS")
+    assert served.take_changed() == [BILLS]
     await streams.step("BILLS")
-    assert served.take_stepped() == [BILLS]
-    assert served.take_stepped() == []
+    assert served.take_changed() == [], "a step that changes nothing for instances"
 
 
-async def test_asking_what_is_live_takes_no_step_from_the_judgement(streams: Streams) -> None:
+async def test_asking_what_is_live_takes_no_change_from_the_judgement(streams: Streams) -> None:
     served = ServedStreams(streams.services)
-    served.take_stepped()
+    served.take_changed()
     await streams.read_all("ORDERS")
     assert list(served.live()) == [ORDERS]
-    assert served.take_stepped() == [ORDERS]
+    assert served.take_changed() == [ORDERS]
 
 
 async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost(streams: Streams) -> None:
@@ -130,10 +131,10 @@ async def test_a_stream_with_a_new_engine_is_not_live_and_is_checked(streams: St
     served = ServedStreams(streams.services)
     await streams.read_all("ORDERS")
     assert list(served.live()) == [ORDERS]
-    served.take_stepped()
+    served.take_changed()
     await streams.begin("ORDERS")
     assert not served.live()
-    assert served.take_stepped() == [ORDERS]
+    assert served.take_changed() == [ORDERS]
 
 
 async def test_a_stream_that_is_served_no_more_is_not_live(streams: Streams) -> None:
@@ -144,19 +145,31 @@ async def test_a_stream_that_is_served_no_more_is_not_live(streams: Streams) -> 
     assert not served.live()
 
 
-async def test_after_a_reconnect_all_streams_and_their_steps_are_found(streams: Streams) -> None:
-    ServedStreams(streams.services).take_stepped()
+async def test_after_a_reconnect_all_streams_and_their_changes_are_found(streams: Streams) -> None:
+    ServedStreams(streams.services).take_changed()
     await streams.read_all("ORDERS")
     served = ServedStreams(streams.services)
     assert list(served.live()) == [ORDERS]
-    served.take_stepped()
+    served.take_changed()
+    await streams.step("ORDERS", ContactLost("contact was lost"))
+    assert served.take_changed() == [ORDERS]
+
+
+async def test_a_stream_in_trouble_is_found_after_each_of_its_steps(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = ServedStreams(streams.services)
+    served.take_changed()
+    monkeypatch.setattr(StreamEngine, "is_troubled", True)
     await streams.step("ORDERS")
-    assert served.take_stepped() == [ORDERS]
+    assert served.take_changed() == [ORDERS]
+    await streams.step("ORDERS")
+    assert served.take_changed() == [ORDERS]
 
 
 async def test_a_step_that_fails_is_not_missed(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     served = ServedStreams(streams.services)
-    served.take_stepped()
+    served.take_changed()
 
     def fail(*_: object) -> None:
         raise ValueError("planted")
@@ -164,4 +177,4 @@ async def test_a_step_that_fails_is_not_missed(streams: Streams, monkeypatch: py
     monkeypatch.setattr(StreamEngine, "step", fail)
     await streams.step("ORDERS")
     assert isinstance(await streams.ended("ORDERS"), EngineFailedError)
-    assert served.take_stepped() == [ORDERS]
+    assert served.take_changed() == [ORDERS]
