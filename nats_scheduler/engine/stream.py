@@ -188,6 +188,15 @@ class StreamEngine:
         return ownership.denied is not None or bool(self._lifecycle.refusals.held) or bool(ownership.neglected)
 
     @property
+    def urgency(self) -> tuple[int, int]:
+        """What orders streams by their next fires: the smallest is the most urgent. Checks all that is in progress."""
+        send_time = min((held.send_time for held in self._lifecycle.all_not_waiting()), default=None)
+        if send_time is not None:
+            return 0, send_time  # within the look-ahead, or overdue
+        wake = self._roster.next_wake()
+        return (2, 0) if wake is None else (1, wake)
+
+    @property
     def is_failing(self) -> bool:
         """Whether the server refuses a fire at the moment."""
         return bool(self._lifecycle.refusals.held)

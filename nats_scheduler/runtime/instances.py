@@ -238,14 +238,18 @@ class Instances:
                 continue
 
     async def _to_divide(self) -> list[tuple[str, StreamService]]:
-        """Return the streams whose record should change, or of which we should hold other shards."""
+        """Return the streams whose record should change, or of which we should hold other shards.
+
+        Those with the earliest fires come first: if an instance with a thousand streams is gone, it takes a second or
+        more to take over all of them, and those that have nothing to fire meanwhile can wait.
+        """
         found, keys = [], self._served.by_key()
         for number, key in enumerate(self._to_check(keys), 1):
             if number % MIN_STREAMS_PER_CHECK == 0:
                 await asyncio.sleep(0)  # fires go first
             if self._is_to_divide(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
-        return found
+        return sorted(found, key=lambda each: each[1].urgency)
 
     def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
         if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:

@@ -158,6 +158,11 @@ class StreamService:
         return self._engine.ownership.neglected
 
     @property
+    def urgency(self) -> tuple[int, int]:
+        """What orders streams by their next fires, whichever instance holds them: see `StreamEngine.urgency`."""
+        return self._engine.urgency
+
+    @property
     def last_fired(self) -> Sequence[int]:
         """By shard, the last fire time (ns) that was read back."""
         return self._engine.ownership.last_fired
