@@ -362,12 +362,10 @@ class StreamEngine:
             self._remove_expired(now)
         if self._in_flight.room <= 0:
             return  # an outcome is the next thing to come
-        wake = now if is_left else self._roster.next_wake()
-        if self._expiry is not None:
-            wake = _earlier(wake, self._next_removal())
-        wake = _earlier(wake, self._purges.next_retry())
-        if wake is not None:
-            self._emit(WakeAt(wake))
+        instants = now if is_left else self._roster.next_wake(), self._next_removal(), self._purges.next_retry()
+        wakes = [instant for instant in instants if instant is not None]
+        if wakes:
+            self._emit(WakeAt(min(wakes)))
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""
@@ -398,10 +396,3 @@ class StreamEngine:
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
-
-
-def _earlier(one: int | None, other: int | None) -> int | None:
-    """Return the earlier of two instants, of which each may be None: there is none."""
-    if other is None:
-        return one
-    return other if one is None else min(one, other)
