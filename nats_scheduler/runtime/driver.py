@@ -176,11 +176,11 @@ class StreamDriver:
             self._idle.set()
 
     def step_if_restless(self) -> bool:
-        """Step if work is in progress and there was no step since the last call of this function.
+        """Step if work is in progress and there was no step since the last call of this function, and none is due.
 
         Returns whether work is still in progress.
         """
-        if not self._was_stepped and not self.engine.is_idle:
+        if not self._was_stepped and not self._step_is_due and not self.engine.is_idle:
             self.step()
         self._was_stepped = False
         return not self.engine.is_idle

@@ -120,6 +120,18 @@ async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_st
     one.stop()
 
 
+async def test_who_waits_for_its_turn_is_not_stepped_by_the_tick() -> None:
+    one, purge = await purging()
+    one.step_if_restless()
+    before = one.engine.steps
+    one.receive(PurgeConcluded(purge.schedule, purge.through))
+    assert one.step_if_restless(), "its turn is still to come"
+    assert one.engine.steps == before
+    one.step_if_due()
+    assert not one.step_if_restless()
+    one.stop()
+
+
 async def test_what_becomes_under_way_after_a_tick_without_anything_is_looked_at_by_the_next_ticks() -> None:
     wakes, stream, beside = Wakes(SystemClock()), SilentStream(), Sleeper()
     engine = StreamEngine(StreamRules("ORDERS", ("orders.>",)), (ADR51,), ServerLimits(guard=True))
