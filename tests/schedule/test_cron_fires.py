@@ -356,28 +356,6 @@ def test_fires_are_strictly_after_the_second_asked_for() -> None:
     assert pattern.latest_fire(0, SECOND, 0) == SECOND
 
 
-def test_the_last_day_of_the_fifth_year_is_within_the_horizon_and_the_next_is_not() -> None:
-    leap = cron("0 0 0 29 2 *")
-    assert leap.next_fire(at("2096-02-28T23:59:59Z"), 0) == at("2096-02-29T00:00:00Z")
-    assert leap.next_fire(at("2096-02-29T00:00:00Z"), 0) is None
-    assert leap.next_fire(at("2098-12-31T23:59:58Z"), 0) is None
-    assert leap.next_fire(at("2098-12-31T23:59:59Z"), 0) == at("2104-02-29T00:00:00Z")
-
-
-def test_the_horizon_is_counted_in_local_years() -> None:
-    leap = cron("0 0 0 29 2 *", "Asia/Tokyo")
-    assert leap.next_fire(at("2098-12-31T14:59:58Z"), 0) is None
-    assert leap.next_fire(at("2098-12-31T14:59:59Z"), 0) == at("2104-02-28T15:00:00Z")
-
-
-def test_a_schedule_that_met_its_horizon_in_an_outage_has_ended_there() -> None:
-    leap = cron("0 0 0 29 2 *")
-    until = at("2200-01-01T00:00:00Z")
-    assert leap.latest_fire(at("2080-01-01T00:00:00Z"), until, 0) == at("2096-02-29T00:00:00Z")
-    assert leap.latest_fire(at("2096-02-29T00:00:00Z"), until, 0) is None
-    assert leap.latest_fire(at("2099-01-01T00:00:00Z"), until, 0) == at("2196-02-29T00:00:00Z")
-
-
 @pytest.mark.parametrize(
     ("text", "until", "latest"),
     [
