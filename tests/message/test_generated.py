@@ -6,8 +6,16 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.generated import as_stored_natively, generated_block, with_guard, with_identity
-from nats_scheduler.message.headers import EMPTY_BLOCK, header_items
+from nats_scheduler.message.generated import (
+    as_stored_natively,
+    fire_block,
+    generated_block,
+    identity_header,
+    with_guard,
+    with_identity,
+)
+from nats_scheduler.message.headers import EMPTY_BLOCK, header_items, header_value
+from nats_scheduler.message.placing import are_effective
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.harness.blocks import block_of
@@ -117,6 +125,43 @@ def test_a_subject_that_is_no_text_is_named_byte_for_byte() -> None:
         (b"Nats-Expected-Last-Subject-Sequence", b"7"),
         (b"Nats-Expected-Last-Subject-Sequence-Subject", b"t.\xff"),
         (b"Nats-Msg-Id", b"7:t.\xff"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "ttl", "rollup"),
+    [
+        ("nothing", b"5s", b"sub"),
+        ("Nats-TTL: 1h", b"5s", b"sub"),
+        ("Nats-Rollup: all", b"5s", b"sub"),
+        ("Nats-TTLNats-TTL", None, b"sub"),
+        ("Nats-RollupNats-Rollup", b"5s", None),
+    ],
+)
+def test_a_header_is_hidden_from_the_server_only_where_the_native_scheduler_hides_it(
+    value: str, ttl: bytes | None, rollup: bytes | None
+) -> None:
+    block = block_of(
+        ("Nats-Schedule", "@every 1s"),
+        ("Nats-Schedule-Target", "t.o"),
+        ("Nats-Schedule-TTL", "5s"),
+        ("Nats-Schedule-Rollup", "sub"),
+        ("A", value),
+    )
+    fired = fire_block(block, *definition(block), "t.s", NEXT, [identity_header("7:t.s")])
+    assert fired is not None
+    assert sorted(header_items(fired)) == [
+        (b"A", value.encode()),
+        (b"Nats-Msg-Id", b"7:t.s"),
+        (b"Nats-Rollup", b"sub"),
+        (b"Nats-Schedule-Next", b"2026-11-20T13:29:39Z"),
+        (b"Nats-Scheduler", b"t.s"),
+        (b"Nats-TTL", b"5s"),
+    ]
+    assert (header_value(fired, b"Nats-TTL"), header_value(fired, b"Nats-Rollup")) == (ttl, rollup)
+    assert [are_effective(fired, [one]) for one in ((b"Nats-TTL", b"5s"), (b"Nats-Rollup", b"sub"))] == [
+        ttl is not None,
+        rollup is not None,
     ]
 
 
