@@ -74,7 +74,7 @@ def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> No
     fire = desk.in_flight(message, 5)
     for seconds in (6, 8, 30, 3600):
         desk.concluded(fire, Unknown("no answer"))
-        assert [event.fire for event in desk.reported(FireUnknown)] == [fire]
+        assert [(event.fire, event.reason) for event in desk.reported(FireUnknown)] == [(fire, "no answer")]
         assert desk.at(seconds).fires == [fire], "the same object, and so the same bytes and the same identity"
     desk.concluded(fire, Stored(2))
     assert desk.fire.fire_time == START + 3600 * SECOND, "and only then what came due meanwhile is made up"

@@ -86,7 +86,10 @@ def test_a_sum_of_two_largest_terms_wraps_to_zero() -> None:
 
 
 def test_the_reason_names_an_unknown_unit() -> None:
-    assert parse_duration("1d") == Invalid("1d", "unknown unit 'd' (ns, us, µs, ms, s, m and h are known)")
+    known = "(ns, us, µs, ms, s, m and h are known)"
+    assert parse_duration("1d") == Invalid("1d", f"unknown unit 'd' {known}")
+    long = "1" + "d" * 21
+    assert parse_duration(long) == Invalid(long, f"unknown unit '{'d' * 20}' {known}"), "a header may hold 64 KB"
 
 
 def test_the_reason_for_one_too_many_shows_the_duration() -> None:
