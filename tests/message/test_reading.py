@@ -96,6 +96,45 @@ def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "following", "sentence"),
+    [
+        (
+            "orders.s2",
+            "2030-01-01T00:00:00Z",
+            "Nats-Schedule-Next of '2030-01-01T00:00:00Z' is not 'purge', the only value that a client may set",
+        ),
+        ("", "purge", "Nats-Scheduler of '' is missing or empty: expected the subject of the schedule that ends"),
+        (
+            "orders.*",
+            "purge",
+            "Nats-Scheduler of 'orders.*' is not a literal subject such as 'orders.due': no wildcards, blanks or "
+            "empty tokens",
+        ),
+        (
+            "orders.s1",
+            "purge",
+            "Nats-Scheduler of 'orders.s1' is the subject of the message itself: a schedule ends another one",
+        ),
+    ],
+)
+def test_a_faulty_cancel_says_what_was_expected(scheduler: str, following: str, sentence: str) -> None:
+    reading = read(("Nats-Scheduler", scheduler), ("Nats-Schedule-Next", following))
+    assert reading is not None
+    assert str(reading.rejection) == f"{sentence} (server code 10212)"
+
+
+def test_a_cancel_on_a_stream_without_schedules_names_the_stream() -> None:
+    block = block_of(("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge"))
+    off = StreamRules("ORDERS", ("orders.>",), schedules_enabled=False)
+    reading = read_message(block, "orders.s1", STORED_AT, off, DIALECTS)
+    assert reading is not None
+    assert str(reading.rejection) == (
+        "Nats-Scheduler of 'orders.s2' is on stream 'ORDERS', which has no schedules: set allow_msg_schedules "
+        "(server code 10188)"
+    )
+
+
 @pytest.mark.clause("storage-ttl")
 def test_the_ttl_of_the_schedule_itself_is_judged_first_or_last() -> None:
     """A server of 2.10 ignores it; the server's other rejections are in `recorded`."""
