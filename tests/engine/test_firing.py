@@ -191,6 +191,18 @@ def test_a_fire_that_is_too_large_is_reported_once_and_blocks_nobody() -> None:
     assert desk.reported(FireRefused) == []
 
 
+def test_a_fire_of_exactly_the_servers_limit_is_sent() -> None:
+    message = schedule("@every 5s", body=b"x" * 100)
+    fire = Desk(message).in_flight(message, 5)
+    size = len(fire.block) + len(fire.body)
+    assert len(Desk(message, max_payload=size).in_flight(message, 5).body) == 100
+    desk = Desk(message, max_payload=size - 1).at(5)
+    desk.found(message)
+    assert [refusal.description for refusal in desk.reported(FireRefused)] == [
+        f"message of {size} bytes exceeds the server's max_payload of {size - 1}"
+    ]
+
+
 def test_a_header_block_beyond_the_servers_limit_is_never_sent() -> None:
     message = schedule("@every 5s")
     large = message._replace(block=with_header(message.block, b"X", b"x" * 65_500))

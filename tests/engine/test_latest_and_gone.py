@@ -167,6 +167,13 @@ def test_an_ordinary_message_older_than_the_schedule_does_not_end_it() -> None:
     assert (endings(desk), desk.is_held()) == ([Ending.OVERWRITTEN], False)
 
 
+def test_a_rejected_schedule_older_than_the_last_one_is_not_reported() -> None:
+    desk = Desk(schedule("@every soon", 10))
+    desk.read(schedule("@every never", 9))
+    assert desk.reported(ScheduleRejected) == []
+    assert desk.engine.rejected["s.one"].sequence == 10
+
+
 def test_nothing_found_on_the_subject_ends_the_schedule() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)

@@ -6,6 +6,7 @@ from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, ShardsHeld
 from nats_scheduler.engine.misnaming import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
 from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule
 
 
@@ -17,6 +18,7 @@ def test_a_message_that_was_meant_to_be_a_schedule_is_reported_when_it_is_read()
     desk = Desk()
     desk.read(message_on("s.x", 1, Nats_Schedul="@daily", Nats_Schedule_Target=TARGET))
     assert reported(desk) == [("s.x", 1, ["Nats-Schedul"])]
+    assert [one.stored_at for one in desk.reported(HeadersMisnamed)] == [START]
     assert not desk.is_held("s.x")
 
 

@@ -62,6 +62,8 @@ def test_a_usual_mistake_is_named_and_what_to_write_is_accepted(text: str, what_
         ("@in 5m", "not counted from now"),
         ("@minutely", "expected one of @at TIME"),
         ("soon", "expected a pattern such as '@every 5m'"),
+        ("at tomorrow", "expected a pattern such as '@every 5m'"),
+        ("every soon", "expected a pattern such as '@every 5m'"),
         ("0 0 0 L * *", "day of month 'L' is not a number"),
         ("* * *", "expected 6 fields"),
     ],
