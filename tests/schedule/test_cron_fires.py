@@ -364,9 +364,13 @@ def test_fires_are_strictly_after_the_second_asked_for() -> None:
         ("0 0 12 31 12 *", "2025-12-31T11:59:59Z", "2024-12-31T12:00:00Z"),
         ("0 0 12 15,16 * *", "2026-01-16T11:59:59Z", "2026-01-15T12:00:00Z"),
         ("0 0 12 15 3,12 *", "2026-02-01T00:00:00Z", "2025-12-15T12:00:00Z"),
+        ("5,50 30,45 9,12 * * *", "2026-01-15T11:00:00Z", "2026-01-15T09:45:50Z"),
+        ("5,50 30,45 9,12 * * *", "2026-01-15T12:40:00Z", "2026-01-15T12:30:50Z"),
+        ("5,50 30,45 9,12 * * *", "2026-01-15T12:45:30Z", "2026-01-15T12:45:05Z"),
+        ("5,50 30,45 9,12 * * *", "2026-01-15T09:30:04Z", "2026-01-14T12:45:50Z"),
     ],
 )
-def test_the_latest_fire_is_found_in_the_month_and_year_before(text: str, until: str, latest: str) -> None:
+def test_the_latest_fire_is_found_in_the_minute_hour_month_or_year_before(text: str, until: str, latest: str) -> None:
     assert cron(text).latest_fire(at("2020-01-01T00:00:00Z"), at(until), 0) == at(latest)
 
 

@@ -92,6 +92,12 @@ def test_the_reason_names_an_unknown_unit() -> None:
     assert parse_duration(long) == Invalid(long, f"unknown unit '{'d' * 20}' {known}"), "a header may hold 64 KB"
 
 
+@pytest.mark.parametrize("last", "789")
+def test_digits_beyond_64_bits_are_cut_off(last: str) -> None:
+    assert parse_duration(f"0.922337203685477580{last}s") == 922_337_203
+    assert parse_duration(f"0.922337203685477580{last}{'9' * 50}s") == 922_337_203
+
+
 def test_the_reason_for_one_too_many_shows_the_duration() -> None:
     assert parse_duration("9223372036854775807ns") == LARGEST
     for text in ("9223372036854775808ns", "2562047h47m16.854775808s"):

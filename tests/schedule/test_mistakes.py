@@ -27,6 +27,7 @@ MISTAKES = [
     ("@every 1 hour 30 min", "units", "@every 1h30m"),
     ("@every 30", "the unit is missing", "@every 30s"),
     ("every 5m", "expected '@every '", "@every 5m"),
+    ("every: 5m", "expected '@every '", "@every 5m"),
     ("5m", "follows '@every '", "@every 5m"),
     ("@Daily", "lower case", "@daily"),
     ("daily", "alias", "@daily"),

@@ -146,6 +146,14 @@ def test_a_refusal_reads_as_a_sentence() -> None:
     assert len(str(parse_pattern("x" * 60_000))) < 250
 
 
+def test_a_long_pattern_fires_in_its_zone_too() -> None:
+    long = f"0 0 12 {','.join(['16'] * 100)} * *"
+    for zone in (None, "Europe/Amsterdam"):
+        assert read(long, zone).next_fire(NOON - 6 * HOUR, 0) == read("0 0 12 16 * *", zone).next_fire(
+            NOON - 6 * HOUR, 0
+        )
+
+
 def test_equal_cron_texts_share_one_pattern() -> None:
     assert read("0 0 12 * * *", "Asia/Tokyo") is read("0 0 12 * * *", "Asia/Tokyo")
     assert read("0 0 12 * * *", "Asia/Tokyo") != read("0 0 12 * * *", "Asia/Seoul")
