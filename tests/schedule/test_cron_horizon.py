@@ -15,6 +15,9 @@ def test_the_horizon_is_counted_in_local_years() -> None:
     leap = cron("0 0 0 29 2 *", "Asia/Tokyo")
     assert leap.next_fire(at("2098-12-31T14:59:58Z"), 0) is None
     assert leap.next_fire(at("2098-12-31T14:59:59Z"), 0) == at("2104-02-28T15:00:00Z")
+    summer_time = cron("0 0 0 29 2 *", "Europe/Amsterdam")
+    assert summer_time.next_fire(at("2098-12-31T22:59:58Z"), 0) is None
+    assert summer_time.next_fire(at("2098-12-31T22:59:59Z"), 0) == at("2104-02-28T23:00:00Z")
 
 
 def test_a_schedule_that_met_its_horizon_in_an_outage_has_ended_there() -> None:
