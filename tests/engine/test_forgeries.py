@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.assembly import IDENTITY_HIDDEN, TRACED_ONLY
 from nats_scheduler.engine.events import Ending, FireForged, FireReadBack, FireRefused, ScheduleEnded
-from nats_scheduler.engine.inputs import ContactLost, DuplicateRead, DuplicateUnread, Refused, Stored
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, DuplicateRead, DuplicateUnread, Refused, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -58,7 +58,9 @@ class TestAForgedFireOfTheYear9000:
         world.restart(with_checkpoint=False)
         world.advance("5s")
         assert genuine(world) == [5, 10, 15]
-        assert {(event.schedule, event.subject) for event in reported(world)} == {(SCHEDULE, subject)}
+        fault = "it was stored before its fire time" if subject == TARGET else "it is not on the schedule's target"
+        claims = {(event.schedule, event.subject, event.fire_time, event.reason) for event in reported(world)}
+        assert claims == {(SCHEDULE, subject, YEAR_9000, fault)}
 
     @guards
     def test_a_delayed_message_is_not_purged_unfired(self, *, guard: bool) -> None:
@@ -247,6 +249,20 @@ class TestADuplicate:
         desk.concluded(fire, Stored(9, duplicate=True))
         desk.step(DuplicateUnread(fire, "no answer"))
         assert desk.at(6).fires == [fire]
+
+    def test_a_forgery_that_is_found_without_contact_is_answered_after_it(self) -> None:
+        message = schedule("@every 5s", body=GENUINE)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        desk.concluded(fire, Stored(9, duplicate=True))
+        forgery = stored_fire(fire, 9, desk.now)._replace(subject="elsewhere", body=b"forged")
+        desk.step(ContactLost("cut"), DuplicateRead(fire, 9, forgery, desk.now))
+        assert desk.fires == []
+        desk.step(CaughtUp())
+        desk.at(6)
+        desk.found(message)
+        assert (desk.fire.fire_time, desk.fire.body) == (second(5), GENUINE)
+        assert desk.fire is not fire
 
     def test_a_look_that_contact_ended_over_is_asked_again_behind_it(self) -> None:
         message = schedule("@every 5s", body=GENUINE)

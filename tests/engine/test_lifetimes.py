@@ -56,7 +56,8 @@ def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on(
     (accepted,) = desk.reported(ScheduleAccepted)
     reported = [(event.ends - START, event.ending) for event in desk.reported(ScheduleEndsEarly)]
     assert reported == ([] if expected is None else [expected])
-    assert all(event.due == accepted.due for event in desk.reported(ScheduleEndsEarly))
+    named = [(event.schedule, event.sequence, event.due) for event in desk.reported(ScheduleEndsEarly)]
+    assert named == [(SCHEDULE, 1, accepted.due)] * len(reported)
 
 
 def test_where_the_server_has_no_ttls_never_does_not_keep_a_schedule() -> None:
