@@ -197,6 +197,7 @@ class Mutation:
 def _is_made(change: Change) -> bool:
     """Put the changed code into its function; return whether it is another code than before."""
     code = change.code()
+    gc.unfreeze()  # otherwise what conftest froze is not listed
     functions = [
         one
         for one in gc.get_objects()
@@ -239,6 +240,8 @@ def main() -> None:
         for change in plugin.unreached:
             print(f"not reached: {change}")
         made = len(changes) - len(plugin.not_made)
+        if 2 * made < len(changes):
+            sys.exit(f"{len(plugin.not_made)} of {len(changes)} changes could not be made")
         found = made - len(plugin.survivors) - len(plugin.unreached)
         print(
             f"{name}: {made} of {total} changes, found {found} ({100 * found / made:.1f} %), "
