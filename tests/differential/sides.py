@@ -6,16 +6,18 @@ The newest native server is the reference.
 The other native one is compared too: what differs between two native servers is a change of the server, and not ours to
 follow.
 Cost: sidecars start in a few tenths of a second; the servers are shared by the whole run.
+So each side deletes its streams in the end: other sidecars would have to serve them.
 """
 
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, sidecar_on
 from tests.harness.blocks import block_to_send
@@ -37,7 +39,9 @@ class ComparedSide:
     version: str
     server: EmbeddedServer
     account: Account
-    sidecar: Running | None
+    sidecar: Running | None = None
+    created: list[str] = field(default_factory=list)
+    """The streams that `create` created."""
 
     @property
     def is_native(self) -> bool:
@@ -51,9 +55,16 @@ class ComparedSide:
         not bring that along (`stream-implied`).
         """
         answer: dict[str, Any] = await self.account.create(name, **{"allow_rollup_hdrs": True, **config})
+        self.created.append(name)
         if self.sidecar is not None:
             await self.sidecar.ready(name)
         return answer
+
+    async def delete_streams(self) -> None:
+        """Delete the streams of this side that still exist."""
+        for name in self.created:
+            with suppress(ApiError):
+                await self.account.api.call(f"STREAM.DELETE.{name}")
 
     async def say(
         self, subject: str, headers: Mapping[str, str] | str | bytes = "", body: bytes = b""
@@ -76,9 +87,26 @@ async def sides_of(
 
 async def _side(stack: AsyncExitStack, server: EmbeddedServer) -> ComparedSide:
     account = await stack.enter_async_context(account_on(server.url))
-    emulated = server.version in EMULATED_VERSIONS
-    sidecar = await stack.enter_async_context(sidecar_on(server.url)) if emulated else None
-    return ComparedSide(server.version, server, account, sidecar)
+    side = ComparedSide(server.version, server, account)
+    stack.push_async_callback(side.delete_streams)
+    if server.version in EMULATED_VERSIONS:
+        side.sidecar = await stack.enter_async_context(sidecar_on(server.url))
+    return side
+
+
+MAX_CASES_AT_ONCE = 24
+"""Cases that run at the same time: each is a stream on every side, with a consumer of its sidecar."""
+
+
+async def few_at_once(cases: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run cases that wait for most of their time, so many at once that two cores can do their work."""
+    room = asyncio.Semaphore(MAX_CASES_AT_ONCE)
+
+    async def run(case: Coroutine[Any, Any, None]) -> None:
+        async with room:
+            await case
+
+    await asyncio.gather(*map(run, cases))
 
 
 async def on_each(sides: list[ComparedSide], act: Callable[[ComparedSide], Awaitable[T]]) -> dict[str, T]:

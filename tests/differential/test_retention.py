@@ -4,14 +4,13 @@ A case is one stream on every side, and all cases run at once.
 Intervals fire at other instants on each side, so of them only the first fires are compared.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import ComparedSide, fresh_name, on_each
+from tests.differential.sides import ComparedSide, few_at_once, fresh_name, on_each
 from tests.harness.account import in_seconds
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import EMULATED_VERSIONS
@@ -188,7 +187,7 @@ async def test_consumers_are_given_the_same_and_the_same_remains(sides: list[Com
         found.compare(f"{retention}: {story.__name__}", await on_each(sides, on))
 
     cases = [(retention, story) for retention in RETENTIONS for story in STORIES]
-    await asyncio.gather(*(tell(number, *case) for number, case in enumerate(cases)))
+    await few_at_once(tell(number, *case) for number, case in enumerate(cases))
     found.check(at_least=len(cases))
 
 

@@ -1,6 +1,6 @@
 """Every way to stop a schedule: on all sides nothing fires any more, and the same is stored in the end.
 
-A case is one stream on every side, and all cases run at once.
+A case is one stream on every side, and many cases run at once.
 That nothing fires is shown by a canary: a schedule due later than the stopped one, in the same stream, that has fired.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import ComparedSide, fresh_name, on_each
+from tests.differential.sides import ComparedSide, few_at_once, fresh_name, on_each
 from tests.differential.ways_to_stop import CASES, REPEATING, Case
 from tests.harness.account import CLOCK
 from tests.harness.flagged import FlaggedStream
@@ -88,14 +88,14 @@ async def compare_all(
     act: Callable[[ComparedSide, str, Case], Awaitable[Any]],
     found: Differences,
 ) -> None:
-    """Run all cases at once on every side that knows them, and compare each."""
+    """Run all cases on every side that knows them, and compare each."""
     prefix = fresh_name()
 
     async def run(number: int, title: str, case: Case) -> None:
         known = [side for side in sides if side.version in case.versions]
         found.compare(title, await on_each(known, lambda side: act(side, f"{prefix}N{number}", case)))
 
-    await asyncio.gather(*(run(number, title, case) for number, (title, case) in enumerate(cases.items())))
+    await few_at_once(run(number, title, case) for number, (title, case) in enumerate(cases.items()))
 
 
 # -- differences that the document names ---------------------------------------------------------------------------

@@ -380,4 +380,4 @@ def _checked(options: list[str], headers: list[str]) -> Outcome:
     answer = json.loads(shown.stdout)
     if error := answer.get("error"):
         return ("refused", error["err_code"], error["description"])
-    return SCHEDULE if answer["kind"] == "schedule" else STORED
+    return SCHEDULE if answer["message"] == "schedule" else STORED
