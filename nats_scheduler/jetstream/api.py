@@ -24,7 +24,15 @@ SEQUENCE_NOT_FOUND = 10043
 TEMPORARY_STATUS = 503
 """The server's status for "not now": no leader, a shutdown, a lack of resources."""
 
-REPEATABLE_REQUESTS = ("INFO", "STREAM.INFO.", "STREAM.LIST", "STREAM.MSG.GET.", "CONSUMER.INFO.", "CONSUMER.CREATE.")
+REPEATABLE_REQUESTS = (
+    "INFO",
+    "STREAM.INFO.",
+    "STREAM.LIST",
+    "STREAM.MSG.GET.",
+    "CONSUMER.INFO.",
+    "CONSUMER.LIST.",
+    "CONSUMER.CREATE.",
+)
 """Requests that may be sent twice: the second one changes nothing, also if the same consumer is created again."""
 
 CONSUMER_DEADLINE_SECONDS = 2.0
@@ -156,6 +164,18 @@ class JetStreamApi:
     async def consumer(self, stream: str, name: str) -> Any:
         """Return a consumer's information."""
         return await self.call(f"CONSUMER.INFO.{stream}.{name}")
+
+    async def consumers(self, stream: str) -> AsyncIterator[Object]:
+        """Yield the information of every consumer of a stream."""
+        offset = 0
+        while True:
+            page = await self.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
+            found = _listed(page.get("consumers"))
+            for consumer in found:
+                yield inner(consumer)
+            offset += len(found)
+            if not found or offset >= integer(page.get("total")):
+                return
 
     def abandon_consumer(self, stream: str, name: str) -> None:
         """Ask for the deletion of a consumer, without waiting for the answer."""

@@ -49,13 +49,18 @@ class Capabilities:
     @property
     def is_too_old(self) -> bool:
         """Whether the server is older than the oldest one that the sidecar serves."""
-        return (number := _number(self.version)) is not None and number < OLDEST_VERSION
+        return is_too_old(self.version)
 
 
 def capabilities(account_info: Any, version: str, max_payload: int) -> Capabilities:
     """Return what a server can do, from its answer to `$JS.API.INFO` and from its INFO line."""
     level = (account_info.get("api") or {}).get("level", 0)
     return Capabilities(version, int(level), max_payload)
+
+
+def is_too_old(version: str) -> bool:
+    """Return whether a server of this version is older than the oldest one that the sidecar serves."""
+    return (number := _number(version)) is not None and number < OLDEST_VERSION
 
 
 def finds_last(version: str) -> bool:

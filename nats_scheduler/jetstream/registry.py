@@ -66,6 +66,11 @@ class Registry:
         """The stream that holds the bucket."""
         return self._stream
 
+    @property
+    def written_to(self) -> str:
+        """The subject below which values are published."""
+        return self._written_to
+
     async def server_time(self) -> int | None:
         """Ask for the time (ns since the Unix epoch) of the leader of the bucket; None if the answer has none."""
         return server_time(await self._api.stream(self._stream))

@@ -87,9 +87,13 @@ def _snapshot(views: Sequence[EngineView], at: int, query: Query) -> Snapshot:
 
 
 async def read_stored(
-    connection: Connection, api: JetStreamApi, config: Config, take: Callable[[Sequence[StoredMessage]], None]
+    connection: Connection,
+    api: JetStreamApi,
+    config: Config,
+    take: Callable[[Sequence[StoredMessage]], None],
+    after: int = 0,
 ) -> None:
-    """Give what a stream holds to `take`, in batches, as a sidecar would read it at its start, and return.
+    """Give what a stream holds above sequence `after` to `take`, in batches, as a sidecar would read it, and return.
 
     Raises `JetStreamError` where the stream cannot be read.
     """
@@ -111,7 +115,7 @@ async def read_stored(
                 over.set_result(fact.reason)
 
     follower = follower_of(connection, api, config, receive, lambda _subject: False)
-    following = asyncio.create_task(follower.follow(0))
+    following = asyncio.create_task(follower.follow(after))
     try:
         await asyncio.wait((following, over), return_when=asyncio.FIRST_COMPLETED)
         if not over.done():

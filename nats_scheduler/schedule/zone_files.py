@@ -29,7 +29,7 @@ _SUBSTITUTES = {"posixrules": "America/New_York"}
 
 def zone_data(name: str) -> Iterator[bytes]:
     """Yield the data that is found under a name, best first; the caller has checked that the name contains no `..`."""
-    package = _package_folder()
+    package = package_folder()
     folders = [package, os.environ.get("ZONEINFO", ""), *_HOST_FOLDERS]
     for folder in folders:
         data = _read(f"{folder}/{name}") if folder else None
@@ -39,6 +39,33 @@ def zone_data(name: str) -> Iterator[bytes]:
     data = _read(f"{package}/{substitute}") if substitute and package else None
     if data is not None:
         yield data
+
+
+def host_zone_data(name: str) -> bytes | None:
+    """Return the data of a zone that a server on this host uses, None if it has none; the name contains no `..`."""
+    folders = (os.environ.get("ZONEINFO", ""), *_HOST_FOLDERS)
+    return next((data for folder in folders if folder and (data := _read(f"{folder}/{name}")) is not None), None)
+
+
+def package_zone_data(name: str) -> bytes | None:
+    """Return the data of a zone in the `tzdata` package, None if it has none; the name contains no `..`."""
+    package = package_folder()
+    return _read(f"{package}/{name}") if package else None
+
+
+def zone_data_versions() -> dict[str, str]:
+    """Return the version of the data, such as `2025b`, by its place: the package, and the folders of the host."""
+    places = {"the tzdata package": package_folder(), **{folder: folder for folder in _HOST_FOLDERS}}
+    found = {place: _version_in(folder) for place, folder in places.items() if folder}
+    return {place: version for place, version in found.items() if version}
+
+
+def _version_in(folder: str) -> str:
+    """Return the version that a folder of zone data states, "" if it states none."""
+    first_line = (_read(f"{folder}/tzdata.zi") or b"").partition(b"\n")[0]
+    if first_line.startswith(b"# version "):
+        return first_line.removeprefix(b"# version ").strip().decode("ascii", "replace")
+    return (_read(f"{folder}/+VERSION") or b"").strip().decode("ascii", "replace")
 
 
 def local_zone_data() -> bytes | None:
@@ -57,7 +84,7 @@ def local_zone_data() -> bytes | None:
     return next(zone_data(name), None)
 
 
-def _package_folder() -> str:
+def package_folder() -> str:
     """Return the folder of the `tzdata` package's files, or an empty text if it is not on the disk."""
     spec = find_spec("tzdata")
     places = spec.submodule_search_locations if spec is not None else None

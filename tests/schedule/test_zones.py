@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import struct
 from bisect import bisect_right
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from nats_scheduler.schedule.instants import DAY, HOUR, SECOND, SECONDS_PER_DAY,
 from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
 from nats_scheduler.schedule.posix_rule import parse_posix_rule
 from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
-from nats_scheduler.schedule.zone_files import local_zone_data
+from nats_scheduler.schedule.zone_files import host_zone_data, local_zone_data, package_zone_data, zone_data_versions
 from nats_scheduler.schedule.zones import UTC as UTC_ZONE
 from nats_scheduler.schedule.zones import Segment, Zone, _local_zone, load_zone
 
@@ -320,3 +321,22 @@ def test_the_reason_shows_the_name() -> None:
     refused = load_zone("Mars/Olympus")
     assert isinstance(refused, Invalid)
     assert str(refused).startswith("'Mars/Olympus': no such time zone")
+
+
+def test_the_zone_data_of_the_host_is_found_where_a_server_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Europe").mkdir()
+    (tmp_path / "Europe" / "Berlin").write_bytes(b"what ZONEINFO holds")
+    packaged = package_zone_data("Europe/Berlin")
+    assert packaged is not None
+    assert packaged.startswith(b"TZif")
+    monkeypatch.setenv("ZONEINFO", str(tmp_path))
+    assert host_zone_data("Europe/Berlin") == b"what ZONEINFO holds"
+    assert host_zone_data("Europe/Nowhere") is None
+
+
+def test_the_version_of_the_zone_data_is_a_year_and_a_letter() -> None:
+    versions = zone_data_versions()
+    assert "the tzdata package" in versions
+    assert all(re.fullmatch(r"\d{4}[a-z]", version) for version in versions.values()), versions
