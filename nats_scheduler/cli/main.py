@@ -26,6 +26,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nats_scheduler.cli.instances:command",
         "List the sidecars of the account, and what each of them holds.",
     ),
+    "doctor": (
+        "nats_scheduler.cli.doctor:command",
+        "Examine an account, and say what to do about what is wrong.",
+    ),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
     "settings": ("nats_scheduler.cli.settings:command", "Show the settings in force, or the schema of their file."),

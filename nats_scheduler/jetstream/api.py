@@ -92,6 +92,21 @@ class JetStreamApi:
             if not found or offset >= integer(page.get("total")):
                 return
 
+    async def listed_streams(self) -> tuple[list[Any], list[str]]:
+        """Return the information of every stream of the account, and the streams whose leaders did not answer."""
+        infos: dict[str, Any] = {}
+        unanswered: set[str] = set()
+        offset = 0
+        while True:
+            page = await self.call("STREAM.LIST", {"offset": offset})
+            found = [_stream_information(stream, "STREAM.LIST") for stream in _listed(page.get("streams"))]
+            missing = [str(name) for name in _listed(page.get("missing"))]
+            infos.update((stream["config"]["name"], stream) for stream in found)
+            unanswered.update(missing)
+            offset += len(found) + len(missing)
+            if not (found or missing) or offset >= integer(page.get("total")):
+                return list(infos.values()), sorted(unanswered - set(infos))
+
     async def stream(self, name: str) -> Any:
         """Return a stream's information, or None if it does not exist."""
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from nats_scheduler.doctor.finding import MAX_LISTED
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.cli.command_reference import described_objects, promised_keys
 from tests.cli.conftest import Cli
@@ -109,6 +110,16 @@ async def test_stream_add_has_the_keys_that_are_promised(cli: Cli, start_server:
     good.write_text(json.dumps({"name": "GOOD", **flagged}))
     bad.write_text(json.dumps({"name": "BAD", **flagged, "sources": [{"name": "GOOD"}]}))
     check("stream add", await on(cli, server, "stream", "add", str(good), str(bad), str(tmp_path / "none.json")))
+
+
+async def test_doctor_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        for number in range(MAX_LISTED + 1):
+            headers = {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"}
+            await account.publish(f"ORDERS.{number}", headers)
+    check("doctor", await on(cli, server, "doctor"))
 
 
 @pytest.mark.server

@@ -36,6 +36,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("graduate", 2): ("graduate",),
     ("ls", 1): ("ls", *NOWHERE),
     ("ls", 2): ("ls", "--count", "0"),
+    ("doctor", 1): ("doctor", *NOWHERE),
+    ("doctor", 2): ("doctor", "a.b"),
     ("instances", 1): ("instances", *NOWHERE),
     ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
     ("next", 0): ("next", "@daily"),
@@ -108,6 +110,23 @@ async def graduate_finds_it_native(folder: Path, start_server: StartServer) -> i
         return await process.wait_for_exit()
 
 
+async def doctor_ends(folder: Path, server: EmbeddedServer) -> int:
+    with sidecar("doctor", "--server", server.url, folder=folder) as process:
+        return await process.wait_for_exit()
+
+
+async def doctor_finds_nothing(folder: Path, start_server: StartServer) -> int:
+    return await doctor_ends(folder, await start_server(V2_11))
+
+
+async def doctor_finds_a_warning(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", allow_msg_schedules=False)
+        await account.publish("ORDERS.s", {"Nats-Schedule": "@hourly", "Nats-Schedule-Target": "ORDERS.out"})
+    return await doctor_ends(folder, server)
+
+
 Story = Callable[[Path, StartServer], Awaitable[int]]
 STORIES: Mapping[tuple[str, int], Story] = {
     ("run", 0): run_ends_clean,
@@ -115,6 +134,8 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("dev", 0): dev_ends_by_itself,
     ("dev", 1): dev_loses_its_server,
     ("graduate", 0): graduate_finds_it_native,
+    ("doctor", 0): doctor_finds_nothing,
+    ("doctor", 3): doctor_finds_a_warning,
 }
 
 

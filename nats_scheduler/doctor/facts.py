@@ -1,0 +1,179 @@
+"""The facts that the checks judge, gathered once.
+
+Rule: facts are values. No check sends a request, and no gatherer decides what is wrong.
+What could not be read is a fact too (`Unexamined`): it is reported, and the checks that need it find nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.graduation import Finding as GraduationFinding
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.tzif import OffsetTable
+
+
+class ServerReach(NamedTuple):
+    """One attempt to connect to one server."""
+
+    address: str
+    """Without a password."""
+    version: str = ""
+    name: str = ""
+    failure: str = ""
+    """Why it was not reached, "" if it was."""
+    is_configured: bool = True
+    """Whether the settings name it; the others were named by a server."""
+
+
+class Need(NamedTuple):
+    """A permission that the sidecar's user uses."""
+
+    act: str
+    """`publish` or `subscribe`."""
+    subject: str
+    is_optional: bool
+    """Whether everything still fires without it."""
+
+
+class ClockReading(NamedTuple):
+    """One answer that contains the time of a server."""
+
+    where: str
+    """The stream whose leader answered."""
+    shown: int
+    """The server's time (ns since the Unix epoch)."""
+    asked_at: int
+    """The time of this machine (ns since the Unix epoch) when the request was sent."""
+    answered_at: int
+    """And when the answer had arrived."""
+
+
+class ZoneData(NamedTuple):
+    """The offsets of one time zone, as the sidecar reads it and as a server on this machine does."""
+
+    ours: OffsetTable | None
+    hosts: OffsetTable | None
+
+
+class ConsumerFacts(NamedTuple):
+    """A consumer of a stream, other than those of sidecars."""
+
+    name: str
+    filters: Sequence[str]
+    """The subjects that it receives; `>` for all."""
+
+
+class Sidecar(NamedTuple):
+    """A sidecar that is alive."""
+
+    name: str
+    serves: Sequence[str] | None
+    """`<mode>.<stream>` of what it serves; None if there is more than fits."""
+    unable: Mapping[str, str]
+    """What it cannot serve, by the same key, and why."""
+
+
+class Unexamined(NamedTuple):
+    """Something that could not be read, or not to its end."""
+
+    what: str
+    why: str
+    stream: str | None = None
+    has_failed: bool = False
+    """Whether a request failed that a sidecar sends too, and not because of a missing permission or of a limit."""
+
+
+def unexamined(what: str, error: JetStreamError, stream: str | None = None) -> Unexamined:
+    """Return what could not be read because of an error."""
+    return Unexamined(what, str(error), stream, has_failed=not isinstance(error, NotPermittedError))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """One stream, and what it holds."""
+
+    state: StreamState
+    mode: Mode | None
+    """None if it is not served."""
+    is_read: bool = True
+    """Whether what it holds was read; if not, only what it copies counts."""
+    messages: int = 0
+    bytes: int = 0
+    at: int = 0
+    """When its schedules were read, by the server's clock (ns since the Unix epoch)."""
+    schedules: Sequence[ListedSchedule] = ()
+    rejected: Sequence[Rejected] = ()
+    misnamed: Sequence[HeadersMisnamed] = ()
+    failing: Mapping[int, Failing] = field(default_factory=dict)
+    """Why the server refuses fires, by the sequence of the schedule."""
+    failing_unlisted: int = 0
+    consumers: Sequence[ConsumerFacts] | None = None
+    """None if they could not be listed."""
+    unserved: Sequence[str] = ()
+    """The subjects whose last message has schedule headers that no program fires."""
+    equal: Sequence[Sequence[ListedSchedule]] = ()
+    """Groups of schedules with equal target, source, pattern and body."""
+    graduation: Sequence[GraduationFinding] = ()
+    """What `graduate` would find."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.state.name
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its configuration, as the server returns it."""
+        return self.state.config
+
+    @property
+    def retention(self) -> str:
+        """`limits`, `interest` or `workqueue`."""
+        return str(self.config.get("retention", "limits"))
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """The subjects that it stores."""
+        return self.state.rules.subjects
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """One account, as far as it could be read."""
+
+    at: int = 0
+    """The time of this machine (ns since the Unix epoch)."""
+    reaches: Sequence[ServerReach] = ()
+    server: Capabilities | None = None
+    """None if JetStream did not answer."""
+    jetstream_failure: str = ""
+    """Why JetStream did not answer."""
+    missing: Sequence[Need] = ()
+    """Permissions that the user lacks."""
+    unclear: Sequence[Need] = ()
+    """Permissions that could not be examined without publishing."""
+    clocks: Sequence[ClockReading] = ()
+    zone_versions: Mapping[str, str] = field(default_factory=dict)
+    """The version of the zone data, such as `2025b`, by the place where it was found."""
+    zones: Mapping[str, ZoneData] = field(default_factory=dict)
+    """The zones that schedules use, by name."""
+    sidecars: Sequence[Sidecar] | None = ()
+    """Those that are alive; None if that could not be read."""
+    streams: Sequence[StreamFacts] = ()
+    """All streams of the account, by name."""
+    subscriptions: Sequence[str] | None = None
+    """The subjects that clients other than sidecars subscribe to; None if they could not be listed."""
+    unexamined: Sequence[Unexamined] = ()
+
+    @property
+    def read(self) -> Sequence[StreamFacts]:
+        """The streams that were read."""
+        return [stream for stream in self.streams if stream.is_read]

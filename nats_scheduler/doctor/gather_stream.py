@@ -1,0 +1,208 @@
+"""Read one stream: its schedules, its consumers, what its schedules would meet at a graduation.
+
+Rule: nothing is written; what cannot be read is noted, and the rest is read all the same.
+Cost: up to two passes over the headers of a stream that is served, and one over the newest `MAX_SEARCHED_MESSAGES` of
+one that is not; a request for each body that is compared.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nats_scheduler.doctor.account import Account
+from nats_scheduler.doctor.facts import ConsumerFacts, StreamFacts, Unexamined, unexamined
+from nats_scheduler.engine.graduation import Finding as GraduationFinding
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.checkpoints import read_checkpoint
+from nats_scheduler.runtime.engine_basis import removes_expired
+from nats_scheduler.runtime.failing import Failures
+from nats_scheduler.runtime.graduation import Graduation
+from nats_scheduler.runtime.modes import Mode, dialects_of
+from nats_scheduler.runtime.snapshot import read_stored, take_snapshot
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL
+from nats_scheduler.schedule.patterns import time_zone_of
+
+MAX_SEARCHED_MESSAGES = 100_000
+"""Newest messages of a stream that is not served in which schedule headers are searched."""
+
+MAX_BODIES_COMPARED = 1_000
+"""Schedules of one stream whose bodies are read to find equal ones."""
+
+MAX_REQUESTS_IN_FLIGHT = 256
+
+OURS = "nats-scheduler-"
+"""The consumers of sidecars and commands have names that begin like this."""
+
+Note = Callable[[Unexamined], None]
+
+
+async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> StreamFacts:
+    """Return what STREAM.LIST and the bucket say of a stream; `note` takes what could not be read."""
+    state = StreamState.from_info(info)
+    mode: Mode | None = None
+    try:
+        state, mode = await account.with_mode(state)
+    except JetStreamError as error:
+        note(unexamined(f"whether {state.name} carries the flag", error, state.name))
+    stored = inner(info.get("state"))
+    return StreamFacts(state, mode, messages=integer(stored.get("messages")), bytes=integer(stored.get("bytes")))
+
+
+async def read_stream(
+    account: Account, outline: StreamFacts, failures: Failures, now: Callable[[], int], note: Note
+) -> StreamFacts:
+    """Read what a stream holds; `note` takes what could not be read."""
+    facts = replace(outline, at=now())
+    for what, read in READERS:
+        try:
+            facts = await read(account, facts, now, note)
+        except JetStreamError as error:
+            note(unexamined(f"{facts.name}: {what}", error, facts.name))
+    key = f"{facts.mode}.{facts.name}"
+    return replace(facts, failing=failures.schedules.get(key, {}), failing_unlisted=failures.more.get(key, 0))
+
+
+async def _with_consumers(account: Account, facts: StreamFacts, _now: Callable[[], int], _note: Note) -> StreamFacts:
+    if facts.mode is None:
+        return facts
+    consumers = [_consumer(info) async for info in account.api.consumers(facts.name)]
+    return replace(facts, consumers=[one for one in consumers if not one.name.startswith(OURS)])
+
+
+def _consumer(info: Mapping[str, Any]) -> ConsumerFacts:
+    config = inner(info.get("config"))
+    several = config.get("filter_subjects")
+    filters = [str(one) for one in several] if isinstance(several, list) and several else []
+    return ConsumerFacts(str(info.get("name", "")), filters or [str(config.get("filter_subject") or ">")])
+
+
+# -- headers that are not fired --------------------------------------------------------------------------------------
+
+
+async def _with_unserved(account: Account, facts: StreamFacts, _now: Callable[[], int], note: Note) -> StreamFacts:
+    """Search headers that no program fires: in a stream without the flag, or in the dialect that is not served."""
+    served = () if facts.mode is None else dialects_of(facts.mode)
+    sought = [dialect for dialect in DIALECTS if dialect not in served]
+    is_bucket = facts.name == account.registry.stream
+    by_nobody = facts.mode in (None, Mode.PORTABLE)
+    if not by_nobody or is_bucket or facts.state.excludes_schedules or not facts.messages:
+        return facts
+    last = facts.state.last_sequence
+    after = max(last - MAX_SEARCHED_MESSAGES, 0) if reads_all(facts.state.config) else 0
+    if not reads_all(facts.state.config) and facts.messages > MAX_SEARCHED_MESSAGES:
+        why = f"it has more than {MAX_SEARCHED_MESSAGES} messages, and no consumer may be attached"
+        note(Unexamined(f"{facts.name}: schedule headers that are not fired", why, facts.name))
+        return facts
+    if after >= facts.state.first_sequence:
+        why = f"only the newest {MAX_SEARCHED_MESSAGES} messages are searched"
+        note(Unexamined(f"{facts.name}: schedule headers that are not fired, in older messages", why, facts.name))
+    found: dict[str, None] = {}
+
+    def take(messages: Sequence[StoredMessage]) -> None:
+        for message in messages:
+            if _is_schedule(message.block, sought):
+                found[message.subject] = None
+            else:
+                found.pop(message.subject, None)
+
+    await read_stored(account.connection, account.api, facts.state.config, take, after)
+    return replace(facts, unserved=list(found))
+
+
+def _is_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
+    return bool(block) and any(block.find(one.schedule) >= 0 and header_value(block, one.schedule) for one in dialects)
+
+
+# -- schedules -------------------------------------------------------------------------------------------------------
+
+
+async def _with_schedules(account: Account, facts: StreamFacts, now: Callable[[], int], note: Note) -> StreamFacts:
+    if facts.mode is None:
+        return facts
+    name = facts.name
+    at = server_time(await account.api.stream(name)) or now()
+    checkpoints = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
+    ahead = at - now()
+    read = await take_snapshot(
+        account.connection,
+        account.api,
+        facts.state,
+        facts.mode,
+        checkpoints or (),
+        lambda: now() + ahead,
+        restrictions=account.settings.restrictions_on(name),
+        removes_expired=removes_expired(facts.state, account.server),
+    )
+    equal = await _equal(account, name, read.schedules, note)
+    return replace(facts, at=at, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed, equal=equal)
+
+
+async def _equal(
+    account: Account, stream: str, schedules: Sequence[ListedSchedule], note: Note
+) -> list[list[ListedSchedule]]:
+    """Return the groups of schedules that fire the same message at the same times."""
+    alike: dict[tuple[object, ...], list[ListedSchedule]] = {}
+    for one in schedules:
+        if one.fired_by is not FiredBy.NONE and one.state in (State.WAITING, State.OVERDUE, State.FAILING):
+            terms = one.terms
+            key = terms.target, terms.source, terms.ttl, terms.rollup, one.pattern.text, time_zone_of(one.pattern)
+            alike.setdefault(key, []).append(one)
+    candidates = [group for group in alike.values() if len(group) > 1]
+    left = MAX_BODIES_COMPARED
+    found: list[list[ListedSchedule]] = []
+    for group in candidates:
+        if len(group) > left:
+            why = f"only {MAX_BODIES_COMPARED} bodies are compared"
+            note(Unexamined(f"{stream}: equal schedules among those with equal target and pattern", why, stream))
+        found += [same for same in await _by_body(account, stream, group[:left]) if len(same) > 1]
+        left = max(left - len(group), 0)
+        if not left:
+            break
+    return found
+
+
+async def _by_body(account: Account, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
+    same: dict[bytes, list[ListedSchedule]] = {}
+    for part in _parts(group):
+        stored = await asyncio.gather(*(account.api.message(stream, seq=one.sequence) for one in part))
+        for one, message in zip(part, stored, strict=True):
+            if message is not None:
+                same.setdefault(message.body or b"", []).append(one)
+    return list(same.values())
+
+
+def _parts(group: Sequence[ListedSchedule]) -> Iterator[Sequence[ListedSchedule]]:
+    for start in range(0, len(group), MAX_REQUESTS_IN_FLIGHT):
+        yield group[start : start + MAX_REQUESTS_IN_FLIGHT]
+
+
+async def _with_graduation(account: Account, facts: StreamFacts, now: Callable[[], int], _note: Note) -> StreamFacts:
+    """Find what a graduation would find: to the server that is there, or to a 2.14 if it has no scheduler."""
+    if facts.mode not in (Mode.EMULATED, Mode.DORMANT):
+        return facts
+    server = account.server
+    if not server.schedules_natively:
+        server = replace(server, api_level=REPEATING_API_LEVEL)
+    graduation = Graduation(account.connection, account.api, server, facts.state, now)
+    await graduation.look(account.registry, account.settings.restrictions_on(facts.name))
+    found: list[GraduationFinding] = list(graduation.findings)
+    return replace(facts, graduation=found)
+
+
+READERS: Sequence[tuple[str, Callable[[Account, StreamFacts, Callable[[], int], Note], Awaitable[StreamFacts]]]] = (
+    ("its consumers", _with_consumers),
+    ("schedule headers that are not fired", _with_unserved),
+    ("its schedules", _with_schedules),
+    ("what a graduation would refuse", _with_graduation),
+)
+"""What is read of a stream, each part on its own."""

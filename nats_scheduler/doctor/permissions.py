@@ -1,0 +1,155 @@
+"""The permissions that the sidecar's user needs, and which of them are missing.
+
+Rule: `ROWS` is the table of `docs/operating/security.md`, row by row; a test compares the two.
+What is needed depends on who fires a stream, so a stream that only the server fires asks for less.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.jetstream.api import DEFAULT_PREFIX
+from nats_scheduler.jetstream.foreign_json import inner
+from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.modes import Mode
+
+YES, OPTIONAL, SPARE = "yes", "optional", "–"
+COLUMNS = ("2.10", "2.11", "portable", "native")
+
+PUBLISH, SUBSCRIBE = "publish", "subscribe"
+MAX_SUBJECTS_NAMED = 5
+"""Most subjects that the note about unclear permissions names."""
+
+
+class Row(NamedTuple):
+    """One row of the table; names in braces stand for what depends on the account."""
+
+    act: str
+    subject: str
+    columns: tuple[str, str, str, str]
+
+
+_ALL: tuple[str, str, str, str] = (YES, YES, YES, YES)
+_MAYBE: tuple[str, str, str, str] = (OPTIONAL, OPTIONAL, OPTIONAL, OPTIONAL)
+_FIRES: tuple[str, str, str, str] = (YES, YES, YES, SPARE)
+
+ROWS: Sequence[Row] = (
+    Row(PUBLISH, "{api}.INFO", _ALL),
+    Row(PUBLISH, "{api}.STREAM.LIST", _ALL),
+    Row(PUBLISH, "{api}.STREAM.INFO.{stream}", _ALL),
+    Row(PUBLISH, "{api}.STREAM.CREATE.KV_{bucket}", _ALL),
+    Row(PUBLISH, "{api}.STREAM.UPDATE.{stream}", (YES, YES, SPARE, SPARE)),
+    Row(PUBLISH, "{api}.STREAM.MSG.GET.{stream}", _ALL),
+    Row(PUBLISH, "{api}.STREAM.PURGE.{stream}", (YES, YES, YES, OPTIONAL)),
+    Row(PUBLISH, "{api}.STREAM.MSG.DELETE.{stream}", _FIRES),
+    Row(PUBLISH, "{api}.CONSUMER.CREATE.{stream}.{consumer}", _ALL),
+    Row(PUBLISH, "{api}.CONSUMER.MSG.NEXT.{stream}.{consumer}", _ALL),
+    Row(PUBLISH, "{api}.CONSUMER.INFO.{stream}.{consumer}", _ALL),
+    Row(PUBLISH, "{api}.CONSUMER.DELETE.{stream}.{consumer}", _MAYBE),
+    Row(PUBLISH, "{registry}.>", _ALL),
+    Row(PUBLISH, "{targets}", _FIRES),
+    Row(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
+    Row(SUBSCRIBE, "{inbox}.>", _ALL),
+    Row(SUBSCRIBE, "$JS.API.STREAM.CREATE.*", _ALL),
+    Row(SUBSCRIBE, "$JS.API.STREAM.UPDATE.*", _ALL),
+    Row(SUBSCRIBE, "$JS.API.STREAM.DELETE.*", _ALL),
+    Row(SUBSCRIBE, "$JS.API.STREAM.PURGE.*", _ALL),
+    Row(SUBSCRIBE, "$JS.API.STREAM.MSG.DELETE.*", _ALL),
+    Row(SUBSCRIBE, "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.*", _MAYBE),
+    Row(SUBSCRIBE, "{queue_subjects}", _ALL),
+)
+
+
+class Place(NamedTuple):
+    """The subjects of one account that do not depend on a stream."""
+
+    api_prefix: str
+    bucket: str
+    registry: str
+    """The subject below which the bucket is written."""
+    inbox: str
+    consumer: str
+    """A name that no consumer has."""
+
+
+def column_of(mode: Mode | None, api_level: int) -> str:
+    """Return the column of the table for a stream; None stands for the account without a stream."""
+    if mode is Mode.EMULATED or (mode is None and api_level < 2):
+        return "2.11" if api_level else "2.10"
+    return "native" if mode is Mode.NATIVE else "portable"
+
+
+def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> list[Need]:
+    """Return what the sidecar's user needs to serve these streams, each permission once."""
+    needs: dict[tuple[str, str], bool] = {}
+    served = [stream for stream in streams if stream.mode is not None]
+    for row in ROWS:
+        for subject, column in _subjects_of(row, place, api_level, served):
+            need = row.columns[COLUMNS.index(column)]
+            if need != SPARE:
+                key = row.act, subject
+                needs[key] = needs.get(key, True) and need == OPTIONAL
+    return [Need(act, subject, is_optional) for (act, subject), is_optional in needs.items()]
+
+
+def _subjects_of(row: Row, place: Place, api_level: int, streams: Sequence[StreamFacts]) -> Iterator[tuple[str, str]]:
+    """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
+    known = {"api": place.api_prefix, "registry": place.registry, "bucket": place.bucket, "inbox": place.inbox}
+    account = column_of(streams[0].mode if streams else None, api_level)
+    if row.subject == "{targets}":
+        for stream in streams:
+            targets = {listed.terms.target for listed in stream.schedules}
+            yield from ((target, column_of(stream.mode, api_level)) for target in sorted(targets))
+    elif row.subject == "{queue_subjects}":
+        for stream in streams:
+            if stream.retention != "limits":
+                yield from ((subject, column_of(stream.mode, api_level)) for subject in stream.subjects)
+    elif "{stream}" in row.subject:
+        of_bucket = "MSG.DELETE" not in row.subject and "UPDATE" not in row.subject
+        if of_bucket:
+            yield row.subject.format(stream=f"KV_{place.bucket}", consumer=place.consumer, **known), account
+        for stream in streams:
+            if "CONSUMER" not in row.subject or stream.retention == "limits":
+                subject = row.subject.format(stream=stream.name, consumer=place.consumer, **known)
+                yield subject, column_of(stream.mode, api_level)
+    else:
+        yield row.subject.format(**known), account
+
+
+def permits(permissions: Mapping[str, object], need: Need) -> bool:
+    """Return whether a user with these permissions, as the server lists them, has what is needed."""
+    rules = inner(permissions.get(need.act))
+    allow, deny = _texts(rules.get("allow")), _texts(rules.get("deny"))
+    if any(subject_matches(need.subject, one) for one in deny):
+        return False
+    return not allow or any(subject_matches(need.subject, one) for one in allow)
+
+
+def _texts(value: object) -> list[str]:
+    """Return the subjects of a list; one with a queue group counts without it."""
+    return [str(one).partition(" ")[0] for one in value] if isinstance(value, list) else []
+
+
+def check_permissions(facts: AccountFacts) -> Iterator[Finding]:
+    """Report the permissions that are missing, and those that could not be examined."""
+    for need in facts.missing:
+        code = Code.PERMISSION_OPTIONAL if need.is_optional else Code.PERMISSION_MISSING
+        what = f"this user may not {need.act} {'to ' if need.act == PUBLISH else ''}{need.subject}"
+        command = f"allow the sidecar's user to {need.act}: {_granted(need.subject)}"
+        yield Finding(code, what, command)
+    subjects = [need.subject for need in facts.unclear if not need.is_optional]
+    if subjects:
+        more = len(subjects) - MAX_SUBJECTS_NAMED
+        named = ", ".join(subjects[:MAX_SUBJECTS_NAMED]) + (f" and {more} more" if more > 0 else "")
+        what = f"not examined, because that would publish: {named}"
+        yield Finding(Code.PERMISSION_UNCLEAR, what, "allow this user to publish: $SYS.REQ.USER.INFO")
+
+
+def _granted(subject: str) -> str:
+    """Return the subject as it is granted: with wildcards for what the sidecar names itself."""
+    tokens = subject.split(".")
+    if subject.startswith(f"{DEFAULT_PREFIX}.CONSUMER."):
+        tokens[-1] = "*"
+    return ".".join(tokens)

@@ -1,0 +1,123 @@
+"""Checks of the schedules: those that never fire, are refused, fire to an unread target, or cannot graduate."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.doctor.streams import copies_of
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.graduation import BLOCKING_KINDS
+from nats_scheduler.engine.graduation import Kind as GraduationKind
+from nats_scheduler.engine.inputs import NOT_PERMITTED
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
+
+
+def check_schedules(facts: AccountFacts) -> Iterator[Finding]:
+    """Find what is wrong with the schedules of each stream."""
+    for stream in facts.read:
+        for check in CHECKS:
+            yield from check(facts, stream)
+
+
+def _endings(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    for listed in stream.schedules:
+        if listed.state is State.EXPIRING and listed.ends is not None and listed.ended_by is not None:
+            cause = ENDS_BY.get(listed.ended_by, str(listed.ended_by))
+            what = f"{cause} ends {listed.subject} at {format_rfc3339(listed.ends)}, before its next fire"
+            command = _longer(stream, listed)
+            yield Finding(Code.ENDS_BEFORE_FIRE, what, command, stream.name, listed.subject)
+
+
+def _longer(stream: StreamFacts, listed: ListedSchedule) -> str:
+    if listed.ended_by is Ending.MAX_AGE:
+        return f"nats stream edit {stream.name} --max-age DURATION, longer than the schedule waits"
+    return "publish the schedule again with a longer Nats-TTL"
+
+
+def _rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    for rejected in stream.rejected:
+        what = f"{rejected.subject} is rejected: {rejected.rejection}"
+        command = f"nats-scheduler check, then publish {rejected.subject} again"
+        yield Finding(Code.SCHEDULE_INVALID, what, command, stream.name, rejected.subject)
+    for noted in stream.misnamed:
+        what = "; ".join(f"{one.header} {one.reason}" for one in noted.headers)
+        command = f"publish {noted.subject} again with the right names"
+        yield Finding(Code.HEADERS_MISNAMED, f"{noted.subject}: {what}", command, stream.name, noted.subject)
+
+
+def _failures(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    for listed in stream.schedules:
+        why = stream.failing.get(listed.sequence)
+        if why is not None:
+            target = listed.terms.target
+            since = format_rfc3339(why.since)
+            what = f"fires of {listed.subject} to {target} are refused with {why.code} since {since}: {why.description}"
+            command = _permit(target) if why.code == NOT_PERMITTED else f"nats stream info {stream.name}"
+            yield Finding(Code.FIRES_REFUSED, what, command, stream.name, listed.subject)
+    if stream.failing_unlisted:
+        what = f"fires of {stream.failing_unlisted} more schedules are refused"
+        yield Finding(Code.FIRES_REFUSED, what, f"nats-scheduler ls {stream.name} --invalid", stream.name)
+
+
+def _permit(target: str) -> str:
+    return f"allow the sidecar's user to publish to {target}"
+
+
+def _targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find targets that no consumer, no subscriber, no copy and no schedule reads."""
+    if stream.consumers is None or facts.subscriptions is None or _republishes(stream):
+        return
+    copied = [one for _kind, _name, filters in copies_of(facts, stream) for one in filters]
+    filters = {*(f for consumer in stream.consumers for f in consumer.filters), *facts.subscriptions, *copied}
+    # Of many clients most subscribe to literal subjects, and a stream may have many targets.
+    wide = tuple(sorted(one for one in filters if not is_literal_subject(one)))
+    sampled = {listed.terms.source for listed in stream.schedules}
+    for target in sorted({listed.terms.target for listed in stream.schedules} - sampled):
+        if target not in filters and not is_covered(target, wide):
+            what = f"no consumer of {stream.name} and no subscriber receives the target {target}"
+            command = f"nats consumer add {stream.name} --filter {target}"
+            yield Finding(Code.TARGET_UNREAD, what, command, stream.name, target)
+
+
+def _republishes(stream: StreamFacts) -> bool:
+    return bool(stream.config.get("republish"))
+
+
+def _equals(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    for group in stream.equal:
+        first, second = group[0], group[1]
+        others = "" if len(group) == 2 else f" and {len(group) - 2} more"
+        what = (
+            f"{first.subject}, {second.subject}{others} have the same target {first.terms.target}, "
+            f"pattern {first.pattern.text} and body"
+        )
+        command = f"nats stream purge {stream.name} --subject {second.subject}, if one of them is enough"
+        yield Finding(Code.SCHEDULES_EQUAL, what, command, stream.name, first.subject)
+
+
+def _graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    reported = {rejected.subject for rejected in stream.rejected}
+    for found in stream.graduation:
+        if found.kind is GraduationKind.INVALID and found.subject in reported:
+            continue
+        if found.kind in BLOCKING_KINDS:
+            about = f"{found.subject}: " if found.subject else ""
+            what = f"{found.kind}: {about}{found.detail}"
+            command = f"nats-scheduler graduate {stream.name} --dry-run"
+            yield Finding(Code.GRADUATION_BLOCKED, what, command, stream.name, found.subject)
+
+
+CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
+    _endings,
+    _rejections,
+    _failures,
+    _targets,
+    _equals,
+    _graduation,
+)

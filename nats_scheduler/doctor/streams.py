@@ -1,0 +1,181 @@
+"""Checks of the streams: who fires them, and who takes, copies or removes what they store."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.instants import SECOND
+
+BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
+"""The modes in which nothing fires without a sidecar."""
+
+NEAR_EVICTION = 0.1
+"""The part of a stream's limit that may be left before its next schedule is removed."""
+
+SHORTEST_DUPLICATE_WINDOW_NS = 5 * SECOND
+"""With a shorter one *Unique* does not hold (`docs/concepts/promises.md`)."""
+
+Filters = Sequence[str]
+
+
+def check_streams(facts: AccountFacts) -> Iterator[Finding]:
+    """Find what is wrong with each stream by itself."""
+    for stream in facts.read:
+        for check in CHECKS:
+            yield from check(facts, stream)
+
+
+def _firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find streams on which nothing fires, and sidecars that cannot serve one."""
+    if stream.mode is Mode.DORMANT:
+        what = f"{stream.name} is flagged, and the flag is not switched on in the server"
+        yield Finding(Code.DORMANT, what, f"nats-scheduler graduate {stream.name} --dry-run", stream.name)
+    if facts.sidecars is None:
+        return
+    key = f"{stream.mode}.{stream.name}"
+    if stream.mode in BY_SIDECAR and not any(one.serves is None or key in one.serves for one in facts.sidecars):
+        running = f"none of the {len(facts.sidecars)} sidecars serves" if facts.sidecars else "no sidecar runs for"
+        command = "nats-scheduler instances" if facts.sidecars else "nats-scheduler run"
+        yield Finding(Code.NO_SIDECAR, f"{running} {stream.name}", command, stream.name)
+    for sidecar in facts.sidecars:
+        if key in sidecar.unable:
+            what = f"sidecar {sidecar.name} cannot serve {stream.name}: {sidecar.unable[key]}"
+            yield Finding(Code.CANNOT_SERVE, what, "nats-scheduler instances", stream.name)
+
+
+def _without_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    for subject in stream.unserved:
+        flagged = "carries no flag" if stream.mode is None else f"is {stream.mode}"
+        what = f"{subject} has schedule headers that are not fired: {stream.name} {flagged}"
+        command = f"nats-scheduler stream add FILE, where FILE is {stream.name} with allow_msg_schedules: true"
+        yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command, stream.name, subject)
+
+
+def _evicting(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find streams that soon remove their first schedule because they are full."""
+    if not stream.schedules or stream.config.get("discard", "old") != "old" or not stream.messages:
+        return
+    first = min(stream.schedules, key=lambda listed: listed.sequence)
+    before = max(first.sequence - stream.state.first_sequence, 0)
+    size = max(stream.bytes / stream.messages, 1)
+    for limit, used, unit in (("max_msgs", stream.messages, 1.0), ("max_bytes", stream.bytes, size)):
+        most = integer(stream.config.get(limit), -1)
+        if most <= 0:
+            continue
+        left = max((most - used) / unit, 0) + before
+        if left * unit <= NEAR_EVICTION * most:
+            what = f"{limit} is {most} and {used} are used: about {left:.0f} more messages remove {first.subject}"
+            command = f"nats stream edit {stream.name} --{_flag_of(limit)} {2 * most}"
+            yield Finding(Code.EVICTS_SOON, what, command, stream.name, first.subject)
+
+
+def _flag_of(limit: str) -> str:
+    return limit.replace("_", "-")
+
+
+def _interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find what an interest stream does not store because no consumer receives it."""
+    if stream.mode is None or stream.retention != "interest" or stream.consumers is None:
+        return
+    if not stream.consumers:
+        what = f"{stream.name} has interest retention and no consumer: what is published to it is not stored"
+        yield Finding(Code.NO_INTEREST, what, f"nats consumer add {stream.name}", stream.name)
+        return
+    filters = [subject for consumer in stream.consumers for subject in consumer.filters]
+    for target in sorted({listed.terms.target for listed in stream.schedules}):
+        if not _matches_any(target, filters):
+            what = f"no consumer of {stream.name} receives the target {target}: its fires are not stored"
+            command = f"nats consumer add {stream.name} --filter {target}"
+            yield Finding(Code.NO_INTEREST, what, command, stream.name, target)
+
+
+def _consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find consumers that take schedules from a work queue."""
+    if stream.mode is None or stream.retention != "workqueue":
+        return
+    for consumer in stream.consumers or ():
+        taken = _taken(stream, consumer.filters)
+        if taken is not None:
+            what = f"consumer {consumer.name} receives what {stream.name} stores on {taken}, schedules too"
+            command = f"nats consumer add {stream.name} --filter TARGET, in place of {consumer.name}"
+            yield Finding(Code.CONSUMER_TAKES_SCHEDULES, what, command, stream.name, taken)
+
+
+def _taken(stream: StreamFacts, filters: Filters) -> str | None:
+    """Return a schedule's subject that filters take, else a subject of the stream that they take as a whole.
+
+    The latter because schedules that are taken at once are not stored any more.
+    """
+    stored = (listed.subject for listed in stream.schedules)
+    return next((one for one in (*stored, *stream.subjects) if _matches_any(one, filters)), None)
+
+
+def _matches_any(subject: str, filters: Filters) -> bool:
+    return any(subject_matches(subject, one) for one in filters)
+
+
+def copies_of(facts: AccountFacts, stream: StreamFacts) -> Iterator[tuple[str, str, Filters]]:
+    """Yield the streams that take from a stream: `mirror` or `source`, the name, and what they take."""
+    for other in facts.streams:
+        sources = other.config.get("sources")
+        mirror = other.config.get("mirror")
+        origins = [("mirror", mirror), *(("source", one) for one in (sources if isinstance(sources, list) else []))]
+        for kind, origin in origins:
+            if inner(origin).get("name") == stream.name and not inner(origin).get("external"):
+                yield kind, other.name, _filters(inner(origin))
+
+
+def _filters(origin: dict[str, Any]) -> Filters:
+    transforms = origin.get("subject_transforms")
+    parts = [str(inner(one).get("src") or ">") for one in transforms] if isinstance(transforms, list) else []
+    return parts or [str(origin.get("filter_subject") or ">")]
+
+
+def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    if stream.mode is None:
+        return
+    for kind, name, filters in copies_of(facts, stream):
+        taken = _taken(stream, filters)
+        if taken is None:
+            continue
+        if _is_removed_by_copies(stream, taken):
+            what = f"stream {name} is a {kind} of {stream.name}, a {stream.retention} stream, and takes {taken} from it"
+            command = f"give the {kind} in {name} a filter that leaves out the subjects of schedules"
+            yield Finding(Code.COPIES_REMOVE_SCHEDULES, what, command, stream.name, taken)
+        else:
+            what = f"stream {name} is a {kind} of {stream.name}, and copies its schedules"
+            yield Finding(Code.COPIED, what, f"nats stream info {name}", stream.name, taken)
+
+
+def _is_removed_by_copies(stream: StreamFacts, subject: str) -> bool:
+    """Return whether a message is removed once it is copied; on an interest stream, other consumers keep it."""
+    if stream.retention == "interest":
+        return not any(_matches_any(subject, consumer.filters) for consumer in stream.consumers or ())
+    return stream.retention == "workqueue"
+
+
+def _window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    window = integer(stream.config.get("duplicate_window"))
+    if stream.mode in BY_SIDECAR and 0 < window < SHORTEST_DUPLICATE_WINDOW_NS:
+        least = format_duration(SHORTEST_DUPLICATE_WINDOW_NS)
+        what = f"the duplicate window of {stream.name} is {format_duration(window)}, and {least} is the least"
+        yield Finding(
+            Code.SHORT_DUPLICATE_WINDOW, what, f"nats stream edit {stream.name} --dupe-window 2m", stream.name
+        )
+
+
+CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
+    _firing,
+    _without_flag,
+    _evicting,
+    _interest,
+    _consumers,
+    _copies,
+    _window,
+)

@@ -1,0 +1,113 @@
+"""`nats-scheduler doctor`: the table, the document, the exit codes and the progress."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from nats_scheduler.cli.doctor import COLUMNS
+from nats_scheduler.cli.doctor_progress import shown_progress
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.finding import MAX_LISTED
+from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
+from tests.cli.conftest import Cli
+from tests.conftest import StartServer
+from tests.doctor.scenes import emulated, schedule, unflagged
+from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
+
+
+async def run(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
+    """Run the command against a server, in a thread with an event loop of its own."""
+    return await asyncio.to_thread(cli, "doctor", *arguments, "--server", server.url)
+
+
+async def test_the_worst_is_printed_first_and_decides_the_exit_code(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        healthy = await run(cli, server)
+        assert (healthy.exit_code, healthy.stdout) == (0, "nothing is wrong; 0 of 0 streams carry schedules\n")
+        await unflagged(account, "PLAIN")
+        warned = await run(cli, server)
+        assert warned.exit_code == 3
+        await emulated(account, "ORDERS")
+        failed = await run(cli, server)
+        only = await run(cli, server, "PLAIN", "--json")
+    lines = failed.stdout.splitlines()
+    assert failed.exit_code == 1
+    assert re.split(r"  +", lines[0]) == list(COLUMNS)
+    assert [line.split()[:3] for line in lines[1:3]] == [
+        ["error", "no_sidecar", "ORDERS"],
+        ["warning", "schedules_without_flag", "PLAIN"],
+    ]
+    assert lines[1].endswith("  nats-scheduler run")
+    assert lines[-1] == "1 error, 1 warning; 1 of 2 streams carry schedules"
+    assert only.exit_code == 3
+    assert {finding["stream"] for finding in json.loads(only.stdout)["findings"]} == {"PLAIN"}
+
+
+async def test_a_thousand_findings_of_one_kind_are_ten_rows_and_a_number(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    count = MAX_LISTED + 7
+    async with account_on(server.url) as account:
+        await emulated(account, "ORDERS")
+        for number in range(count):
+            await account.publish(f"ORDERS.{number}", schedule("ORDERS", "@often"))
+        shown, document = await run(cli, server), json.loads((await run(cli, server, "--json")).stdout)
+    rows = [line for line in shown.stdout.splitlines() if Code.SCHEDULE_INVALID in line]
+    assert len(rows) == MAX_LISTED + 1
+    assert rows[-1].split("  ")[-1] == "and 7 more"
+    assert document["unlisted"] == [{"code": "schedule_invalid", "stream": "ORDERS", "number": 7}]
+    assert document["counts"]["error"] == count + 1
+
+
+def test_a_server_that_is_not_reached_is_a_finding_and_its_password_is_not_printed(cli: Cli) -> None:
+    said = cli("doctor", "--json", "--server", f"nats://bob:hunter2@127.0.0.1:{free_port()}")
+    document = json.loads(said.stdout)
+    assert said.exit_code == 1
+    assert "hunter2" not in said.stdout
+    assert (document["worst"], document["server"]) == ("error", None)
+    assert [finding["code"] for finding in document["findings"]] == ["no_server"]
+
+
+async def test_a_stream_that_does_not_exist_is_named(cli: Cli, start_server: StartServer) -> None:
+    said = await run(cli, await start_server(V2_11), "ORDERS")
+    assert (said.exit_code, said.stderr) == (1, "nats-scheduler: error: stream ORDERS does not exist\n")
+
+
+async def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    shown = ""
+
+    def is_shown() -> bool:
+        nonlocal shown
+        with suppress(BlockingIOError):
+            shown += os.read(ours, 1 << 16).decode("utf-8", "replace")
+        return "reading ORDERS" in shown
+
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        with shown_progress() as progress:
+            progress("reading ORDERS", 1, 2)
+            await eventually(is_shown, within_seconds=WAIT_SECONDS, describe=lambda: f"the bar in {shown!r}")
+    os.close(ours)
+
+
+def test_no_progress_is_shown_in_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "pipe").open("w+") as pipe:
+        monkeypatch.setattr(sys, "stderr", pipe)
+        with shown_progress() as progress:
+            progress("reading ORDERS", 1, 2)
+        assert pipe.tell() == 0

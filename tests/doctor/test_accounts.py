@@ -1,0 +1,374 @@
+"""The findings about servers, permissions, clocks, zones and sidecars: where each is reported, and where it is not."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
+from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.schedule.zone_files import package_folder, zone_data_versions
+from tests.conftest import SharedServer, StartServer
+from tests.doctor.examined import FLAG, codes_on, findings_on, of
+from tests.doctor.scenes import SCENES, emulated, schedule, stored
+from tests.e2e.test_denials import limited_to
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.cluster import running_cluster
+from tests.harness.permissions import OPTIONAL, Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+EXAMINED_HERE = frozenset(
+    {
+        Code.NO_SERVER,
+        Code.SERVER_UNREACHABLE,
+        Code.SERVER_TOO_OLD,
+        Code.VERSIONS_DIFFER,
+        Code.JETSTREAM_UNAVAILABLE,
+        Code.NO_ANSWER,
+        Code.PERMISSION_MISSING,
+        Code.PERMISSION_OPTIONAL,
+        Code.PERMISSION_UNCLEAR,
+        Code.NOT_EXAMINED,
+        Code.CLOCK_OFF,
+        Code.ZONE_DATA_OLD,
+        Code.ZONES_DISAGREE,
+        Code.NO_SIDECAR,
+        Code.CANNOT_SERVE,
+        Code.FIRES_REFUSED,
+    }
+)
+PACKAGED = zone_data_versions()["the tzdata package"]
+SUBSCRIBED = Permission("subscribe", "$JS.API.STREAM.PURGE.*", ())
+LISTED = Permission("publish", "$SYS.REQ.USER.INFO", ())
+CONSUMER_LIST = Permission("publish", "$JS.API.CONSUMER.LIST.*", ())
+CONNECTIONS = Permission("publish", "$SYS.REQ.ACCOUNT.PING.CONNZ", ())
+
+
+def test_each_finding_has_its_tests() -> None:
+    assert set(SCENES) | EXAMINED_HERE == set(Code)
+    assert not set(SCENES) & EXAMINED_HERE
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_no_server_is_reached() -> None:
+    (found,) = await findings_on(f"nats://bob:hunter2@127.0.0.1:{free_port()}")
+    assert found.code is Code.NO_SERVER
+    assert "bob:***@127.0.0.1" in found.what
+    assert "hunter2" not in found.what + found.command
+
+
+async def test_one_of_two_servers_is_not_reached(shared_server: SharedServer) -> None:
+    server = await shared_server(V2_11)
+    lost = f"nats://127.0.0.1:{free_port()}"
+    (found,) = of(await findings_on(f"{server.url},{lost}"), Code.SERVER_UNREACHABLE)
+    assert lost in found.what
+    assert of(await findings_on(server), Code.SERVER_UNREACHABLE) == []
+
+
+async def test_servers_of_two_versions_differ(shared_server: SharedServer, start_server: StartServer) -> None:
+    old, new, same = await shared_server(V2_10), await shared_server(V2_11), await start_server(V2_11)
+    (found,) = of(await findings_on(f"{old.url},{new.url}"), Code.VERSIONS_DIFFER)
+    assert V2_10 in found.what
+    assert V2_11 in found.what
+    assert Code.VERSIONS_DIFFER not in await codes_on(f"{same.url},{new.url}")
+
+
+@asynccontextmanager
+async def pretended(server: EmbeddedServer, version: str) -> AsyncIterator[str]:
+    """Relay a server whose greeting names another version, since no binary of that version is at hand."""
+
+    relays: list[asyncio.Task[None]] = []
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+        finally:
+            writer.transport.abort()
+
+    async def relay(near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
+        far, to_far = await asyncio.open_connection("127.0.0.1", server.port)
+        greeting = await far.readline()
+        to_near.write(re.sub(rb'"version":"[^"]+"', b'"version":"%b"' % version.encode(), greeting))
+        await asyncio.gather(carry(near, to_far), carry(far, to_near), return_exceptions=True)
+
+    listener = await asyncio.start_server(
+        lambda near, to_near: relays.append(asyncio.create_task(relay(near, to_near))), "127.0.0.1", 0
+    )
+    async with listener:
+        yield f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    await asyncio.gather(*relays)
+
+
+async def test_a_server_of_2_9_is_too_old_and_one_of_2_10_is_not(shared_server: SharedServer) -> None:
+    server = await shared_server(V2_10)
+    async with pretended(server, "2.9.25") as url:
+        (found,) = await findings_on(url)
+    assert found.code is Code.SERVER_TOO_OLD
+    assert "2.9.25" in found.what
+    async with pretended(server, V2_10) as url:
+        assert Code.SERVER_TOO_OLD not in await codes_on(url)
+
+
+async def test_an_account_without_jetstream_is_reported(start_server: StartServer) -> None:
+    users = "a: { users: [{ user: a, password: a }] }, b: { jetstream: enabled, users: [{ user: b, password: b }] }"
+    server = await start_server(V2_11, config=f"accounts {{ {users} }}\n")
+    without, having = (server.url.replace("nats://", f"nats://{one}:{one}@") for one in "ab")
+    assert Code.JETSTREAM_UNAVAILABLE in await codes_on(without)
+    assert Code.JETSTREAM_UNAVAILABLE not in await codes_on(having)
+
+
+# -- permissions -------------------------------------------------------------------------------------------------------
+
+
+def needed(mode: str, *more: Permission, without: str = "") -> list[Permission]:
+    return [*(each for each in permissions_of(mode) if each.subject != without), *more]
+
+
+async def with_streams(server: EmbeddedServer, number: int, mode: str) -> str:
+    """Create a stream of each kind in the account of a user, and return the user's address."""
+    async with account_on(url_of(server.url, f"admin-{number}")) as account:
+        flagged = {"metadata": FLAG, "allow_msg_schedules": mode == "native"}
+        await account.create("ORDERS", subjects=["orders.>"], **flagged)
+        await account.create("JOBS", subjects=["jobs.>"], retention="workqueue", **flagged)
+        at = f"@at {in_seconds(9_000)}"
+        for subject in ("orders", "jobs"):
+            headers = {"Nats-Schedule": at, "Nats-Schedule-Target": f"{subject}.t"}
+            await account.publish(f"{subject}.s", headers)
+    return url_of(server.url, f"sidecar-{number}")
+
+
+VERSIONS = {"2.10": V2_10, "2.11": V2_11, "native": V2_15}
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["by the server's list", "by requests"])
+@pytest.mark.parametrize("mode", VERSIONS)
+async def test_the_permissions_of_the_documents_are_enough_and_each_that_is_missing_is_named(
+    start_server: StartServer, mode: str, is_listed: bool
+) -> None:
+    more = [LISTED] if is_listed else []
+    lacking = [each for each in permissions_of(mode) if is_listed or is_examined(each)]
+    grants = [needed(mode, *more), *(needed(mode, *more, without=each.subject) for each in lacking)]
+    # What may be published and subscribed to has one row for each: the one that is tested lacks its own only.
+    for number, each in enumerate(lacking, 1):
+        twin = [other for other in permissions_of(mode) if other.subject == each.subject and other.act != each.act]
+        grants[number] += twin
+    server = await start_server(VERSIONS[mode], config=accounts(grants))
+    whole = await findings_on(await with_streams(server, 0, mode))
+    assert of(whole, Code.PERMISSION_MISSING) == of(whole, Code.PERMISSION_OPTIONAL) == []
+    assert bool(of(whole, Code.PERMISSION_UNCLEAR)) is (not is_listed and mode != "native")
+    wrong = []
+    for number, each in enumerate(lacking, 1):
+        code = Code.PERMISSION_OPTIONAL if each.needed_in(mode) == OPTIONAL else Code.PERMISSION_MISSING
+        found = of(await findings_on(await with_streams(server, number, mode)), code)
+        if not any(names(finding.what, each) for finding in found):
+            wrong.append((each, [finding.what for finding in found]))
+    assert wrong == []
+
+
+def is_examined(permission: Permission) -> bool:
+    """Return whether a permission can be examined without a list: not that of a target or an advisory."""
+    return permission.act == "subscribe" or permission.subject.startswith(("$JS.", "$KV."))
+
+
+def names(what: str, permission: Permission) -> bool:
+    """Return whether a finding is about a permission."""
+    act, subject = re.fullmatch(r"this user may not (\w+) (?:to )?(\S+)", what).groups()  # type: ignore[union-attr]
+    pattern = re.escape(permission.subject).replace(r"\*", "[^.]+").replace(">", ".+")
+    return act == permission.act and re.fullmatch(pattern, subject) is not None
+
+
+async def test_a_purge_with_an_unreadable_body_is_why_none_is_sent(shared_server: SharedServer) -> None:
+    """A server from 2.11 on takes such a body for none, and purges everything."""
+    server = await shared_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("PURGED")
+        await account.publish("PURGED.a")
+        answer = await account.connection.request_json("$JS.API.STREAM.PURGE.PURGED", "?")
+        assert answer["purged"] == 1
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+@pytest.mark.parametrize("restricted", [True, False])
+async def test_an_examination_changes_nothing(start_server: StartServer, version: str, restricted: bool) -> None:
+    mode = "native" if version == V2_15 else version.rpartition(".")[0]
+    server = await start_server(version, config=accounts([needed(mode)]))
+    url = await with_streams(server, 0, mode)
+    async with account_on(url_of(server.url, "admin-0")) as account, sidecar_on(url) as running:
+        await running.ready("ORDERS")
+        received: list[bytes] = []
+        account.connection.subscribe("orders.>", lambda subject, *_rest: received.append(subject))
+        before = await state_of(account)
+        await findings_on(url if restricted else url_of(server.url, "admin-0"))
+        assert await state_of(account) == before
+        assert received == []
+        assert running.problems == []
+
+
+async def state_of(account: Account) -> list[object]:
+    """Return what the streams are and hold, without the bucket in which sidecars write all the time."""
+    infos = [info async for info in account.api.streams()]
+    kept = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
+    return [
+        (info["config"], {key: info["state"].get(key) for key in kept})
+        for info in infos
+        if info["config"]["name"] != "KV_nats_scheduler"
+    ]
+
+
+async def test_what_a_user_may_not_read_is_named_and_the_rest_is_examined(start_server: StartServer) -> None:
+    grants = [needed("2.11"), needed("2.11", CONSUMER_LIST, CONNECTIONS)]
+    server = await start_server(V2_11, config=accounts(grants))
+    few, more = [await findings_on(await with_streams(server, number, "2.11")) for number in range(2)]
+    missing = {"CONSUMER.LIST.ORDERS", "CONSUMER.LIST.JOBS", "$SYS.REQ.ACCOUNT.PING.CONNZ"}
+    assert all(any(one in found.what for found in of(few, Code.NOT_EXAMINED)) for one in missing)
+    assert of(more, Code.NOT_EXAMINED) == []
+    assert {found.stream for found in of(few, Code.NO_SIDECAR)} == {"ORDERS", "JOBS"}
+
+
+async def test_without_the_bucket_no_sidecar_is_declared_missing(start_server: StartServer) -> None:
+    grant = needed("2.11", without="$JS.API.STREAM.MSG.GET.*")
+    server = await start_server(V2_11, config=accounts([grant]))
+    url = await with_streams(server, 0, "2.11")
+    async with sidecar_on(url_of(server.url, "admin-0")) as running:
+        await running.ready("ORDERS")
+        found = await findings_on(url)
+    assert of(found, Code.NO_SIDECAR) == []
+    assert any(one.what.startswith("which sidecars run") for one in of(found, Code.NOT_EXAMINED))
+
+
+# -- clock and zones ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_clock_that_is_off_is_reported(shared_server: SharedServer, stream_name: str) -> None:
+    server = await shared_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create(stream_name)
+    behind, ahead = (lambda: CLOCK.now() - 10 * SECOND), (lambda: CLOCK.now() + 10 * SECOND)
+    for now, side in ((behind, "behind"), (ahead, "ahead of")):
+        (found,) = of(await findings_on(server, stream_name, now), Code.CLOCK_OFF)
+        assert re.search(rf"of this machine is (9|10)\.\d s {side} that of the server", found.what), found
+    assert of(await findings_on(server, stream_name), Code.CLOCK_OFF) == []
+
+
+async def test_old_zone_data_is_reported(shared_server: SharedServer) -> None:
+    server = await shared_server(V2_11)
+    year = int(PACKAGED[:4])
+    new_year = (year - 1970) * 365 * DAY + (year - 1969) // 4 * DAY
+    recent, old = (new_year + age * DAY for age in (300, 800))
+    assert of(await findings_on(server, None, lambda: recent), Code.ZONE_DATA_OLD) == []
+    found = of(await findings_on(server, None, lambda: old), Code.ZONE_DATA_OLD)
+    assert f"the zone data in the tzdata package is version {PACKAGED}" in {one.what for one in found}
+
+
+async def test_a_zone_in_use_that_differs_on_the_host_is_reported(
+    shared_server: SharedServer, stream_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await shared_server(V2_11)
+    source = Path(package_folder())
+    shutil.copytree(source, tmp_path / "zones")
+    monkeypatch.setenv("ZONEINFO", str(tmp_path / "zones"))
+    async with account_on(server.url) as account:
+        await stored("0 0 5 * * *", **{"Nats-Schedule-Time-Zone": "Europe/Berlin"})(account, stream_name)
+        assert of(await findings_on(server, stream_name), Code.ZONES_DISAGREE) == []
+        shutil.copy(source / "Asia" / "Tokyo", tmp_path / "zones" / "Europe" / "Berlin")
+        (found,) = of(await findings_on(server, stream_name), Code.ZONES_DISAGREE)
+    assert found.what.startswith("time zone Europe/Berlin has another offset in the sidecar's zone data")
+
+
+# -- sidecars ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_without_a_sidecar_is_reported(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await emulated(account, "ORDERS")
+        (found,) = of(await findings_on(server), Code.NO_SIDECAR)
+        assert (found.stream, found.command) == ("ORDERS", "nats-scheduler run")
+        async with sidecar_on(server.url) as running:
+            await running.ready("ORDERS")
+
+            async def is_served() -> bool:
+                return Code.NO_SIDECAR not in await codes_on(server)
+
+            await eventually(is_served, within_seconds=WAIT_SECONDS, describe="its heartbeat names the stream")
+
+
+async def test_refused_fires_and_a_sidecar_that_cannot_serve_are_reported(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=shared_account([limited_to(V2_11, "nothing")]))
+    admin = url_of(server.url, "admin-0")
+    async with account_on(admin) as account, sidecar_on(url_of(server.url, "sidecar-0")) as running:
+        await account.create("ORDERS", metadata=FLAG)
+        await running.ready("ORDERS")
+        assert not {Code.FIRES_REFUSED, Code.CANNOT_SERVE} & await codes_on(admin)
+        await account.publish("ORDERS.s", schedule("ORDERS", f"@at {in_seconds(0.5)}"))
+        (refused,) = await reported(admin, Code.FIRES_REFUSED)
+        assert "ORDERS.s to ORDERS.out" in refused.what
+        assert refused.command == "allow the sidecar's user to publish to ORDERS.out"
+        (unable,) = await reported(admin, Code.CANNOT_SERVE)
+        assert "may not publish to the target: ORDERS.out" in unable.what
+
+
+async def reported(url: str, code: Code) -> Sequence[Finding]:
+    """Wait until something is reported, and return it."""
+
+    async def found() -> Sequence[Finding]:
+        return of(await findings_on(url), code)
+
+    return await eventually(found, within_seconds=WAIT_SECONDS, describe=f"{code} is reported")
+
+
+async def test_a_purge_that_is_allowed_by_name_stays_unclear_and_is_not_sent(start_server: StartServer) -> None:
+    by_name = [Permission("publish", f"$JS.API.STREAM.PURGE.{one}", ()) for one in ("ORDERS", "KV_nats_scheduler")]
+    server = await start_server(
+        V2_11, config=accounts([[*needed("2.11", without="$JS.API.STREAM.PURGE.*"), SUBSCRIBED, *by_name]])
+    )
+    url = await with_streams(server, 0, "2.11")
+    found = await findings_on(url)
+    assert of(found, Code.PERMISSION_MISSING) == []
+    (unclear,) = of(found, Code.PERMISSION_UNCLEAR)
+    assert "$JS.API.STREAM.PURGE.ORDERS" in unclear.what
+    async with account_on(url) as account:
+        assert await account.messages("ORDERS", "orders.s")
+
+
+@pytest.mark.server
+async def test_subscribers_on_every_node_of_a_cluster_count(tmp_path: Path) -> None:
+    async with (
+        running_cluster(V2_11, tmp_path) as cluster,
+        account_on(cluster.urls[0]) as account,
+        account_on(cluster.urls[2]) as other,
+    ):
+        await account.create("ORDERS", metadata=FLAG, num_replicas=3)
+        await account.publish("ORDERS.s", schedule("ORDERS"))
+        (found,) = await reported(cluster.urls[1], Code.TARGET_UNREAD)
+        assert found.subject == "ORDERS.out"
+        other.connection.subscribe("ORDERS.*", lambda *_message: None)
+
+        async def is_read() -> bool:
+            return not {Code.TARGET_UNREAD, Code.NOT_EXAMINED} & await codes_on(cluster.urls[1])
+
+        await eventually(is_read, within_seconds=WAIT_SECONDS, describe="the subscriber on another node counts")
+
+
+@pytest.mark.server
+async def test_a_stream_without_a_leader_is_reported(tmp_path: Path) -> None:
+    async with running_cluster(V2_11, tmp_path) as cluster:
+        async with account_on(cluster.urls[0]) as account:
+            info = await account.create("ORDERS", metadata=FLAG)
+        lost = next(node for node in cluster.nodes if node.name == info["cluster"]["leader"])
+        asked = next(node for node in cluster.nodes if node is not lost)
+        assert Code.NO_ANSWER not in await codes_on(asked)
+        await lost.kill()
+        await cluster.meta_leader()
+        (found,) = await reported(asked.url, Code.NO_ANSWER)
+        assert (found.stream, found.what) == ("ORDERS", "stream ORDERS: its leader does not answer")

@@ -1,0 +1,65 @@
+"""The permissions that the doctor asks for are those of `docs/operating/security.md`, and how a list is judged."""
+
+import pytest
+
+from nats_scheduler.doctor.facts import Need, StreamFacts
+from nats_scheduler.doctor.permissions import COLUMNS, PUBLISH, ROWS, SUBSCRIBE, Place, needs_of, permits
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.modes import Mode
+from tests.harness.permissions import MODES, listed
+
+PLACE = Place("$JS.API", "nats_scheduler", "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
+NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
+
+
+def test_the_rows_are_those_of_the_document() -> None:
+    assert COLUMNS == MODES
+    several = {"{targets}": ["orders.>", "jobs.>"], "{queue_subjects}": ["jobs.>"]}
+    written = [
+        (row.act, subject, row.columns)
+        for row in ROWS
+        for subject in several.get(row.subject) or [row.subject.format(stream="*", consumer="*", **NAMED)]
+    ]
+    assert written == [(row.act, row.subject, row.need) for row in listed()]
+
+
+def stream(name: str, mode: Mode | None, **config: str) -> StreamFacts:
+    return StreamFacts(StreamState({"name": name, "subjects": [f"{name}.>"], **config}, "", 1, 0), mode)
+
+
+def test_what_is_needed_depends_on_who_fires_a_stream() -> None:
+    emulated = needs_of(PLACE, 1, [stream("A", Mode.EMULATED), stream("B", None)])
+    native = needs_of(PLACE, 4, [stream("A", Mode.NATIVE)])
+    update, purge = "$JS.API.STREAM.UPDATE.A", "$JS.API.STREAM.PURGE.A"
+    assert Need(PUBLISH, update, is_optional=False) in emulated
+    assert Need(PUBLISH, purge, is_optional=False) in emulated
+    assert update not in {need.subject for need in native}
+    assert Need(PUBLISH, purge, is_optional=True) in native
+    assert not any(".B" in need.subject for need in emulated)
+
+
+def test_only_a_work_queue_is_subscribed_to_and_only_a_limits_stream_is_consumed() -> None:
+    needs = needs_of(PLACE, 1, [stream("Q", Mode.EMULATED, retention="workqueue"), stream("L", Mode.EMULATED)])
+    subjects = {need.subject for need in needs}
+    assert {"Q.>", "$JS.API.CONSUMER.CREATE.L.nats-scheduler-1"} <= subjects
+    assert not {"L.>", "$JS.API.CONSUMER.CREATE.Q.nats-scheduler-1"} & subjects
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_permitted"),
+    [
+        ({}, True),
+        ({"publish": {"allow": ["a.*"]}}, True),
+        ({"publish": {"allow": ["b.*"]}}, False),
+        ({"publish": {"deny": ["a.>"]}}, False),
+        ({"publish": {"allow": ["a.b"], "deny": ["a.c"]}}, True),
+        ({"subscribe": {"allow": ["nothing"]}}, True),
+        ({"publish": "text"}, True),
+    ],
+)
+def test_a_list_of_permissions_is_judged_as_the_server_does(rules: dict[str, object], is_permitted: bool) -> None:
+    assert permits(rules, Need(PUBLISH, "a.b", is_optional=False)) is is_permitted
+
+
+def test_a_subscription_with_a_queue_group_counts_without_it() -> None:
+    assert permits({"subscribe": {"allow": ["a.> workers"]}}, Need(SUBSCRIBE, "a.b", is_optional=False))
