@@ -1,0 +1,126 @@
+"""The next fires of a schedule, with what the changes of the clock in its zone do to them.
+
+One rule: nothing here decides when a schedule fires: the fires are those of the pattern, and beside them stands what a
+person would wonder about.
+
+| the clock goes | what is marked |
+|---|---|
+| forward, over a matching time | that time is *skipped*: it does not exist, and there is no fire |
+| back, over a matching time | that time exists twice: the fires are the *first of two* and the *second of two* |
+| either way, between two fires | the later one is *moved*: it would be at another time, had the clock not changed |
+
+A pattern that matches at the same instants by the old and the new time, such as every 15 minutes, is not moved.
+Cost: some microseconds for each fire, and for each change of the clock between two fires.
+Limit: what is skipped after the last fire is not listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nats_scheduler.schedule.cron import CronFields
+from nats_scheduler.schedule.cron_calendar import first_match, last_match
+from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
+from nats_scheduler.schedule.patterns import Cron, Pattern
+from nats_scheduler.schedule.zones import Segment, Zone
+
+
+class ClockChange(StrEnum):
+    """What a change of the clock does to a fire."""
+
+    MOVED = "moved"
+    FIRST_OF_TWO = "first_of_two"
+    SECOND_OF_TWO = "second_of_two"
+
+
+@dataclass(frozen=True, slots=True)
+class NextFire:
+    """A fire that is to come."""
+
+    fire_time: int
+    """Nanoseconds since the Unix epoch."""
+    change: ClockChange | None = None
+    shift: int = 0
+    """By how many seconds the clock goes forward at that change; negative if it goes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedTimes:
+    """Matching local times that the clock of the zone skips, in seconds since 1970-01-01T00:00:00 local time."""
+
+    first: int
+    last: int
+    """The same as `first` if there is only one."""
+    gap_start: int
+    """The first local time that does not exist: what the clock would show when it goes forward."""
+    gap_end: int
+    """What the clock shows instead."""
+
+
+def next_fires(
+    pattern: Pattern, stored_at: int, count: int, *, after: int | None = None
+) -> list[NextFire | SkippedTimes]:
+    """Return the next fires of a schedule that is stored at an instant (ns), and the times skipped between them.
+
+    At most `count` fires are returned: the first ones, or the first ones after an instant.
+    """
+    zone = pattern.zone if isinstance(pattern, Cron) else None
+    fields = pattern.fields if isinstance(pattern, Cron) else None
+    found: list[NextFire | SkippedTimes] = []
+    before = stored_at if after is None else after
+    fire = pattern.first_fire(stored_at) if after is None else pattern.next_fire(after, stored_at)
+    for _ in range(count):
+        if fire is None:
+            break
+        if zone is None or fields is None:
+            found.append(NextFire(fire))
+        else:
+            found += _skipped(fields, zone, before, fire)
+            found.append(_marked(fields, zone, before, fire))
+        before, fire = fire, pattern.next_fire(fire, stored_at)
+    return found
+
+
+def _skipped(fields: CronFields, zone: Zone, before: int, fire: int) -> list[SkippedTimes]:
+    """Return the matching times in the gaps between two instants."""
+    found = []
+    segment = zone.segment_at(before)
+    while segment.end is not None and segment.end <= fire:
+        following = zone.segment_at(segment.end)
+        start, end = segment.end // SECOND + segment.offset, segment.end // SECOND + following.offset
+        if start < end:
+            year = civil_from_days(end // SECONDS_PER_DAY)[0]
+            first, last = first_match(fields, start, year), last_match(fields, end - 1, year - 1)
+            if first is not None and last is not None and start <= first <= last < end:
+                found.append(SkippedTimes(first, last, start, end))
+        segment = following
+    return found
+
+
+def _marked(fields: CronFields, zone: Zone, before: int, fire: int) -> NextFire:
+    """Return a fire with what the nearest change of the clock does to it."""
+    segment = zone.segment_at(fire)
+    shift = _shift_at_end(zone, segment)
+    if segment.end is not None and shift < 0 and fire >= segment.end + shift * SECOND:
+        return NextFire(fire, ClockChange.FIRST_OF_TWO, shift)
+    if segment.start is None:
+        return NextFire(fire)
+    shift = segment.offset - zone.offset_at(segment.start - 1)
+    if shift < 0 and fire < segment.start - shift * SECOND:
+        return NextFire(fire, ClockChange.SECOND_OF_TWO, shift)
+    if before < segment.start:
+        shift = segment.offset - zone.offset_at(before)
+        unchanged = fire // SECOND + segment.offset - shift
+        if shift and not _matches(fields, unchanged):
+            return NextFire(fire, ClockChange.MOVED, shift)
+    return NextFire(fire)
+
+
+def _shift_at_end(zone: Zone, segment: Segment) -> int:
+    return 0 if segment.end is None else zone.offset_at(segment.end) - segment.offset
+
+
+def _matches(fields: CronFields, local: int) -> bool:
+    """Return whether a local second matches."""
+    return first_match(fields, local, civil_from_days(local // SECONDS_PER_DAY)[0]) == local

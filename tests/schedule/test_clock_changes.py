@@ -1,0 +1,191 @@
+"""Beside the next fires stands what a change of the clock does to them: moved, skipped, or one of two."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes, next_fires
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import Cron, InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from tests.schedule.oracle import Meaning, Wall, meanings, wall_at
+
+BERLIN, HOWE, CAIRO = "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo"
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # local times have no zone
+
+
+def instant(text: str) -> int:
+    parsed = parse_rfc3339(text)
+    assert isinstance(parsed, int)
+    return parsed
+
+
+def pattern_of(text: str, zone: str | None) -> Pattern:
+    pattern = parse_pattern(text, zone)
+    assert pattern is not None
+    assert not isinstance(pattern, InvalidPattern | InvalidTimeZone), pattern
+    return pattern
+
+
+def local_text(seconds: int) -> str:
+    return (EPOCH + timedelta(seconds=seconds)).isoformat()
+
+
+def shown(text: str, zone: str | None, after: str, count: int) -> list[str]:
+    """Return the next fires as short lines."""
+    pattern = pattern_of(text, zone)
+    lines = []
+    for entry in next_fires(pattern, instant(after), count):
+        if isinstance(entry, NextFire):
+            lines.append(f"{pattern.format(entry.fire_time)}{f' {entry.change} {entry.shift}' if entry.change else ''}")
+        else:
+            gap = f"{local_text(entry.gap_start)[11:]}-{local_text(entry.gap_end)[11:]}"
+            lines.append(f"{local_text(entry.first)} {local_text(entry.last)[11:]} skipped {gap}")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "after", "lines"),
+    [
+        (
+            "0 30 2 * * *",
+            BERLIN,
+            "2026-03-27T12:00:00Z",
+            [
+                "2026-03-28T02:30:00+01:00",
+                "2026-03-29T02:30:00 02:30:00 skipped 02:00:00-03:00:00",
+                "2026-03-30T02:30:00+02:00 moved 3600",
+            ],
+        ),
+        (
+            "0 30 2 * * *",
+            BERLIN,
+            "2026-10-24T12:00:00Z",
+            [
+                "2026-10-25T02:30:00+02:00 first_of_two -3600",
+                "2026-10-25T02:30:00+01:00 second_of_two -3600",
+                "2026-10-26T02:30:00+01:00",
+            ],
+        ),
+        (
+            "0 30 9 * * *",
+            BERLIN,
+            "2026-10-24T00:00:00Z",
+            [
+                "2026-10-24T09:30:00+02:00",
+                "2026-10-25T09:30:00+01:00 moved -3600",
+                "2026-10-26T09:30:00+01:00",
+            ],
+        ),
+        (
+            "0 */30 * * * *",
+            BERLIN,
+            "2026-03-29T00:15:00Z",
+            [
+                "2026-03-29T01:30:00+01:00",
+                "2026-03-29T02:00:00 02:30:00 skipped 02:00:00-03:00:00",
+                "2026-03-29T03:00:00+02:00",
+            ],
+        ),
+        (
+            "0 10 2 * * *",
+            HOWE,
+            "2026-10-02T17:00:00Z",
+            [
+                "2026-10-04T02:10:00 02:10:00 skipped 02:00:00-02:30:00",
+                "2026-10-05T02:10:00+11:00 moved 1800",
+            ],
+        ),
+        (
+            "0 0 0 * * *",
+            CAIRO,
+            "2026-04-23T00:00:00Z",
+            [
+                "2026-04-24T00:00:00 00:00:00 skipped 00:00:00-01:00:00",
+                "2026-04-25T00:00:00+03:00 moved 3600",
+            ],
+        ),
+        ("0 0 12 1 7 *", BERLIN, "2026-01-01T00:00:00Z", ["2026-07-01T12:00:00+02:00 moved 3600"]),
+        ("@yearly", BERLIN, "2026-03-01T00:00:00Z", ["2027-01-01T00:00:00+01:00"]),
+        ("0 30 2 * * *", None, "2026-03-28T12:00:00Z", ["2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"]),
+        ("@every 12h", None, "2026-03-28T12:00:00Z", ["2026-03-29T00:00:00Z", "2026-03-29T12:00:00Z"]),
+        ("@at 2020-03-28T12:00:00Z", None, "2026-03-28T12:00:00Z", ["2020-03-28T12:00:00Z"]),
+    ],
+)
+def test_what_a_change_of_the_clock_does_is_marked(text: str, zone: str | None, after: str, lines: list[str]) -> None:
+    count = sum("skipped" not in line for line in lines)
+    assert shown(text, zone, after, count) == lines
+
+
+def test_the_fires_of_a_stored_schedule_begin_after_an_instant() -> None:
+    pattern = pattern_of("@every 1h", None)
+    stored, now = instant("2026-01-01T00:00:00.6Z"), instant("2026-01-01T05:30:00Z")
+    found = next_fires(pattern, stored, 2, after=now)
+    assert [format_rfc3339(one.fire_time) for one in found if isinstance(one, NextFire)] == [
+        "2026-01-01T06:00:01Z",
+        "2026-01-01T07:00:01Z",
+    ]
+    assert next_fires(pattern_of("@at 2026-01-01T00:00:00Z", None), stored, 2, after=now) == []
+
+
+CHANGES = [
+    ("2026-03-29T01:00:00Z", BERLIN),
+    ("2026-10-25T01:00:00Z", BERLIN),
+    ("2026-10-03T15:30:00Z", HOWE),
+    ("2026-04-04T15:00:00Z", HOWE),
+    ("2026-04-23T22:00:00Z", CAIRO),
+    ("2026-10-29T21:00:00Z", CAIRO),
+]
+"""Instants at which a clock changes."""
+AROUND_SECONDS = 4_000
+MAX_FIRES = 100
+
+
+@cache
+def walls(start: int, end: int, zone: ZoneInfo) -> list[Wall]:
+    """List what the wall clock shows at each second."""
+    return [wall_at(second, zone) for second in range(start, end)]
+
+
+def is_one_of_two(second: int, zone: ZoneInfo) -> ClockChange | None:
+    """Return what the standard library says of a local time that exists twice."""
+    local = datetime.fromtimestamp(second, zone)
+    if local.replace(fold=0).utcoffset() <= local.replace(fold=1).utcoffset():  # type: ignore[operator]
+        return None  # in no fold: in a gap the order is the other one
+    return ClockChange.SECOND_OF_TWO if local.fold else ClockChange.FIRST_OF_TWO
+
+
+@pytest.mark.parametrize(("changes", "name"), CHANGES)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_marks_are_those_of_the_standard_library(changes: str, name: str, data: st.DataObject) -> None:
+    zone, at = ZoneInfo(name), instant(changes) // SECOND
+    meaning = data.draw(meanings(wall_at(at, zone)))
+    pattern = parse_pattern(meaning.text, name)
+    if not isinstance(pattern, Cron):
+        return  # a date that does not exist
+    start, end = at - AROUND_SECONDS, at + AROUND_SECONDS
+    seconds = enumerate(walls(start + 1, end, zone), start + 1)
+    expected = list(islice((second for second, wall in seconds if meaning.matches(wall)), MAX_FIRES))
+    found = next_fires(pattern, start * SECOND, len(expected))
+    fires = [entry for entry in found if isinstance(entry, NextFire)]
+    assert [fire.fire_time // SECOND for fire in fires] == expected
+    for fire in fires:
+        assert (fire.change if fire.change is not ClockChange.MOVED else None) == is_one_of_two(
+            fire.fire_time // SECOND, zone
+        )
+    if fires and fires[-1].fire_time // SECOND >= at:
+        assert [entry for entry in found if isinstance(entry, SkippedTimes)] == skipped(meaning, at, zone)
+
+
+def skipped(meaning: Meaning, at: int, zone: ZoneInfo) -> list[SkippedTimes]:
+    """Return the matching local times between what a clock shows before a change and at it."""
+    before, after = (datetime.fromtimestamp(second, zone).replace(tzinfo=None) for second in (at - 1, at))
+    low, high = (round((local - EPOCH).total_seconds()) for local in (before + timedelta(seconds=1), after))
+    matching = [local for local in range(low, high) if meaning.matches(wall_at(local, UTC))]
+    return [SkippedTimes(matching[0], matching[-1], low, high)] if matching else []
