@@ -47,7 +47,7 @@ def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition |
     given += [] if zone is None else [(ADR51.time_zone, zone)]
     block = EMPTY_BLOCK
     for name, value in given:
-        block = with_header(block, name, _one_line(value))
+        block = with_header(block, name, one_line(value))
     return read_definition(block, DEFAULT_SUBJECT, ANY_STREAM_RULES, ADR51, stored_at)
 
 
@@ -161,10 +161,10 @@ def _split(header: str) -> tuple[bytes, bytes]:
     name, colon, value = header.partition(":")
     if not colon or not name.strip():
         raise click.UsageError(f"-H of {header!r}: expected 'Name: value'")
-    return _one_line(name.strip()), _one_line(value.strip())
+    return one_line(name.strip()), one_line(value.strip())
 
 
-def _one_line(text: str) -> bytes:
+def one_line(text: str) -> bytes:
     """Return text as bytes of a header; refuse a line break, which would begin another header."""
     if "\r" in text or "\n" in text:
         raise click.UsageError(f"{text!r}: expected text without line breaks")

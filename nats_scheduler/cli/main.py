@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Examine an account, and say what to do about what is wrong.",
     ),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires; needs no server."),
+    "explain": ("nats_scheduler.cli.explain:command", "Say in plain words when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
     "settings": ("nats_scheduler.cli.settings:command", "Show the settings in force, or the schema of their file."),
     "advisories": ("nats_scheduler.cli.advisories:command", "Show what is in the advisories that a sidecar publishes."),

@@ -7,12 +7,13 @@ schedule are not known here.
 
 from __future__ import annotations
 
-from datetime import date
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import click
 
 from nats_scheduler.cli.check import no_schedule_error, read_pattern
+from nats_scheduler.cli.fire_table import weekday_of_text
 from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
 from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
 from nats_scheduler.message.rejection import Rejection
@@ -24,25 +25,30 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 MAX_FIRES_SHOWN = 10_000
 """The most fires that one call shows."""
 
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-
-@click.command("next")
-@click.argument("pattern")
-@click.option("--tz", metavar="ZONE", help="Time zone of a cron pattern (Nats-Schedule-Time-Zone), as Europe/Berlin.")
-@click.option(
+after_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--after",
     metavar="TIME",
     default="now",
     help="When the schedule is stored: RFC 3339 or `now`; an interval counts from then.",
 )
-@click.option(
-    "--count",
-    metavar="N",
-    type=click.IntRange(1, MAX_FIRES_SHOWN),
-    default=5,
-    help="Fires to show, 5 unless given.",
-)
+
+
+def fire_count_option(most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the flag for how many fires it shows, at most so many."""
+    return click.option(
+        "--count",
+        metavar="N",
+        type=click.IntRange(1, most),
+        default=5,
+        help="Fires to show, 5 unless given.",
+    )
+
+
+@click.command("next")
+@click.argument("pattern")
+@click.option("--tz", metavar="ZONE", help="Time zone of a cron pattern (Nats-Schedule-Time-Zone), as Europe/Berlin.")
+@after_option
+@fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as_json: bool) -> None:
@@ -51,7 +57,7 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
     PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'.
     Exit codes: 0 shown, 1 invalid pattern or time zone, 2 wrong use.
     """
-    stored_at = _instant(after)
+    stored_at = instant_of(after)
     definition = read_pattern(pattern, tz, stored_at)
     if definition is None or isinstance(definition, Rejection):
         _refuse(pattern, tz, definition, as_json)
@@ -73,8 +79,8 @@ def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json
     raise no_schedule_error(f"the pattern was {pattern!r}") if rejection is None else rejection_error(rejection)
 
 
-def _instant(text: str) -> int:
-    """Return the time of `--after`, in nanoseconds."""
+def instant_of(text: str) -> int:
+    """Return the time of `--after` (ns); end the command with 2 if it is none."""
     if text == "now":
         return SystemClock().now()
     instant = parse_rfc3339(text)
@@ -97,20 +103,12 @@ def _show_table(timetable: Timetable, zone: str | None, fires: list[int], ends: 
     for fire in fires:
         shown = fire if wide else shortened(fire)
         times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
-        rows.append([_weekday(pattern.format(fire)), *times, _wait(fire - stored_at)])
+        rows.append([weekday_of_text(pattern.format(fire)), *times, _wait(fire - stored_at)])
     print_table(["day", "UTC", *local, "in"], rows, optional=["day"], wide=wide)
     click.echo(f"{len(fires)} fires, counted from {moment_text(stored_at)}")
     if ends:
         why = "no further fire within five years" if timetable.repeats else "it fires once"
         click.echo(f"then it ends: {why}")
-
-
-def _weekday(time: str) -> str:
-    """Return the day of the week of an RFC 3339 time; "" for years that Python's calendar does not know."""
-    try:
-        return WEEKDAYS[date.fromisoformat(time[:10]).weekday()]
-    except ValueError:
-        return ""
 
 
 def _wait(nanoseconds: int) -> str:

@@ -8,14 +8,15 @@ searched.
 Limit: subjects are compared as stored; a stream's subject transform has already been applied.
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from nats_scheduler.message import rejection
-from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.dialect import ADR51, Dialect
 from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
+from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -26,6 +27,10 @@ from nats_scheduler.schedule.ttls import parse_ttl
 
 NO_TTL = "is not a duration such as '5m' or 'never'"
 """The reason for an invalid TTL; it follows the header and its value in a sentence."""
+
+_LINE_BREAK = re.compile(r"[\r\n]").search
+_ANY_STREAM = StreamRules(name="any", subjects=(">",))
+"""The rules of a stream in which only the pattern can be wrong."""
 
 
 class Terms(NamedTuple):
@@ -93,6 +98,21 @@ def definition_of(
         or rules.restrictions.source_fault(dialect.source, source)
     )
     return fault or Definition(pattern, Terms(dialect, target, source or None, ttl, bool(rollup)))
+
+
+def read_pattern(text: str, time_zone: str | None, stored_at: int) -> Pattern | Rejection | None:
+    """Read a pattern that is in no message yet, as that of a message stored at `stored_at` (ns).
+
+    Return None for "no schedule", as `read_definition` does. Blanks around a value do not survive in a header.
+    """
+    if _LINE_BREAK(text):
+        return _pattern_fault(InvalidPattern(text, "a header is one line"), text, time_zone, _ANY_STREAM, ADR51)
+    if time_zone is not None and _LINE_BREAK(time_zone):
+        invalid = InvalidTimeZone(time_zone, "a header is one line")
+        return _pattern_fault(invalid, text, time_zone, _ANY_STREAM, ADR51)
+    given = [(ADR51.schedule, text)] + ([] if time_zone is None else [(ADR51.time_zone, time_zone)])
+    block = with_headers(None, [(name, value.encode("utf-8", "surrogateescape")) for name, value in given])
+    return _read_pattern(schedule_fields(block, ADR51), _ANY_STREAM, ADR51, stored_at)
 
 
 def _read_pattern(

@@ -16,6 +16,7 @@ Limit: what is skipped after the last fire is not listed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,27 +59,19 @@ class SkippedTimes:
     """What the clock shows instead."""
 
 
-def next_fires(
-    pattern: Pattern, stored_at: int, count: int, *, after: int | None = None
-) -> list[NextFire | SkippedTimes]:
-    """Return the next fires of a schedule that is stored at an instant (ns), and the times skipped between them.
+def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> list[NextFire | SkippedTimes]:
+    """Return the fires (ns) of a schedule after the instant `since`, and the times skipped between them.
 
-    At most `count` fires are returned: the first ones, or the first ones after an instant.
+    The fires are all that there are from `since` on to the last of them, in their order.
     """
-    zone = pattern.zone if isinstance(pattern, Cron) else None
-    fields = pattern.fields if isinstance(pattern, Cron) else None
+    if not isinstance(pattern, Cron) or pattern.zone is None:
+        return [NextFire(fire) for fire in fires]
     found: list[NextFire | SkippedTimes] = []
-    before = stored_at if after is None else after
-    fire = pattern.first_fire(stored_at) if after is None else pattern.next_fire(after, stored_at)
-    for _ in range(count):
-        if fire is None:
-            break
-        if zone is None or fields is None:
-            found.append(NextFire(fire))
-        else:
-            found += _skipped(fields, zone, before, fire)
-            found.append(_marked(fields, zone, before, fire))
-        before, fire = fire, pattern.next_fire(fire, stored_at)
+    before = since
+    for fire in fires:
+        found += _skipped(pattern.fields, pattern.zone, before, fire)
+        found.append(_marked(pattern.fields, pattern.zone, before, fire))
+        before = fire
     return found
 
 

@@ -57,6 +57,11 @@ def test_next_has_the_keys_that_are_promised(cli: Cli) -> None:
     check("next", without_server(cli, "next", "@daily"), without_server(cli, "next", "@often"))
 
 
+def test_explain_has_the_keys_that_are_promised(cli: Cli) -> None:
+    night = ("explain", "0 30 2 * * *", "--tz", "Europe/Berlin", "--after", "2026-03-28T12:00:00Z")
+    check("explain", without_server(cli, *night), without_server(cli, "explain", "@often"))
+
+
 def test_check_has_the_keys_that_are_promised(cli: Cli) -> None:
     whole = {"Nats-Schedule": "@every 5m", "Nats-Schedule-Target": "a", "Nats-Schedule-Source": "b"}
     whole |= {"Nats-Schedule-TTL": "5m", "Nats-Schedule-Rollup": "sub"}

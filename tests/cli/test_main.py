@@ -14,7 +14,7 @@ from nats_scheduler.version import VERSION
 from tests.cli.conftest import Cli
 
 DEAR = ("nats", "nats_scheduler.jetstream", "pydantic", "rich", "asyncio", "structlog", "prometheus_client")
-"""What `next`, `check` and help must not import."""
+"""What `next`, `explain`, `check` and help must not import."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 
@@ -42,7 +42,7 @@ def test_the_reference_page_has_a_section_for_every_command(name: str) -> None:
     assert f"\n## nats-scheduler {name}" in PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["next", "check", "settings show"])
+@pytest.mark.parametrize("name", ["next", "explain", "check", "settings show"])
 def test_the_reference_page_names_every_option(name: str) -> None:
     command: click.Command | None = main
     for part in name.split():
@@ -59,7 +59,9 @@ def test_a_command_that_does_not_exist_is_wrong_use(cli: Cli) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("arguments", [["--help"], ["next", "@daily", "--json"], ["check", "@daily"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["next", "@daily", "--json"], ["explain", "@daily"], ["check", "@daily"]]
+)
 def test_what_needs_no_server_does_not_import_the_client(arguments: list[str]) -> None:
     program = (
         "import sys\n"

@@ -1,0 +1,74 @@
+"""The next fires of a schedule as a table: when, in UTC and in its zone, and what a change of the clock does to them.
+
+Rule: `explain` and `info` print the same table. A column without a value is left out.
+Cost: some microseconds for each fire. Limit: a skipped time has no time in UTC, since it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from nats_scheduler.cli.tables import print_table, shortened
+from nats_scheduler.observe.explanations import local_text
+from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
+from nats_scheduler.schedule.explain import interval_words
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+_EFFECTS = {
+    ClockChange.MOVED: "moved",
+    ClockChange.FIRST_OF_TWO: "first of two",
+    ClockChange.SECOND_OF_TWO: "second of two",
+}
+
+
+def print_next_fires(pattern: Pattern, entries: Sequence[NextFire | SkippedTimes], *, wide: bool = False) -> None:
+    """Print fires and skipped times, one row each."""
+    rows = [
+        _fire_row(pattern, entry, wide=wide) if isinstance(entry, NextFire) else _skipped_row(entry)
+        for entry in entries
+    ]
+    columns = ["day", "UTC", time_zone_of(pattern) or "", "clock change"]
+    kept = [n for n, name in enumerate(columns) if name and any(row[n] for row in rows)]
+    print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], optional=["day"], wide=wide)
+
+
+def weekday_of_text(time: str) -> str:
+    """Return the day of the week of an RFC 3339 time; "" for years that Python's calendar does not know."""
+    try:
+        return WEEKDAYS[date.fromisoformat(time[:10]).weekday()]
+    except ValueError:
+        return ""
+
+
+def _fire_row(pattern: Pattern, fire: NextFire, *, wide: bool) -> list[str]:
+    shown = fire.fire_time if wide else shortened(fire.fire_time)
+    local = pattern.format(shown)
+    return [weekday_of_text(local), format_rfc3339(shown), local, _change_text(fire)]
+
+
+def _change_text(fire: NextFire) -> str:
+    """Return what a change of the clock does to a fire: `moved: the clock goes forward 1 hour`."""
+    if fire.change is None:
+        return ""
+    direction = "forward" if fire.shift > 0 else "back"
+    words = interval_words(abs(fire.shift) * SECOND)
+    return f"{_EFFECTS[fire.change]}: the clock goes {direction} {words if words[0].isdigit() else f'1 {words}'}"
+
+
+def _skipped_row(skipped: SkippedTimes) -> list[str]:
+    first, last = local_text(skipped.first), local_text(skipped.last)
+    start, end = local_text(skipped.gap_start), local_text(skipped.gap_end)
+    times = first if first == last else f"{first} to {_after(first, last)}"
+    is_one_day = start[:10] == end[:10]
+    clock = f"from {start[11:16]} to {end[11:16]}" if is_one_day else f"from {start} to {end}"
+    return [weekday_of_text(first), "-", times, f"skipped: the clock goes {clock}"]
+
+
+def _after(first: str, last: str) -> str:
+    """Return the later of two local times, without its date if that is the same."""
+    return last[11:] if first[:10] == last[:10] else last

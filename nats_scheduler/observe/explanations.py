@@ -1,0 +1,124 @@
+"""What a pattern means, as a JSON object: in plain words, and by its next fires with the changes of the clock.
+
+Rule: as in `observe.documents`, whose objects these contain: an object always has all of its keys.
+The command and the service both explain a pattern with `explanation_document`.
+Cost: some ten microseconds, and some for each fire. Limit: what a stream, a TTL or an outage does to a schedule is not
+known here.
+"""
+
+from collections.abc import Sequence
+
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+
+from nats_scheduler.engine.outlook import kind_of
+from nats_scheduler.message.definition import read_pattern
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.documents import ErrorDocument, FireDocument, error_document, fire_document
+from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
+from nats_scheduler.schedule.explain import explain_pattern
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+
+class MarkedFireDocument(FireDocument):
+    """A fire time, and what a change of the clock does to it."""
+
+    clock_change: str | None
+    """`moved`, `first_of_two` or `second_of_two`."""
+    clock_shift_seconds: int | None
+    """By how much the clock goes forward at that change; negative if it goes back."""
+
+
+class SkippedDocument(TypedDict):
+    """Local times, without an offset, at which nothing fires because the clock skips them."""
+
+    first: str
+    last: str
+    """The same as `first` if there is only one."""
+    clock_from: str
+    clock_to: str
+    """What the clock shows instead of `clock_from`."""
+
+
+class ExplanationDocument(TypedDict):
+    """What a pattern means."""
+
+    pattern: str
+    time_zone: str | None
+    kind: str | None
+    """`at`, `every` or `cron`; null where it is no valid pattern, as is `words`."""
+    words: str | None
+    after: str
+    """When the schedule would be stored."""
+    fires: list[MarkedFireDocument]
+    skipped: list[SkippedDocument]
+    """What is skipped before the last of the fires."""
+    ends: bool
+    """Whether nothing fires after those."""
+    error: ErrorDocument | None
+    """Why the server would refuse it; null also where the pattern is none, and the message an ordinary one."""
+
+
+def explanation_document(text: str, time_zone: str | None, stored_at: int, count: int) -> ExplanationDocument:
+    """Explain the pattern of a schedule that would be stored at an instant (ns), with at most `count` of its fires."""
+    pattern = read_pattern(text, time_zone, stored_at)
+    after = format_rfc3339(stored_at)
+    if pattern is None or isinstance(pattern, Rejection):
+        return {
+            "pattern": text,
+            "time_zone": time_zone,
+            "kind": None,
+            "words": None,
+            "after": after,
+            "fires": [],
+            "skipped": [],
+            "ends": True,
+            "error": None if pattern is None else error_document(pattern),
+        }
+    fires = Timetable(pattern, stored_at).fires(count + 1)
+    entries = with_clock_changes(pattern, stored_at, fires[:count])
+    return {
+        "pattern": text,
+        "time_zone": time_zone,
+        "kind": kind_of(pattern).value,
+        "words": explain_pattern(pattern),
+        "after": after,
+        "fires": marked_fire_documents(pattern, entries),
+        "skipped": skipped_documents(entries),
+        "ends": len(fires) <= count,
+        "error": None,
+    }
+
+
+def marked_fire_documents(pattern: Pattern, entries: Sequence[NextFire | SkippedTimes]) -> list[MarkedFireDocument]:
+    """Return the fires among the entries."""
+    return [
+        {
+            **fire_document(pattern, entry.fire_time),
+            "clock_change": None if entry.change is None else entry.change.value,
+            "clock_shift_seconds": None if entry.change is None else entry.shift,
+        }
+        for entry in entries
+        if isinstance(entry, NextFire)
+    ]
+
+
+def skipped_documents(entries: Sequence[NextFire | SkippedTimes]) -> list[SkippedDocument]:
+    """Return the skipped times among the entries."""
+    return [
+        {
+            "first": local_text(entry.first),
+            "last": local_text(entry.last),
+            "clock_from": local_text(entry.gap_start),
+            "clock_to": local_text(entry.gap_end),
+        }
+        for entry in entries
+        if isinstance(entry, SkippedTimes)
+    ]
+
+
+def local_text(seconds: int) -> str:
+    """Print a local time, in seconds since 1970-01-01T00:00:00 local time, without an offset."""
+    return format_rfc3339(seconds * SECOND).removesuffix("Z")

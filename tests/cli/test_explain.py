@@ -1,0 +1,101 @@
+"""`nats-scheduler explain`: the words of a pattern, its next fires, and what a change of the clock does to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+NIGHT = ["--tz", "Europe/Berlin", "--after", "2026-03-27T12:00:00Z"]
+
+
+def test_the_words_come_first_and_then_the_fires_with_the_clock_changes(cli: Cli) -> None:
+    shown = cli("explain", "0 30 2 * * *", *NIGHT, "--count", "2")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == [
+        "every day at 02:30 in Berlin",
+        "",
+        "Its next fires, if it is stored at 2026-03-27T12:00:00Z:",
+        "",
+        "day  UTC                   Europe/Berlin              clock change",
+        "Sat  2026-03-28T01:30:00Z  2026-03-28T02:30:00+01:00",
+        "Sun  -                     2026-03-29T02:30:00        skipped: the clock goes from 02:00 to 03:00",
+        "Mon  2026-03-30T00:30:00Z  2026-03-30T02:30:00+02:00  moved: the clock goes forward 1 hour",
+    ]
+
+
+def test_a_time_that_exists_twice_is_marked_twice(cli: Cli) -> None:
+    shown = cli("explain", "0 10 2 * * *", "--time-zone", "Australia/Lord_Howe", "--after", "2026-04-04T12:00:00Z")
+    assert "first of two: the clock goes back 30 minutes" not in shown.stdout
+    shown = cli("explain", "0 40 1 * * *", "--time-zone", "Australia/Lord_Howe", "--after", "2026-04-04T12:00:00Z")
+    assert "first of two: the clock goes back 30 minutes" in shown.stdout
+    assert "second of two: the clock goes back 30 minutes" in shown.stdout
+
+
+def test_several_skipped_times_are_one_row(cli: Cli) -> None:
+    shown = cli("explain", "0 */15 * * * *", "--tz", "Europe/Berlin", "--after", "2026-03-29T00:50:00Z", "--count", "1")
+    assert "2026-03-29T02:00:00 to 02:45:00" in shown.stdout
+
+
+def test_a_whole_day_that_is_skipped_is_shown_with_its_date(cli: Cli) -> None:
+    shown = cli("explain", "0 0 9,12 * * *", "--tz", "Pacific/Apia", "--after", "2011-12-29T10:00:00Z", "--count", "9")
+    assert "2011-12-30T09:00:00 to 12:00:00" in shown.stdout
+    assert "skipped: the clock goes from 2011-12-30T00:00:00 to 2011-12-31T00:00:00" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last_line"),
+    [
+        (["@at 2026-01-01T00:00:00Z"], "its time has passed: it fires at once"),
+        (["@at 2999-01-01T00:00:00Z"], "it fires once"),
+        (["0 0 0 29 2 *", "--after", "2091-01-01T00:00:00Z"], "then it ends: no further fire within five years"),
+    ],
+)
+def test_a_pattern_that_ends_says_so(cli: Cli, arguments: list[str], last_line: str) -> None:
+    assert cli("explain", *arguments, "--count", "2").stdout.splitlines()[-1] == last_line
+
+
+def test_in_json_the_fires_are_marked_and_the_skipped_times_are_listed(cli: Cli) -> None:
+    shown = json.loads(cli("explain", "0 30 2 * * *", *NIGHT, "--count", "2", "--json").stdout)
+    assert shown["words"] == "every day at 02:30 in Berlin"
+    assert [(fire["clock_change"], fire["clock_shift_seconds"]) for fire in shown["fires"]] == [
+        (None, None),
+        ("moved", 3600),
+    ]
+    assert [one["first"] for one in shown["skipped"]] == ["2026-03-29T02:30:00"]
+    assert (shown["kind"], shown["ends"], shown["error"]) == ("cron", False, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["61 * * * * *"], 10189, "second 61 is above 59"),
+        (["@daily", "--tz", "Mars/Olympus"], 10223, "no such time zone"),
+        (["@every 5m", "--tz", "UTC"], 10189, "takes no time zone"),
+    ],
+)
+def test_an_invalid_pattern_ends_with_1_and_the_code_of_the_server(
+    cli: Cli, arguments: list[str], code: int, message: str
+) -> None:
+    shown = cli("explain", *arguments)
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert message in shown.stderr
+    in_json = cli("explain", *arguments, "--json")
+    document = json.loads(in_json.stdout)
+    assert (in_json.exit_code, document["error"]["err_code"]) == (1, code)
+    assert (document["words"], document["fires"]) == (None, [])
+
+
+def test_no_pattern_is_no_schedule(cli: Cli) -> None:
+    shown = cli("explain", "")
+    assert shown.exit_code == 1
+    assert "not a schedule" in shown.stderr
+    in_json = cli("explain", "", "--json")
+    assert (in_json.exit_code, json.loads(in_json.stdout)["error"]) == (1, None)
+
+
+@pytest.mark.parametrize("arguments", [[], ["@daily", "--after", "soon"], ["@daily", "--count", "0"], ["a\r\nb"]])
+def test_wrong_use_ends_with_2(cli: Cli, arguments: list[str]) -> None:
+    assert cli("explain", *arguments).exit_code == 2
