@@ -9,6 +9,8 @@ Cost: the start of Python and click. Limit: a command that is not in the table d
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -38,6 +40,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Commands by name, in the order of the help: the place of each one, and what it does."""
 
+EXIT_INTERRUPTED = 130
+"""Ctrl-C: 128 and the number of the signal."""
+
 
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one only to run it."""
@@ -57,10 +62,18 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; if it fails with `--json`, print a document with the error on standard output."""
+        """Run a command; if it fails with `--json`, print a document with the error on standard output.
+
+        Ctrl-C ends a command that has no way of its own to end with `EXIT_INTERRUPTED`, as a shell expects.
+        """
         wants_json = "--json" in ctx.args
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _end_line()
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         except click.ClickException as error:
             if wants_json:
                 failure = {"message": error.format_message(), "exit_code": error.exit_code}
@@ -78,5 +91,11 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Message schedules (ADR-51) for NATS servers that do not have them, and tools for those that do.
 
-    Exit codes: 0 done, 1 the outcome is bad, 2 wrong use or settings.
+    Exit codes: 0 done, 1 the outcome is bad, 2 wrong use or settings, 130 Ctrl-C.
     """
+
+
+def _end_line() -> None:
+    """Begin a new line after the `^C` that a terminal shows."""
+    if sys.stderr.isatty():
+        click.echo(err=True)

@@ -31,7 +31,7 @@ def configure_logging(form: Literal["text", "json"], level: str) -> None:
     last = (
         structlog.processors.JSONRenderer()
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
+        else structlog.dev.ConsoleRenderer(colors=_wants_colors(sys.stderr), pad_event_to=24)
     )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, last],
@@ -39,6 +39,11 @@ def configure_logging(form: Literal["text", "json"], level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(_FailSafeFile(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+
+
+def _wants_colors(file: TextIO) -> bool:
+    """Return whether lines are coloured: on a terminal, unless `NO_COLOR` is set (https://no-color.org)."""
+    return file.isatty() and not os.environ.get("NO_COLOR")
 
 
 class _FailSafeFile:
