@@ -15,6 +15,7 @@ import click
 
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
+from nats_scheduler.cli.progress import of_stream, progress_bar
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import print_table, time_text, wide_option
@@ -93,7 +94,9 @@ async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, d
     served = await session.served_stream(name)
     _expect_dormant(session, name, served.mode)
     graduation = Graduation(session.connection, session.api, session.server, served.state, SystemClock().now)
-    await graduation.look(session.registry, session.settings.restrictions_on(name))
+    with progress_bar() as bar:
+        restrictions = session.settings.restrictions_on(name)
+        await graduation.look(session.registry, restrictions, of_stream(bar, served.state))
     version, findings = session.server.version, graduation.findings
     if served.mode is Mode.NATIVE:
         return Outcome(name, version, "native", (), (), graduation.handed_over)

@@ -19,6 +19,7 @@ from nats_scheduler.cli.failing import FailingSchedules, with_failing
 from nats_scheduler.cli.ls_document import listing_document
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json
+from nats_scheduler.cli.progress import of_stream, progress_bar
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
@@ -125,17 +126,19 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str | None
         # By the server's clock, as in the checkpoints: that of this machine may be wrong.
         at = server_time(await session.api.stream(one.state.name)) or clock.now()
         checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
-        read = await take_snapshot(
-            session.connection,
-            session.api,
-            one.state,
-            one.mode,
-            checkpoints or (),
-            clock.now,
-            query=replace(query, states=None),
-            restrictions=session.settings.restrictions_on(one.state.name),
-            removes_expired=removes_expired(one.state, session.server),
-        )
+        with progress_bar() as bar:
+            read = await take_snapshot(
+                session.connection,
+                session.api,
+                one.state,
+                one.mode,
+                checkpoints or (),
+                clock.now,
+                query=replace(query, states=None),
+                restrictions=session.settings.restrictions_on(one.state.name),
+                removes_expired=removes_expired(one.state, session.server),
+                notify_read=of_stream(bar, one.state),
+            )
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)

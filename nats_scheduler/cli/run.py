@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
+from nats_scheduler.cli.progress import progress_bar, show_start
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.log import configure_logging, logger
@@ -51,7 +54,11 @@ async def _run(settings: SidecarSettings) -> bool:
     stop_on_signals(sidecar.stop)
     log = logger()
     log.info("starting", version=VERSION, servers=",".join(settings.connection.masked_servers))
-    with pages_of(sidecar, metrics, settings):
-        clean = await sidecar.run()
+    with pages_of(sidecar, metrics, settings), progress_bar() as bar:
+        showing = asyncio.create_task(show_start(bar, sidecar.served))
+        try:
+            clean = await sidecar.run()
+        finally:
+            showing.cancel()
     log.info("stopped", clean=clean)
     return clean

@@ -97,8 +97,16 @@ class Graduation:
 
     # -- look ----------------------------------------------------------------------------------------------------
 
-    async def look(self, registry: Registry, restrictions: Restrictions) -> None:
-        """Read everything and find what would go wrong; nothing is written."""
+    async def look(
+        self,
+        registry: Registry,
+        restrictions: Restrictions,
+        notify_read: Callable[[Sequence[StoredMessage]], None] = lambda _messages: None,
+    ) -> None:
+        """Read everything and find what would go wrong; nothing is written.
+
+        `notify_read` is called with each batch of messages that was read.
+        """
         await self._set_clock()
         name = self._state.name
         checkpoints = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now()) or ()
@@ -109,9 +117,12 @@ class Graduation:
             expired_by_us=self._state.rules.allow_msg_ttl and not self._state.has_servers_ttl,
         )
         handover = self._handover
-        await read_stored(
-            self._connection, self._api, self._state.config, lambda messages: handover.take(messages, self._now())
-        )
+
+        def take(messages: Sequence[StoredMessage]) -> None:
+            handover.take(messages, self._now())
+            notify_read(messages)
+
+        await read_stored(self._connection, self._api, self._state.config, take)
         if not reads_all(self._state.config):
             await self._read_buried(handover)
         self.findings = [*self._of_configuration(), *await self._of_copies(), *handover.findings(self._now())]

@@ -53,12 +53,14 @@ async def take_snapshot(
     query: Query = ALL,
     restrictions: Restrictions = UNRESTRICTED,
     removes_expired: bool = False,
+    notify_read: Callable[[Sequence[StoredMessage]], None] | None = None,
 ) -> Snapshot:
     """Read a stream that is served in `mode`; `now` returns the time in ns since the Unix epoch.
 
     Of its schedules those are returned that the `query` wants. `restrictions` are those of the sidecar; the server
     knows none.
     With `removes_expired` it is the sidecar that ends what has a TTL, and not the server.
+    `notify_read` is called with each batch of messages that was read.
 
     Raises `JetStreamError` where the stream cannot be read.
     """
@@ -72,6 +74,8 @@ async def take_snapshot(
     def take(messages: Sequence[StoredMessage]) -> None:
         for one in read:
             one.take(messages, now())
+        if notify_read is not None:
+            notify_read(messages)
 
     await read_stored(connection, api, state.config, take)
     return _snapshot([one.view for one in read], now(), query)
