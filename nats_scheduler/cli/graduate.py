@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import click
 
+from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
 from nats_scheduler.cli.progress import of_stream, progress_bar
@@ -49,7 +50,7 @@ class Outcome:
 
 
 @click.command("graduate")
-@click.argument("stream")
+@click.argument("stream", shell_complete=complete_stream)
 @connection_options
 @click.option("--dry-run", is_flag=True, help="Only report what would be done, and what would go wrong.")
 @click.option(

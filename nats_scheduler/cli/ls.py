@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import click
 
+from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.failing import FailingSchedules, with_failing
 from nats_scheduler.cli.ls_document import listing_document
 from nats_scheduler.cli.options import connection_options
@@ -65,7 +66,7 @@ class Listing:
 
 
 @click.command("ls")
-@click.argument("stream", required=False)
+@click.argument("stream", required=False, shell_complete=complete_stream)
 @connection_options
 @click.option("--filter", "subject", metavar="SUBJECT", help="List only these subjects, such as 'orders.>'.")
 @click.option("--target", metavar="SUBJECT", help="List only schedules with these targets; wildcards are allowed.")

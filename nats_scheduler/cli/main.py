@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from nats_scheduler.version import VERSION
 
@@ -36,6 +37,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("nats_scheduler.cli.explain:command", "Say in plain words when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
     "settings": ("nats_scheduler.cli.settings:command", "Show the settings in force, or the schema of their file."),
+    "completion": (
+        "nats_scheduler.cli.completion:command",
+        "Print the script that completes commands in bash, zsh or fish.",
+    ),
     "advisories": ("nats_scheduler.cli.advisories:command", "Show what is in the advisories that a sidecar publishes."),
 }
 """Commands by name, in the order of the help: the place of each one, and what it does."""
@@ -79,6 +84,12 @@ class LazyGroup(click.Group):
                 failure = {"message": error.format_message(), "exit_code": error.exit_code}
                 click.echo(json.dumps({"error": failure}, indent=2))
             raise
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer commands without importing them, and the options of the program."""
+        offered = [(name, summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=summary) for name, summary in offered] + options
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

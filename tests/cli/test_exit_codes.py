@@ -51,6 +51,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("check", 2): ("check",),
     ("settings", 0): ("settings", "show"),
     ("settings", 2): ("settings", "show", "--window", "0"),
+    ("completion", 0): ("completion", "bash"),
+    ("completion", 2): ("completion", "tcsh"),
     ("advisories", 0): ("advisories", "schema"),
     ("advisories", 2): ("advisories", "schema", "--window", "0"),
 }

@@ -1,0 +1,68 @@
+"""`nats-scheduler completion`: the script with which a shell completes commands, options and names of streams.
+
+Rule: the script asks this program at each press of the key, by click's own mechanism, so that it never is out of date.
+Commands are completed from the table in `cli.main`, without importing any.
+Names of streams are asked of the server that the flags, variables and contexts name, within `STREAMS_DEADLINE_SECONDS`;
+if it does not answer in time, or for any other reason, none are offered.
+Cost: the start of Python at each press; for streams also the client and one connection.
+Limit: the first page of the server's list is offered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+PROGRAM = "nats-scheduler"
+COMPLETE_VARIABLE = "_NATS_SCHEDULER_COMPLETE"
+"""The variable with which the script asks; click derives its name from that of the program."""
+SHELLS = ("bash", "zsh", "fish")
+STREAMS_DEADLINE_SECONDS = 1.0
+"""Longest wait for a server while a person waits for the completion."""
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print the script that completes commands in bash, zsh or fish.
+
+    For bash: eval "$(nats-scheduler completion bash)" in ~/.bashrc.
+    Exit codes: 0 done, 2 wrong use.
+    """
+    completion = get_completion_class(shell)
+    assert completion is not None, f"click knows no completion for {shell}"
+    root = click.get_current_context().find_root().command
+    script = completion(root, {}, PROGRAM, COMPLETE_VARIABLE)
+    click.echo(script.source_template % script.source_vars())
+
+
+def complete_stream(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the names of the account's streams that begin with what was typed."""
+    try:
+        names = asyncio.run(_stream_names(context.params))
+    except Exception:  # a prompt is no place for an error, whatever it is
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+async def _stream_names(parameters: dict[str, Any]) -> list[str]:
+    """Ask the server that the flags typed so far, the variables and the contexts name."""
+    from nats_scheduler.cli.options import resolve
+    from nats_scheduler.jetstream.api import JetStreamApi
+    from nats_scheduler.jetstream.dial import Dialer
+    from nats_scheduler.settings.fields import setting_fields
+
+    names = {field.name for key, field in setting_fields().items() if "." in key} | {"context", "no_context"}
+    flags = {name: value for name, value in parameters.items() if name in names}
+    settings = resolve(flags, parameters.get("settings_file")).settings.connection
+    async with asyncio.timeout(STREAMS_DEADLINE_SECONDS):
+        connection = await Dialer(settings).dial()
+        try:
+            page = await JetStreamApi(connection, settings.api_prefix, STREAMS_DEADLINE_SECONDS).call("STREAM.NAMES")
+        finally:
+            await connection.close()
+    found = page.get("streams")
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
