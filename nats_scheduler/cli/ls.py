@@ -104,7 +104,7 @@ def command(
             raise click.UsageError(f"{option} of {value!r}: expected a subject such as 'orders.>'")
     wanted_states = frozenset(map(State, states)) or None
     query = Query(subject, target, wanted_states, frozenset(map(Kind, kinds)) or None)
-    listing = in_session(resolved, lambda session: _read(session, resolved, stream, query))
+    listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, query))
     shown = listing.schedules if count is None else listing.schedules[:count]
     if as_json:
         print_json(listing_document(listing, [] if invalid else shown))
@@ -116,7 +116,8 @@ def command(
     _print(listing, shown, invalid=invalid, wide=wide)
 
 
-async def _read(session: Session, resolved: ResolvedSettings, stream: str | None, query: Query) -> Listing:
+async def read_listing(session: Session, resolved: ResolvedSettings, stream: str | None, query: Query) -> Listing:
+    """Read the schedules of one stream, or of all, that a query wants."""
     session, sidecars = await with_sidecars(session, resolved)
     served = await session.served_streams() if stream is None else [await session.served_stream(stream)]
     clock = SystemClock()

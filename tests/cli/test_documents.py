@@ -99,6 +99,13 @@ async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, runn
     await account.publish("ORDERS.wrong", {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"})
     await account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
     check("ls", await on(cli, server, "ls"))
+    told = [await on(cli, server, "info", "ORDERS", f"ORDERS.{name}") for name in ("s", "wrong", "near")]
+    check("info", *told)
+    assert [(one["schedule"] is None, one["rejected"] is None, one["misnamed"] is None) for one in told] == [
+        (False, True, True),
+        (True, False, True),
+        (True, True, False),
+    ]
     check("stream ls", await on(cli, server, "stream", "ls"))
 
     async def held() -> Document | None:

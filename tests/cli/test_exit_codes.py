@@ -38,6 +38,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("ls", 2): ("ls", "--count", "0"),
     ("doctor", 1): ("doctor", *NOWHERE),
     ("doctor", 2): ("doctor", "a.b"),
+    ("info", 1): ("info", "ORDERS", "orders.daily", *NOWHERE),
+    ("info", 2): ("info", "ORDERS", "orders.*", *NOWHERE),
     ("instances", 1): ("instances", *NOWHERE),
     ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
     ("next", 0): ("next", "@daily"),
@@ -107,6 +109,15 @@ async def dev_loses_its_server(folder: Path, _start_server: StartServer) -> int:
         return await process.wait_for_exit()
 
 
+async def info_finds_a_schedule(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.publish("ORDERS.s", {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "ORDERS.out"})
+    with sidecar("info", "ORDERS", "ORDERS.s", "--server", server.url, folder=folder) as process:
+        return await process.wait_for_exit()
+
+
 async def graduate_finds_it_native(folder: Path, start_server: StartServer) -> int:
     server = await start_server(V2_14)
     async with account_on(server.url) as account:
@@ -141,6 +152,7 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("graduate", 0): graduate_finds_it_native,
     ("doctor", 0): doctor_finds_nothing,
     ("doctor", 3): doctor_finds_a_warning,
+    ("info", 0): info_finds_a_schedule,
 }
 
 

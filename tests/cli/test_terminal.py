@@ -32,6 +32,7 @@ STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "allow_msg_schedules
 WAITING = [
     ("ls",),
     ("ls", "ORDERS", "--json"),
+    ("info", "ORDERS", "orders.daily"),
     ("instances",),
     ("stream", "ls"),
     ("stream", "add", "orders.json"),

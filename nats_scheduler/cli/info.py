@@ -1,0 +1,240 @@
+"""`nats-scheduler info`: one schedule: what was published, when it fires and who fires it, and what is wrong with it.
+
+Rule: it is read as `ls` reads it, with the same code, and its pattern is explained as by `explain`; nothing is changed.
+Cost: the stream's headers are read once, as by `ls`. Limit: the next fire of a schedule of the server is that of its
+pattern, and past fires are not shown.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from nats_scheduler.cli.completion import complete_stream
+from nats_scheduler.cli.fire_table import print_next_fires
+from nats_scheduler.cli.ls import Listing, read_listing
+from nats_scheduler.cli.next import fire_count_option
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import CommandError, print_json, printable
+from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.cli.tables import fold, moment_text, span_text, time_text, wide_option
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.message.headers import decoded, header_items
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
+from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
+from nats_scheduler.runtime.modes import EXPLANATIONS
+from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
+from nats_scheduler.schedule.explain import explain_pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
+
+MAX_FIRES_SHOWN = 1_000
+"""The most fires that one call shows."""
+
+LABEL_CHARS = 11
+DONE = frozenset({State.FIRED, State.CANCELLED, State.ENDED})
+"""The states in which a schedule never fires again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is known of the schedule on one subject."""
+
+    subject: str
+    listing: Listing
+    message: StoredMessage | None
+    """The message of the schedule, or what is stored instead of one; None if it was removed meanwhile."""
+    version: str
+    """The version of the server."""
+
+    @property
+    def stream(self) -> ServedStream:
+        """The stream that was read."""
+        return self.listing.streams[0]
+
+    @property
+    def schedule(self) -> ListedSchedule | None:
+        """The schedule; if the message has both spellings of the headers, the one of the sidecar."""
+        found = [one for _, one in self.listing.schedules]
+        return next((one for one in found if one.fired_by is FiredBy.SIDECAR), found[0] if found else None)
+
+    @property
+    def holder(self) -> str | None:
+        """The sidecar that holds the shard of the schedule."""
+        name, mode, shard = self.stream.state.name, self.stream.mode, shard_of(self.subject)
+        for one in self.listing.sidecars.alive:
+            if any(part.stream == name and part.mode == mode and shard in part.shards for part in one.parts):
+                return one.name
+        return None
+
+    def next_fires(self, count: int) -> list[NextFire | SkippedTimes]:
+        """Return the next fires, and what is skipped between them."""
+        one = self.schedule
+        if one is None or one.next_fire is None or one.state in DONE:
+            return []
+        timetable = Timetable(one.pattern, one.stored_at)
+        fires: list[int] = []
+        fire: int | None = one.next_fire
+        while fire is not None and len(fires) < count:
+            fires.append(fire)
+            fire = timetable.next_fire(fire)
+        return with_clock_changes(one.pattern, min(self.listing.at, one.next_fire), fires)
+
+
+@click.command("info")
+@click.argument("stream", shell_complete=complete_stream)
+@click.argument("subject")
+@connection_options
+@fire_count_option(MAX_FIRES_SHOWN)
+@wide_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(resolved: ResolvedSettings, stream: str, subject: str, count: int, wide: bool, as_json: bool) -> None:
+    """Show all that is known of one schedule.
+
+    It is the schedule on SUBJECT, in STREAM.
+    Exit codes: 0 shown, 1 there is none, or the server refuses or is not reached, 2 wrong use or settings.
+    """
+    if not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream):
+        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    if not is_literal_subject(subject):
+        raise click.UsageError(f"{subject!r}: expected a subject without wildcards, such as 'orders.reminder'")
+    story = in_session(resolved, lambda session: _read(session, resolved, stream, subject))
+    if as_json:
+        print_json(_document(story, count))
+    else:
+        story.listing.sidecars.print_warnings()
+        _print(story, count, wide=wide)
+
+
+async def _read(session: Session, resolved: ResolvedSettings, stream: str, subject: str) -> Story:
+    listing = await read_listing(session, resolved, stream, Query(subject=subject))
+    rows = (listing.schedules, listing.rejected, listing.misnamed)
+    sequences = [one.sequence for found in rows for _, one in found]
+    if not sequences:
+        raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
+    message = await session.api.message(stream, seq=sequences[0])
+    return Story(subject, listing, message, session.server.version)
+
+
+# -- for people ------------------------------------------------------------------------------------------------
+
+
+def _print(story: Story, count: int, *, wide: bool) -> None:
+    lines: list[tuple[str, str]] = [("schedule", f"{story.subject} in {story.stream.state.name}")]
+    lines += _published_lines(story)
+    one = story.schedule
+    if one is not None:
+        lines += [("fires", explain_pattern(one.pattern, one.stored_at)), ("state", _state_text(one, story.listing.at))]
+        lines.append(("fired by", _fired_by_text(story, one)))
+        if one.failing is not None:
+            why = one.failing
+            since = moment_text(why.since)
+            lines.append(("refused", f"since {since}, with code {why.code}: {why.description}; it is retried"))
+        lines.append(("removed", _end_text(one)))
+    for _, rejected in story.listing.rejected:
+        lines.append(("rejected", f"it never fires: {rejected.rejection.shortened()}"))
+    for _, noted in story.listing.misnamed:
+        lines += [("header", f"{name} {reason}") for name, reason in noted.headers]
+    if len(story.listing.schedules) > 1:
+        lines.append(("beware", "the message has both spellings of the headers: the server fires it as well"))
+    _print_labelled(lines, wide=wide)
+    entries = story.next_fires(count)
+    if one is not None and entries:
+        click.echo("\nIts next fires:\n")
+        print_next_fires(one.pattern, entries, wide=wide)
+
+
+def _published_lines(story: Story) -> list[tuple[str, str]]:
+    message = story.message
+    if message is None:
+        return [("published", "it was removed while it was read")]
+    size = len(message.body or b"")
+    at = f"{moment_text(message.stored_at)}, {span_text(max(story.listing.at - message.stored_at, 0))} ago"
+    lines = [("published", f"{at}, as sequence {message.sequence}, with a body of {size} bytes")]
+    return lines + [("", f"{decoded(name)}: {decoded(value)}") for name, value in header_items(message.block)]
+
+
+def _state_text(one: ListedSchedule, at: int) -> str:
+    if one.next_fire is None:
+        return one.state.value
+    away = one.next_fire - at
+    when = f"in {span_text(away)}" if away > 0 else f"{span_text(-away)} ago"
+    word = "was due" if away <= 0 else "next fire"
+    return f"{one.state.value}, {word} at {time_text(one.next_fire)}, {when}"
+
+
+def _fired_by_text(story: Story, one: ListedSchedule) -> str:
+    """Return who fires a schedule, or why nothing does."""
+    if one.fired_by is FiredBy.SERVER:
+        return f"the server itself (version {story.version})"
+    if one.fired_by is FiredBy.NONE:
+        return f"nothing: {EXPLANATIONS[story.stream.mode]}"
+    if problem := story.listing.sidecars.why_not_fired(story.stream):
+        return problem
+    shard, holder = shard_of(story.subject), story.holder
+    if holder is None:
+        return f"nothing at the moment: no sidecar that is alive holds shard {shard}"
+    number = story.listing.sidecars.serving(story.stream)
+    return f"the sidecar {holder}, which holds shard {shard}; {number} serve{'s' if number == 1 else ''} the stream"
+
+
+def _end_text(one: ListedSchedule) -> str:
+    """Return when the stream removes a schedule by itself, and whether that is before its next fire."""
+    if one.ends is None:
+        return "never by the stream: neither max_age nor Nats-TTL ends it"
+    reason = "the max_age of the stream" if one.ended_by is Ending.MAX_AGE else "its Nats-TTL"
+    place = ""
+    if one.state is State.EXPIRING:
+        place = ", BEFORE its next fire: it will not fire"
+    elif one.next_fire is not None and one.state not in DONE:
+        place = ", after its next fire"
+    return f"at {moment_text(one.ends)} by {reason}{place}"
+
+
+def _print_labelled(lines: Sequence[tuple[str, str]], *, wide: bool) -> None:
+    """Print labels and texts; on a terminal a long text is folded beside its label."""
+    folds = sys.stdout.isatty() and not wide
+    room = shutil.get_terminal_size().columns - LABEL_CHARS if folds else 0
+    for label, text in lines:
+        parts = fold(printable(text), room) if folds else [printable(text)]
+        for number, part in enumerate(parts):
+            click.echo(f"{label if number == 0 else '':<{LABEL_CHARS}}{part}")
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------
+
+
+def _document(story: Story, count: int) -> dict[str, object]:
+    name, mode, listing, one = story.stream.state.name, story.stream.mode, story.listing, story.schedule
+    entries = story.next_fires(count)
+    rejected = next((found for _, found in listing.rejected), None)
+    misnamed = next((found for _, found in listing.misnamed), None)
+    return {
+        "at": format_rfc3339(listing.at),
+        "stream": listing.sidecars.stream_document(story.stream),
+        "schedule": None if one is None else schedule_document(name, mode, one),
+        "rejected": None if rejected is None else rejected_document(name, mode, rejected),
+        "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
+        "message": None if story.message is None else _message_document(story.message),
+        "words": None if one is None else explain_pattern(one.pattern, one.stored_at),
+        "next_fires": [] if one is None else marked_fire_documents(one.pattern, entries),
+        "skipped": skipped_documents(entries),
+        "holder": story.holder,
+        **listing.sidecars.document(),
+    }
+
+
+def _message_document(message: StoredMessage) -> dict[str, object]:
+    headers = [{"name": decoded(name), "value": decoded(value)} for name, value in header_items(message.block)]
+    return {"headers": headers, "body_bytes": len(message.body or b"")}

@@ -1,0 +1,179 @@
+"""`nats-scheduler info`: all that is known of one schedule, whoever fires it and whatever is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from structlog.testing import capture_logs
+
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.cli.conftest import Cli
+from tests.conftest import StartServer
+from tests.harness.account import Account, account_on, sidecar_on
+from tests.harness.servers import V2_11, V2_14
+from tests.harness.terminal import COLUMNS, on_terminal
+from tests.harness.waiting import eventually
+
+Info = Callable[..., Awaitable[Result]]
+FLAGGED = {"nats-scheduler.allow_msg_schedules": "true"}
+DAILY = {
+    "Nats-Schedule": "0 30 9 * * mon-fri",
+    "Nats-Schedule-Time-Zone": "Europe/Berlin",
+    "Nats-Schedule-Target": "ORDERS.out",
+}
+NEVER = {"Nats-Schedule": "@at 2999-01-01T00:00:00Z", "Nats-Schedule-Target": "ORDERS.out"}
+
+
+@pytest.fixture
+async def server(start_server: StartServer) -> EmbeddedServer:
+    """Start a server without a scheduler of its own; no sidecar serves it."""
+    return await start_server(V2_11)
+
+
+@pytest.fixture
+async def account(server: EmbeddedServer) -> AsyncIterator[Account]:
+    """Connect to the server."""
+    async with account_on(server.url) as connected:
+        yield connected
+
+
+@pytest.fixture
+def info(cli: Cli, server: EmbeddedServer) -> Info:
+    """Run `nats-scheduler info …` against the server."""
+    return on(cli, server)
+
+
+def on(cli: Cli, server: EmbeddedServer) -> Info:
+    """Return a function that runs `nats-scheduler info …` against a server, in a thread with an own event loop."""
+
+    async def run(*arguments: str) -> Result:
+        return await asyncio.to_thread(cli, "info", *arguments, "--server", server.url)
+
+    return run
+
+
+def labelled(shown: Result) -> dict[str, str]:
+    """Return what stands beside each label."""
+    assert shown.exit_code == 0, shown.output
+    lines = [line for line in shown.stdout.partition("\n\n")[0].splitlines() if not line.startswith(" ")]
+    return {line[:11].strip(): line[11:] for line in lines}
+
+
+async def test_it_says_what_was_published_and_when_it_fires(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    sequence = await account.publish("ORDERS.daily", DAILY, b"12345")
+    stored = await account.api.message("ORDERS", seq=sequence)
+    assert stored is not None
+    shown = await info("ORDERS", "ORDERS.daily")
+    said = labelled(shown)
+    assert said["schedule"] == "ORDERS.daily in ORDERS"
+    at = format_rfc3339(stored.stored_at // 10**9 * 10**9)
+    assert re.fullmatch(rf"{at}, \S+ ago, as sequence {sequence}, with a body of 5 bytes", said["published"])
+    for name, value in DAILY.items():
+        assert f"           {name}: {value}\n" in shown.stdout
+    assert said["fires"] == "every weekday at 09:30 in Berlin"
+    assert re.fullmatch(r"waiting, next fire at \S+:30:00Z, in \S+", said["state"])
+    assert said["fired by"] == "no sidecar is running: nothing fires these"
+    assert said["removed"] == "never by the stream: neither max_age nor Nats-TTL ends it"
+    fires = shown.stdout.partition("Its next fires:\n\n")[2].splitlines()
+    assert len(fires) >= 6
+    assert "Europe/Berlin" in fires[0]
+
+
+async def test_an_interval_counts_from_when_it_was_stored(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    sequence = await account.publish("ORDERS.s", {"Nats-Schedule": "@every 90m", "Nats-Schedule-Target": "ORDERS.out"})
+    stored = await account.api.message("ORDERS", seq=sequence)
+    assert stored is not None
+    anchor = (stored.stored_at + 5 * 10**8) // 10**9 * 10**9
+    shown = json.loads((await info("ORDERS", "ORDERS.s", "--count", "2", "--json")).stdout)
+    assert shown["words"] == f"every 1 hour 30 minutes, counted from {format_rfc3339(anchor)}"
+    first, second = (fire["nanoseconds"] for fire in shown["next_fires"])
+    assert ((first - anchor) % (5_400 * 10**9), second - first) == (0, 5_400 * 10**9)
+
+
+async def test_what_ends_it_before_its_fire_is_in_capitals(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED, max_age=3600 * 10**9)
+    await account.publish("ORDERS.late", NEVER)
+    await account.publish("ORDERS.soon", {"Nats-Schedule": "@every 1m", "Nats-Schedule-Target": "ORDERS.out"})
+    late, soon = labelled(await info("ORDERS", "ORDERS.late")), labelled(await info("ORDERS", "ORDERS.soon"))
+    assert late["removed"].endswith("by the max_age of the stream, BEFORE its next fire: it will not fire")
+    assert late["state"].startswith("expiring")
+    assert soon["removed"].endswith("by the max_age of the stream, after its next fire")
+
+
+async def test_an_invalid_schedule_is_shown_with_the_reason(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    await account.publish("ORDERS.wrong", {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"})
+    await account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
+    wrong, near = labelled(await info("ORDERS", "ORDERS.wrong")), labelled(await info("ORDERS", "ORDERS.near"))
+    assert wrong["rejected"].startswith("it never fires: Nats-Schedule of '@often'")
+    assert "10189" in wrong["rejected"]
+    assert near["header"].startswith("Nats-Schedul ")
+    assert "fires" not in wrong.keys() | near.keys()
+
+
+async def test_the_sidecar_that_holds_it_is_named(account: Account, info: Info, server: EmbeddedServer) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    await account.publish("ORDERS.daily", DAILY)
+    with capture_logs():  # else the log of this process is mixed with the output of the command
+        async with sidecar_on(server.url) as running:
+            await running.ready("ORDERS")
+
+            async def holder() -> str | None:
+                shown = json.loads((await info("ORDERS", "ORDERS.daily", "--json")).stdout)
+                found: str | None = shown["holder"]
+                assert found is None or found in shown["sidecars"]
+                return found
+
+            found = await eventually(holder, within_seconds=30, describe="a holder of its shard")
+
+            async def is_named() -> bool:
+                said = labelled(await info("ORDERS", "ORDERS.daily"))["fired by"]
+                assert said.startswith(f"the sidecar {found}, which holds shard "), said
+                return said.endswith("1 serves the stream")
+
+            await eventually(is_named, within_seconds=30, describe="the name of the holder")
+
+
+async def test_a_schedule_of_the_server_is_fired_by_the_server(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_14)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS")
+        await account.publish("ORDERS.daily", DAILY)
+        assert labelled(await on(cli, server)("ORDERS", "ORDERS.daily"))["fired by"].startswith("the server itself")
+
+
+async def test_what_is_not_there_ends_with_1(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    await account.publish("ORDERS.daily", DAILY)
+    for words in (("ORDERS", "ORDERS.other"), ("OTHER", "ORDERS.daily")):
+        shown = await info(*words)
+        assert (shown.exit_code, shown.stdout) == (1, "")
+        assert words[0] in shown.stderr
+
+
+@pytest.mark.parametrize("words", [("ORDERS",), ("ORDERS", "a.*"), ("A.B", "a"), ("ORDERS", "a", "--count", "0")])
+def test_wrong_use_ends_with_2(cli: Cli, words: tuple[str, ...]) -> None:
+    assert cli("info", *words).exit_code == 2
+
+
+async def test_it_fits_a_terminal(account: Account, server: EmbeddedServer, tmp_path: Path) -> None:
+    await account.create("ORDERS", metadata=FLAGGED, max_age=3600 * 10**9)
+    await account.publish("ORDERS.late", NEVER | {"Some": " ".join(["words"] * 40)})
+    terminal = await on_terminal("info", "ORDERS", "ORDERS.late", "--server", server.url, folder=tmp_path)
+    try:
+        assert await terminal.end() == 0
+        await terminal.wait_for("it will not fire")
+        lines: list[Any] = terminal.text.splitlines()
+        assert max(map(len, lines)) <= COLUMNS
+    finally:
+        await terminal.close()
