@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 
 from nats_scheduler.cli.demo import DemoSchedule
+from nats_scheduler.cli.fire_watch import WatchedStream
 from nats_scheduler.cli.fires import ScheduleKind, StoredFire
 from nats_scheduler.cli.output import printable
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
@@ -27,7 +28,6 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.writing import defined, definition_headers
 from nats_scheduler.runtime.modes import EXPLANATIONS
-from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, floor_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -110,9 +110,9 @@ class Screen:
         """Print an empty line and a heading."""
         self.lines("", click.style(text, bold=True))
 
-    def stream(self, service: StreamService) -> None:
+    def stream(self, served: WatchedStream) -> None:
         """Print what fires on a stream."""
-        self.lines(f"stream {printable(service.state.name)} is {service.mode}: {EXPLANATIONS[service.mode]}")
+        self.lines(f"stream {printable(served.state.name)} is {served.mode}: {EXPLANATIONS[served.mode]}")
 
     def demo(self, published: Sequence[tuple[DemoSchedule, Dialect]], version: str) -> None:
         """Print what the demo published."""

@@ -1,4 +1,4 @@
-"""Watch the streams that a sidecar serves, and report the fires that are stored in them.
+"""Watch streams that carry schedules, and report the fires that are stored in them.
 
 Rule: the watch changes nothing: it reads each stream as the sidecar's own follower does, headers only, on a connection
 of its own.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from nats_scheduler.cli.fires import FireReader, StoredFire
 from nats_scheduler.engine.inputs import Input, MessagesRead
@@ -20,7 +21,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.modes import Mode
 
 SERVED_STREAMS_CHECK_INTERVAL_SECONDS = 0.25
 """How often the list of served streams is checked."""
@@ -32,15 +33,27 @@ Key = tuple[str, str]
 """A stream's name, and when it was created."""
 
 
+class WatchedStream(Protocol):
+    """A stream that is served, and how."""
+
+    @property
+    def state(self) -> StreamState:
+        """The stream as the server describes it."""
+
+    @property
+    def mode(self) -> Mode:
+        """Which side fires."""
+
+
 class FireWatch:
     """Watches for the fires of all served streams from the instant `since` (ns) on."""
 
     def __init__(
         self,
-        services: Mapping[str, StreamService],
+        services: Mapping[str, WatchedStream],
         since: int,
         notify_fires: Callable[[list[StoredFire]], None],
-        notify_stream: Callable[[StreamService], None],
+        notify_stream: Callable[[WatchedStream], None],
     ) -> None:
         self._services = services
         self._since = since

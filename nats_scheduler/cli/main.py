@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
     "info": ("nats_scheduler.cli.info:command", "Show all that is known of one schedule."),
+    "watch": ("nats_scheduler.cli.watch:command", "Follow fires, and what goes wrong, as it happens."),
     "instances": (
         "nats_scheduler.cli.instances:command",
         "List the sidecars of the account, and what each of them holds.",

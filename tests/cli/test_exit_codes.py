@@ -40,6 +40,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("doctor", 2): ("doctor", "a.b"),
     ("info", 1): ("info", "ORDERS", "orders.daily", *NOWHERE),
     ("info", 2): ("info", "ORDERS", "orders.*", *NOWHERE),
+    ("watch", 1): ("watch", *NOWHERE),
+    ("watch", 2): ("watch", "--filter", "a..b", *NOWHERE),
     ("instances", 1): ("instances", *NOWHERE),
     ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
     ("next", 0): ("next", "@daily"),
@@ -118,6 +120,13 @@ async def info_finds_a_schedule(folder: Path, start_server: StartServer) -> int:
         return await process.wait_for_exit()
 
 
+async def watch_is_interrupted(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_11)
+    with sidecar("watch", "--server", server.url, folder=folder) as process:
+        await process.wait_for_line("no stream carries schedules yet")
+        return await process.interrupt()
+
+
 async def graduate_finds_it_native(folder: Path, start_server: StartServer) -> int:
     server = await start_server(V2_14)
     async with account_on(server.url) as account:
@@ -153,6 +162,7 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("doctor", 0): doctor_finds_nothing,
     ("doctor", 3): doctor_finds_a_warning,
     ("info", 0): info_finds_a_schedule,
+    ("watch", 0): watch_is_interrupted,
 }
 
 

@@ -1,0 +1,222 @@
+"""`nats-scheduler watch`: the fires of one stream or of all, and what goes wrong, as it happens.
+
+Rule: a fire is shown when it is stored in its stream, whoever fired it (`cli.fire_watch`); what goes wrong is what the
+sidecars publish as advisories. Nothing is changed. When the connection is lost, the watch goes on through the next
+one; fires that were stored meanwhile are shown then, advisories that were published meanwhile are not.
+Cost: the streams are read from their beginning, headers only, because a fire is understood by its schedule; then each
+of their messages is delivered to this process.
+Limit: each sidecar reports what it sees, so several may report one fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+import click
+
+from nats_scheduler.cli.completion import complete_stream
+from nats_scheduler.cli.dev_screen import Screen, fire_line
+from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
+from nats_scheduler.cli.fires import StoredFire
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import CommandError, printable
+from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.session import Session, open_session
+from nats_scheduler.cli.sidecars import with_sidecars
+from nats_scheduler.cli.tables import moment_text
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.message.subjects import is_covered, is_valid_subject
+from nats_scheduler.observe.reporter import ADVISORY_PREFIX
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.modes import EXPLANATIONS
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
+
+STREAMS_CHECK_INTERVAL_SECONDS = 5.0
+"""How often the list of served streams is read again."""
+RECONNECT_WAIT_SECONDS = 1.0
+KNOWN_KEYS = frozenset({"type", "stream", "schedule", "subject", "seq", "reason"})
+"""The keys of an advisory that its line shows in a place of their own."""
+
+
+class Watch:
+    """Prints fires, and advisories, about the schedules that a filter names."""
+
+    def __init__(
+        self, wanted: Callable[[str], bool], stream: str | None, *, as_json: bool, ended: asyncio.Event
+    ) -> None:
+        """Prepare; `ended` is set if the output is not read any more."""
+        self._wanted = wanted
+        self._stream = stream
+        self._as_json = as_json
+        self._clock = SystemClock()
+        self._screen = Screen(gone=ended.set)
+        self._served: dict[str, WatchedStream] = {}
+        self._since = 0
+        self._fires: FireWatch | None = None
+        self._is_connected = False
+
+    async def run(self, resolved: ResolvedSettings) -> None:
+        """Watch until cancelled; raises `JetStreamError` if the first connection does not serve."""
+        while True:
+            try:
+                async with open_session(resolved.settings) as session:
+                    await self._watch(session, resolved)
+            except JetStreamError as error:
+                if self._fires is None:
+                    raise
+                if self._is_connected:
+                    self._print_warning(f"the connection is lost: {error}")
+                self._is_connected = False
+            await asyncio.sleep(RECONNECT_WAIT_SECONDS)
+
+    async def _watch(self, session: Session, resolved: ResolvedSettings) -> None:
+        session, _sidecars = await with_sidecars(session, resolved)
+        session.connection.subscribe(f"{ADVISORY_PREFIX}.>", lambda _to, _reply, _block, body: self._advised(body))
+        await self._find_streams(session)
+        if self._fires is None:
+            self._since = await self._server_time(session)
+            self._fires = FireWatch(self._served, self._since, self._fired, self._introduced)
+            if not self._served:
+                self._print_warning("no stream carries schedules yet")
+        self._is_connected = True
+        finding = asyncio.create_task(self._keep_finding(session))
+        try:
+            await self._fires.run(session.connection, session.api)
+        finally:
+            finding.cancel()
+            await asyncio.gather(finding, return_exceptions=True)
+
+    async def _server_time(self, session: Session) -> int:
+        """Return the time (ns) by the clock that stamps messages; that of this machine may be wrong."""
+        info = await session.api.stream(next(iter(self._served))) if self._served else None
+        return server_time(info) or self._clock.now()
+
+    async def _find_streams(self, session: Session) -> None:
+        if self._stream is None:
+            found = await session.served_streams()
+        else:
+            found = [await session.served_stream(self._stream)]
+        self._served.clear()
+        self._served.update({one.state.name: one for one in found})
+
+    async def _keep_finding(self, session: Session) -> None:
+        """Read the list of streams again and again; one that cannot be read now is read the next time."""
+        while True:
+            await asyncio.sleep(STREAMS_CHECK_INTERVAL_SECONDS)
+            try:
+                await self._find_streams(session)
+            except CommandError as error:
+                self._served.clear()
+                self._print_warning(error.message)
+            except JetStreamError as error:
+                self._print_warning(str(error))
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    def _introduced(self, stream: WatchedStream) -> None:
+        if self._as_json:
+            served = {"stream": stream.state.name, "mode": stream.mode, "served": EXPLANATIONS[stream.mode]}
+            self._print([{"event": "stream", **served}])
+        else:
+            self._screen.stream(stream)
+
+    def _fired(self, fires: Sequence[StoredFire]) -> None:
+        shown = [fire for fire in fires if self._wanted(fire.schedule)]
+        if self._as_json:
+            self._print(map(fire_document, shown))
+        else:
+            self._screen.lines(*(fire_line(fire, overdue=fire.due < max(fire.since, self._since)) for fire in shown))
+
+    def _advised(self, body: bytes) -> None:
+        advisory = read_object(body)
+        if advisory is None or not self._is_about_these(advisory):
+            return
+        if self._as_json:
+            self._print([{"event": "advisory", **advisory}])
+        else:
+            self._screen.lines(click.style(advisory_line(advisory, self._clock.now()), fg="red"))
+
+    def _is_about_these(self, advisory: Object) -> bool:
+        """Return whether an advisory is about a stream and a schedule that are watched; some are about no schedule."""
+        if self._stream is not None and advisory.get("stream") != self._stream:
+            return False
+        schedule = advisory.get("schedule", advisory.get("subject"))
+        return not isinstance(schedule, str) or self._wanted(schedule)
+
+    def _print(self, documents: Iterable[object]) -> None:
+        self._screen.lines(*map(json.dumps, documents))
+
+    def _print_warning(self, text: str) -> None:
+        click.echo(f"nats-scheduler: warning: {printable(text)}", err=True)
+
+
+@click.command("watch")
+@click.argument("stream", required=False, shell_complete=complete_stream)
+@connection_options
+@click.option("--filter", "subject", metavar="SUBJECT", help="Show only these schedules, such as 'orders.>'.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
+def command(resolved: ResolvedSettings, stream: str | None, subject: str | None, as_json: bool) -> None:
+    """Follow fires, and what goes wrong, as it happens.
+
+    Follows one STREAM, or all streams that carry schedules. Ctrl-C ends it.
+    Exit codes: 0 ended so, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    if stream is not None and (not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream)):
+        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    if subject is not None and not is_valid_subject(subject):
+        raise click.UsageError(f"--filter of {subject!r}: expected a subject such as 'orders.>'")
+    for warning in resolved.warnings:
+        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+
+    def is_wanted(schedule: str) -> bool:
+        return subject is None or is_covered(schedule, (subject,))
+
+    try:
+        asyncio.run(_run(is_wanted, stream, resolved, as_json=as_json))
+    except JetStreamError as error:
+        raise CommandError(str(error)) from None
+
+
+async def _run(wanted: Callable[[str], bool], stream: str | None, resolved: ResolvedSettings, *, as_json: bool) -> None:
+    """Watch until a signal comes, or the output is not read any more."""
+    ended = asyncio.Event()
+    stop_on_signals(ended.set)
+    watching = asyncio.create_task(Watch(wanted, stream, as_json=as_json, ended=ended).run(resolved))
+    ending = asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+    finally:
+        for task in (watching, ending):
+            task.cancel()
+        await asyncio.gather(watching, ending, return_exceptions=True)
+
+
+def fire_document(fire: StoredFire) -> dict[str, object]:
+    """Return a fire as a line of JSON."""
+    return {
+        "event": "fire",
+        "stream": fire.stream,
+        "schedule": fire.schedule,
+        "target": fire.target,
+        "kind": fire.kind.value,
+        "fire_time": format_rfc3339(fire.due),
+        "stored": format_rfc3339(fire.stored_at),
+        "lateness_nanoseconds": fire.lateness,
+    }
+
+
+def advisory_line(advisory: Object, at: int) -> str:
+    """Return an advisory that arrived at an instant (ns) as a line for people."""
+    kind = str(advisory.get("type", "")).rpartition(".")[2]
+    about = advisory.get("schedule", advisory.get("subject", ""))
+    more = [f"{name} {value}" for name, value in advisory.items() if name not in KNOWN_KEYS and value != ""]
+    texts = [f"{advisory.get('stream', '')} {about}".strip(), str(advisory.get("reason", "")), ", ".join(more)]
+    return printable(f"{moment_text(at):<20}  {kind}: {'; '.join(text for text in texts if text)}")
