@@ -13,7 +13,10 @@ import pytest
 from click.testing import Result
 from structlog.testing import capture_logs
 
+from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
+from nats_scheduler.engine.outlook import State
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
@@ -21,6 +24,7 @@ from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.servers import V2_11, V2_14
 from tests.harness.terminal import COLUMNS, on_terminal
 from tests.harness.waiting import eventually
+from tests.house.sources import ROOT
 
 Info = Callable[..., Awaitable[Result]]
 FLAGGED = {"nats-scheduler.allow_msg_schedules": "true"}
@@ -159,6 +163,19 @@ async def test_what_is_not_there_ends_with_1(account: Account, info: Info) -> No
         shown = await info(*words)
         assert (shown.exit_code, shown.stdout) == (1, "")
         assert words[0] in shown.stderr
+
+
+def test_the_page_for_operators_quotes_what_is_printed() -> None:
+    page = (ROOT / "docs" / "operating" / "why-not.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("## It is there")[2].partition("## Something")[0], re.M)
+    quoted = [found[1] for row in rows if (found := re.fullmatch(r"`(.+?)(?: …)?`", row)) and row != "`fired by`"]
+    source = (ROOT / "nats_scheduler" / "cli" / "info.py").read_text("utf-8")
+    printed = [NONE_RUNNING, NOT_SERVED_YET, f"nothing: {EXPLANATIONS[Mode.DORMANT]}", source]
+    assert len(quoted) == 4
+    assert [text for text in quoted if not any(text in one for one in printed)] == []
+    states = re.findall(r"^\| `state +(\w+)`(?:, and `refused`| or `(\w+)`)? \|", page, re.M)
+    named = {word for pair in states for word in pair if word}
+    assert named == {state.value for state in State} - {State.WAITING.value}
 
 
 @pytest.mark.parametrize("words", [("ORDERS",), ("ORDERS", "a.*"), ("A.B", "a"), ("ORDERS", "a", "--count", "0")])
