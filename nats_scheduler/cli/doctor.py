@@ -13,9 +13,9 @@ from itertools import groupby
 
 import click
 
-from nats_scheduler.cli.doctor_progress import shown_progress
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table
+from nats_scheduler.cli.progress import progress_bar
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.cli.sidecars import with_sidecars
 from nats_scheduler.cli.tables import wide_option
@@ -61,9 +61,9 @@ def command(resolved: ResolvedSettings, stream: str | None, wide: bool, as_json:
         raise click.UsageError(f"{stream!r}: expected the name of a stream")
     for warning in resolved.warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
-    with shown_progress() as progress:
+    with progress_bar() as bar:
         try:
-            facts = asyncio.run(gather_facts(resolved, stream, SystemClock().now, progress))
+            facts = asyncio.run(gather_facts(resolved, stream, SystemClock().now, bar.show))
         except JetStreamError as error:
             raise CommandError(str(error)) from None
     report = examine(facts)

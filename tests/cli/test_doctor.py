@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import re
-import sys
-from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 
 from nats_scheduler.cli.doctor import COLUMNS
-from nats_scheduler.cli.doctor_progress import shown_progress
+from nats_scheduler.cli.progress import ERASE_LINE, progress_text
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.finding import MAX_LISTED
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.doctor.scenes import emulated, schedule, unflagged
-from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.account import account_on
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually
+from tests.harness.terminal import on_terminal
 
 
 async def run(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
@@ -85,29 +80,14 @@ async def test_a_stream_that_does_not_exist_is_named(cli: Cli, start_server: Sta
     assert (said.exit_code, said.stderr) == (1, "nats-scheduler: error: stream ORDERS does not exist\n")
 
 
-async def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()
-    os.set_blocking(ours, False)
-    shown = ""
-
-    def is_shown() -> bool:
-        nonlocal shown
-        with suppress(BlockingIOError):
-            shown += os.read(ours, 1 << 16).decode("utf-8", "replace")
-        return "reading ORDERS" in shown
-
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setenv("TERM", "xterm")
-        with shown_progress() as progress:
-            progress("reading ORDERS", 1, 2)
-            await eventually(is_shown, within_seconds=WAIT_SECONDS, describe=lambda: f"the bar in {shown!r}")
-    os.close(ours)
-
-
-def test_no_progress_is_shown_in_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with (tmp_path / "pipe").open("w+") as pipe:
-        monkeypatch.setattr(sys, "stderr", pipe)
-        with shown_progress() as progress:
-            progress("reading ORDERS", 1, 2)
-        assert pipe.tell() == 0
+async def test_progress_is_shown_on_a_terminal_and_removed(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
+    terminal = await on_terminal("doctor", "--server", server.url, folder=tmp_path)
+    try:
+        assert await terminal.end() == 0
+        await terminal.wait_for("nothing is wrong")
+        before, _, after = terminal.text.rpartition(ERASE_LINE)
+        assert progress_text("connecting", 0, 1) in before
+        assert after.startswith("nothing is wrong")
+    finally:
+        await terminal.close()
