@@ -7,6 +7,7 @@ a version takes `shared_server` (or `emulated_server`, `native_server`) and name
 import asyncio
 import gc
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, MutableMapping
 from pathlib import Path
@@ -23,6 +24,10 @@ from tests.observe.log_reference import fault_of
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell ignores Ctrl-C for what it runs in the background, and the processes of the tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

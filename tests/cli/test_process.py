@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
 from nats_scheduler.runtime.instances import Instances
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
@@ -64,8 +64,8 @@ async def test_the_metrics_are_where_the_settings_say_and_the_log_names_the_plac
         assert await process.terminate() == 0
 
 
-async def test_a_sidecar_is_ready_once_its_streams_are_read(shared_server: SharedServer, tmp_path: Path) -> None:
-    server = await shared_server(V2_11)
+async def test_a_sidecar_is_ready_once_its_streams_are_read(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await account.create("READY", metadata={"nats-scheduler.allow_msg_schedules": "true"})
         with sidecar("run", "-s", server.url, "--metrics-port", "0", folder=tmp_path) as process:
@@ -74,7 +74,6 @@ async def test_a_sidecar_is_ready_once_its_streams_are_read(shared_server: Share
             await process.wait_for_line("stream_ready.*READY")
             assert (await page(f"{found[0]}/readyz")) == (200, "ok\n")
             assert await process.terminate() == 0
-        await account.api.call("STREAM.DELETE.READY")
 
 
 async def hang_up(process: ChildProcess) -> int:

@@ -20,6 +20,7 @@ from tests.doctor.scenes import SCENES, emulated, schedule, stored
 from tests.e2e.test_denials import limited_to
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
+from tests.harness.flagged import FlaggedStream
 from tests.harness.permissions import OPTIONAL, Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -349,7 +350,7 @@ async def test_subscribers_on_every_node_of_a_cluster_count(tmp_path: Path) -> N
         account_on(cluster.urls[2]) as other,
     ):
         await account.create("ORDERS", metadata=FLAG, num_replicas=3)
-        await account.publish("ORDERS.s", schedule("ORDERS"))
+        await FlaggedStream(account, "ORDERS").schedule_soon("s", "@every 1h")
         (found,) = await reported(cluster.urls[1], Code.TARGET_UNREAD)
         assert found.subject == "ORDERS.out"
         other.connection.subscribe("ORDERS.*", lambda *_message: None)
