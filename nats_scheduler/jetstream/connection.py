@@ -157,13 +157,14 @@ class Connection:
         """Return a subject of this connection alone, other than that of requests; for instance `inbox("ack")`."""
         return f"{self._inbox}.{name}"
 
-    def subscribe(self, subject: str, sink: Sink) -> int:
+    def subscribe(self, subject: str, sink: Sink, queue_group: str = "") -> int:
         """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`.
 
+        Of the subscribers with the same `queue_group` the server chooses one for each message; "" is no group.
         Raises `UnsendableError` if the subject is too long for the protocol, and so for any publisher.
         """
-        _check_length(f"SUB {subject} 1234567890")
-        return self._client.add_sink(subject, sink)
+        _check_length(f"SUB {subject} {queue_group} 1234567890")
+        return self._client.add_sink(subject, sink, queue_group)
 
     def unsubscribe(self, number: int) -> None:
         """End a subscription; a second time is harmless."""
@@ -212,10 +213,11 @@ class Connection:
         """Send whole frames."""
         self._client.write(frames)
 
-    def publish(self, subject: str, body: bytes) -> bool:
+    def publish(self, subject: str, body: bytes, block: bytes = b"") -> bool:
         """Publish without an answer; send nothing and return False if the server would close the connection over it."""
-        message = frame(subject, "", b"", body)
-        if len(body) > self._client.max_payload or message.index(b"\r\n") > MAX_SENT_CONTROL_LINE_BYTES:
+        message = frame(subject, "", block, body)
+        size = len(block) + len(body)
+        if size > self._client.max_payload or message.index(b"\r\n") > MAX_SENT_CONTROL_LINE_BYTES:
             return False
         self.write(message)
         return True

@@ -186,11 +186,12 @@ class WireClient(nats.aio.client.Client):
         for listener in list(self.when_denied):
             listener(denial)
 
-    def add_sink(self, subject: str, sink: Sink) -> int:
-        """Subscribe `sink` to a subject and return the subscription's number."""
+    def add_sink(self, subject: str, sink: Sink, queue_group: str = "") -> int:
+        """Subscribe `sink` to a subject, in a queue group if one is named; return the subscription's number."""
         self._next_sid += 1
         self.sinks[self._next_sid] = sink
-        self.write(f"SUB {subject} {self._next_sid}\r\n".encode())
+        group = f"{queue_group} " if queue_group else ""
+        self.write(f"SUB {subject} {group}{self._next_sid}\r\n".encode())
         return self._next_sid
 
     def remove_sink(self, sid: int) -> None:

@@ -26,7 +26,7 @@ class Wire(Connection):
     def inbox(self, name: str) -> str:
         return f"_INBOX.{name}"
 
-    def subscribe(self, subject: str, sink: Sink) -> int:
+    def subscribe(self, subject: str, sink: Sink, queue_group: str = "") -> int:
         self._sinks.append(sink)
         return len(self._sinks)
 
