@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 
 from nats_scheduler.cli.session import ServedStream
 from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.engine.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule
 from nats_scheduler.runtime.failing import Failures
 
 Row = tuple[ServedStream, ListedSchedule]
-
-SHOWN_AS_FAILING = frozenset({State.WAITING, State.OVERDUE})
-"""What else is to be said of a schedule that fails, such as that it ends before its next fire, stays said."""
 
 DONE = frozenset({State.FIRED, State.CANCELLED})
 

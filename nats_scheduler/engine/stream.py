@@ -96,15 +96,15 @@ class StreamEngine:
         self._roster = Roster()
         self.ownership = Ownership(reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
-        self._in_flight = InFlight()
+        self.in_flight = InFlight()
         self.landed = Landed(self._roster, moved=rules.moves_subjects)
         self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
-        self._purges = Purges(self._lifecycle, self._in_flight, emit, may_return=not limits.guard)
-        self._course = Course(self._lifecycle, self._in_flight, self._purges, self.lifetimes, limits, emit)
+        self._purges = Purges(self._lifecycle, self.in_flight, emit, may_return=not limits.guard)
+        self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, limits, emit)
         self._outcomes = Outcomes(
             self._course,
             self._lifecycle,
-            self._in_flight,
+            self.in_flight,
             self._purges,
             limits,
             emit,
@@ -351,7 +351,7 @@ class StreamEngine:
 
     def _wake(self, now: int) -> None:
         is_left = self._holdings.change_hands() | self._backlog.work(self._outstanding)
-        most = max(min(MAX_WAKES_PER_STEP, self._in_flight.room), 0)
+        most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)
         woken = self._roster.pop_woken(now, most)
         for held in woken:
             if has_ended(held, now):
@@ -360,7 +360,7 @@ class StreamEngine:
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
-        if self._in_flight.room <= 0:
+        if self.in_flight.room <= 0:
             return  # an outcome is the next thing to come
         instants = now if is_left else self._roster.next_wake(), self._next_removal(), self._purges.next_retry()
         wakes = [instant for instant in instants if instant is not None]
@@ -370,7 +370,7 @@ class StreamEngine:
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""
         matched, is_matched_left = self._sightings.matched, False
-        if matched and not self._in_flight.is_burst(len(matched), now):
+        if matched and not self.in_flight.is_burst(len(matched), now):
             is_matched_left = self._intake.take_matched(now)
         is_report_left = self._outcomes.report(now)
         return self._purges.release(now, is_open=self._course.is_open) or is_matched_left or is_report_left
@@ -378,7 +378,7 @@ class StreamEngine:
     @property
     def _outstanding(self) -> int:
         """Fires and purges that are not concluded."""
-        return self._in_flight.count + self._purges.outstanding
+        return self.in_flight.count + self._purges.outstanding
 
     def _remove_expired(self, now: int) -> None:
         """Ask for removals, but not during a burst, nor of a schedule whose last fire is not settled."""
@@ -390,7 +390,7 @@ class StreamEngine:
 
     def _clock_stepped_back(self, by: int) -> None:
         """Keep all waits as long as they were although the wall clock shows `by` ns less than before."""
-        for part in (self._lifecycle, self._purges, self._in_flight, self._expiry):
+        for part in (self._lifecycle, self._purges, self.in_flight, self._expiry):
             if part is not None:
                 part.clock_stepped_back(by)
 

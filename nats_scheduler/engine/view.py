@@ -20,13 +20,13 @@ Limit: what the server alone knows is not seen, such as a schedule that was remo
 import base64
 import binascii
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.flight import Failing, Flight
 from nats_scheduler.engine.held import NO_EXPIRY, Held
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
@@ -34,6 +34,7 @@ from nats_scheduler.engine.outlook import Kind, Outlook, State, is_searched, kin
 from nats_scheduler.engine.rejections import Rejected, Rejections
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.subject_pages import SubjectPage, by_subject
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.patterns import Pattern
@@ -52,6 +53,15 @@ MAX_UNSORTED = 512
 
 DESCRIBED_PER_UNIT = 64
 """Schedules of a page that are described in one unit of work."""
+
+
+SHOWN_AS_FAILING = frozenset({State.WAITING, State.OVERDUE})
+"""The states that failing takes the place of; another one, such as that a schedule ends early, stays."""
+
+Failings = Mapping[int, Failing]
+"""Why the fires of schedules fail, by sequence."""
+
+NONE_FAILING: Failings = {}
 
 
 class FiredBy(StrEnum):
@@ -189,19 +199,61 @@ class EngineView:
         """Return the rejected schedule on a subject."""
         return self._rejections.by_subject.get(subject)
 
+    def misnaming(self, subject: str) -> HeadersMisnamed | None:
+        """Return the message on a subject if its headers are misnamed."""
+        return self._misnaming.noted.get(subject)
+
+    def flight(self, subject: str) -> Flight | None:
+        """Return what is in progress for the schedule on a subject: to look at, not to change."""
+        held = self._roster.on(subject)
+        return None if held is None else held.flight
+
     def page(
-        self, now: int, query: Query = ALL, *, limit: int | None = MAX_PAGE_LENGTH, after: Cursor | None = None
+        self,
+        now: int,
+        query: Query = ALL,
+        *,
+        limit: int | None = MAX_PAGE_LENGTH,
+        after: Cursor | None = None,
+        failing: Failings = NONE_FAILING,
     ) -> Sliced[Page]:
         """Find the first `limit` schedules after a cursor that a query wants, as they are at `now` (ns).
 
         Without a limit all are found, and sorted at once: for an engine that fires nothing.
+        `failing` is what other holders say of the schedules that they fire.
         """
         assert limit is None or 1 <= limit <= MAX_PAGE_LENGTH, f"limit of {limit}: 1 to {MAX_PAGE_LENGTH} was expected"
-        return Sliced(self._page(now, query, limit, after or Cursor(-NO_FIRE, "")))
+        return Sliced(self._page(now, query, limit, after or Cursor(-NO_FIRE, ""), failing))
 
-    def counts(self, now: int, query: Query = ALL) -> Sliced[Counts]:
-        """Count the schedules that a query wants, as they are at `now` (ns)."""
-        return Sliced(self._counts(now, query))
+    def counts(self, now: int, query: Query = ALL, failing: Failings = NONE_FAILING) -> Sliced[Counts]:
+        """Count the schedules that a query wants, as they are at `now` (ns); `failing` is as for `page`."""
+        return Sliced(self._counts(now, query, failing))
+
+    def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
+        """Find the first `limit` rejected schedules after a subject, by subject, with those of a query."""
+
+        def is_wanted(one: Rejected) -> bool:
+            return query.names_texts(one.subject, one.target)
+
+        return Sliced(by_subject(self._rejections.by_subject, is_wanted, limit, after))
+
+    def misnamed_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[HeadersMisnamed]]:
+        """Do the same for messages whose headers are misnamed; they have no target."""
+
+        def is_wanted(one: HeadersMisnamed) -> bool:
+            return query.target is None and query.names_texts(one.subject, "")
+
+        return Sliced(by_subject(self._misnaming.noted, is_wanted, limit, after))
+
+    @property
+    def rejected_count(self) -> int:
+        """How many rejected schedules there are."""
+        return len(self._rejections.by_subject)
+
+    @property
+    def misnamed_count(self) -> int:
+        """How many messages there are whose headers are misnamed, at most 10,000."""
+        return len(self._misnaming.noted)
 
     def rejected(self, query: Query = ALL) -> list[Rejected]:
         """Return the rejected schedules with the subject and target of a query, all at once: a million take seconds."""
@@ -235,18 +287,26 @@ class EngineView:
             yield None
             number += 1
 
-    def _counts(self, now: int, query: Query) -> Generator[None, None, Counts]:
+    def _outlook(self, held: Held, now: int, failing: Failings) -> Outlook:
+        outlook = outlook_of(held, now, self._lifetimes)
+        if failing and held.sequence in failing and outlook.state in SHOWN_AS_FAILING:
+            return Outlook(outlook.next_fire, State.FAILING)
+        return outlook
+
+    def _counts(self, now: int, query: Query, failing: Failings) -> Generator[None, None, Counts]:
         counts = Counts()
         for held in self._visit(now):
             if held is None:
                 yield
             elif query.names(held):
-                state = outlook_of(held, now, self._lifetimes).state
+                state = self._outlook(held, now, failing).state
                 if query.states is None or state in query.states:
                     counts.add(state, kind_of(held.pattern))
         return counts
 
-    def _page(self, now: int, query: Query, limit: int | None, after: Cursor) -> Generator[None, None, Page]:
+    def _page(
+        self, now: int, query: Query, limit: int | None, after: Cursor, failing: Failings
+    ) -> Generator[None, None, Page]:
         found: list[_Found] = []
         last: int | None = None
         """No schedule that fires later (ns) is on the page."""
@@ -257,7 +317,7 @@ class EngineView:
                     last = found[-1].place.fire
                 yield
             elif not self._is_elsewhere(held, now, after, last) and query.names(held):
-                one = _Found(held, outlook_of(held, now, self._lifetimes))
+                one = _Found(held, self._outlook(held, now, failing))
                 if one.place > after and (query.states is None or one.outlook.state in query.states):
                     found.append(one)
         yield
@@ -268,7 +328,7 @@ class EngineView:
             if number % DESCRIBED_PER_UNIT == 0:
                 yield
             if self._roster.on(one.held.subject) is one.held:  # else it ended meanwhile
-                schedules.append(self._listed(one.held, one.outlook))
+                schedules.append(self._listed(one.held, one.outlook, failing.get(one.held.sequence)))
         return Page(schedules, found[-2].place if is_more else None)
 
     def _is_elsewhere(self, held: Held, now: int, after: Cursor, last: int | None) -> bool:
@@ -278,7 +338,7 @@ class EngineView:
         only_waits = held.flight is None and now < held.fire_time < after.fire
         return only_waits and self._lifetimes.ends(held) > held.send_time
 
-    def _listed(self, held: Held, outlook: Outlook) -> ListedSchedule:
+    def _listed(self, held: Held, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
         ends = self._lifetimes.ends(held)
         ended_by = None if ends >= NO_EXPIRY else Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
         return ListedSchedule(
@@ -292,7 +352,7 @@ class EngineView:
             self._fired_by,
             None if ended_by is None else ends,
             ended_by,
-            None if held.flight is None else held.flight.failing,
+            failing if held.flight is None or held.flight.failing is None else held.flight.failing,
         )
 
 

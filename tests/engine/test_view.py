@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.rows import ROW_LENGTH
@@ -267,3 +268,20 @@ def test_stored_messages_alone_say_the_same_as_the_engine_that_fires() -> None:
     stored.take(messages, START)
     assert stored.view.page(START).finish() == desk.engine.view().page(START).finish()
     assert stored.view.rejected() == desk.engine.view().rejected()
+
+
+def test_what_other_holders_say_of_their_schedules_is_listed_and_counted() -> None:
+    desk = Desk(at(HOUR, 1), at(2 * HOUR, 2), at(3 * HOUR, 3))
+    why = Failing(10054, "message size exceeds maximum allowed", START)
+    view, failing = desk.engine.view(), {2: why, 9: why}
+    page = view.page(desk.now, Query(states=frozenset({State.FAILING})), failing=failing).finish()
+    assert [(one.subject, one.state, one.failing) for one in page.schedules] == [("s.2", State.FAILING, why)]
+    assert view.counts(desk.now, failing=failing).finish().states == {State.WAITING: 2, State.FAILING: 1}
+    assert view.counts(desk.now).finish().states == {State.WAITING: 3}
+
+
+def test_what_fails_and_ends_before_its_next_fire_is_shown_as_ending() -> None:
+    desk = Desk(at(HOUR, 1), max_age=HOUR // 2)
+    failing = {1: Failing(10054, "message size exceeds maximum allowed", START)}
+    (listed,) = desk.engine.view().page(desk.now, failing=failing).finish().schedules
+    assert (listed.state, listed.failing) == (State.EXPIRING, failing[1])
