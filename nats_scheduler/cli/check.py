@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from nats_scheduler.cli.message_warnings import warnings_about
 from nats_scheduler.cli.output import (
     EXIT_FAILED,
     EXIT_WRONG_USE,
@@ -24,31 +23,14 @@ from nats_scheduler.cli.output import (
     printable,
     rejection_error,
 )
-from nats_scheduler.message.definition import Definition, read_definition
-from nats_scheduler.message.dialect import ADR51, DIALECTS
+from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
-from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
-from nats_scheduler.observe.documents import CheckedDocument, checked_document
+from nats_scheduler.observe.checks import ANY_STREAM_RULES, DEFAULT_SUBJECT, pattern_reading, reading_document
+from nats_scheduler.observe.documents import CheckedDocument
+from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.runtime.clock import SystemClock
-
-ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
-"""The rules of a stream in which only the message itself can be wrong."""
-DEFAULT_SUBJECT = "nats-scheduler.check"
-"""The subject of a message without --subject."""
-DEFAULT_TARGET = "nats-scheduler.target"
-"""The target of a pattern that is checked without headers."""
-
-
-def read_pattern(pattern: str, zone: str | None, stored_at: int) -> Definition | Rejection | None:
-    """Read a pattern as that of a message stored at `stored_at` (ns); None means "not a schedule"."""
-    given = [(ADR51.schedule, pattern), (ADR51.target, DEFAULT_TARGET)]
-    given += [] if zone is None else [(ADR51.time_zone, zone)]
-    block = EMPTY_BLOCK
-    for name, value in given:
-        block = with_header(block, name, one_line(value))
-    return read_definition(block, DEFAULT_SUBJECT, ANY_STREAM_RULES, ADR51, stored_at)
 
 
 def no_schedule_error(hint: str) -> CommandError:
@@ -83,7 +65,8 @@ def command(
     if pattern is not None and (subject or stream_config):
         raise click.UsageError("--subject and --stream-config go with headers")
     if pattern is not None:
-        _answer(_pattern_reading(pattern, tz), f"the pattern was {pattern!r}", as_json)
+        one_line(pattern + (tz or ""))
+        _answer(pattern_reading(pattern, tz, SystemClock().now()), f"the pattern was {pattern!r}", as_json)
         return
     rules = _rules(stream_config, as_json)
     block = EMPTY_BLOCK
@@ -93,13 +76,6 @@ def command(
     reading = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS)
     warnings = warnings_about(block, reading, rules, now)
     _answer(reading, "\n".join(warnings), as_json, warnings)
-
-
-def _pattern_reading(pattern: str, zone: str | None) -> Reading | None:
-    outcome = read_pattern(pattern, zone, SystemClock().now())
-    if isinstance(outcome, Rejection):
-        return Reading(rejection=outcome)
-    return None if outcome is None else Reading(definition=outcome)
 
 
 def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequence[str] = ()) -> None:
@@ -119,11 +95,7 @@ def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequenc
 
 
 def _document(reading: Reading | None) -> CheckedDocument:
-    """Return what a message means; a pattern that is checked without headers has no target."""
-    document = checked_document(reading, SystemClock().now())
-    if document["schedule"] is not None and document["schedule"]["target"] == DEFAULT_TARGET:
-        document["schedule"]["target"] = None
-    return document
+    return reading_document(reading, SystemClock().now())
 
 
 def _lines(document: CheckedDocument) -> list[tuple[str, object]]:

@@ -12,12 +12,13 @@ from typing import Any, NoReturn
 
 import click
 
-from nats_scheduler.cli.check import no_schedule_error, read_pattern
+from nats_scheduler.cli.check import no_schedule_error, one_line
 from nats_scheduler.cli.fire_table import weekday_of_text
 from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
 from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.checks import read_pattern
 from nats_scheduler.observe.documents import error_document, fire_document
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -58,6 +59,7 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
     Exit codes: 0 shown, 1 invalid pattern or time zone, 2 wrong use.
     """
     stored_at = instant_of(after)
+    one_line(pattern + (tz or ""))
     definition = read_pattern(pattern, tz, stored_at)
     if definition is None or isinstance(definition, Rejection):
         _refuse(pattern, tz, definition, as_json)

@@ -15,10 +15,12 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from nats_scheduler.cli.instances import Instance, read_fleet
 from nats_scheduler.cli.session import ServedStream, Session
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.runtime.shared_settings import SETTINGS, SHARED_SETTINGS, TOO_LARGE
+from nats_scheduler.service.port import Instance
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -69,7 +71,7 @@ class Sidecars:
 
 async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Session, Sidecars]:
     """Return the session with the settings of the running sidecars, and the sidecars."""
-    fleet = await read_fleet(session)
+    fleet = await read_fleet(session.registry, session.api, SystemClock().now)
     alive = [one for one in fleet.instances if one.state(fleet.at) == "alive"]
     known: dict[str, SidecarSettings] = {}
     warnings: list[str] = []

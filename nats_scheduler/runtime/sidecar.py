@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
+from nats_scheduler.runtime.asked import AskedSidecar, answer_requests
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.failing import SharedFailures
 from nats_scheduler.runtime.file_streams import FileStreams
@@ -77,6 +78,11 @@ class Sidecar:
     def served(self) -> Mapping[str, StreamService]:
         """The services of the streams that are served at the moment, by name."""
         return self._services.by_name
+
+    @property
+    def instance(self) -> str:
+        """The id of this instance, among those of the account and in the micro service."""
+        return self._leases.me
 
     def stop(self) -> None:
         """Begin to end: nothing new is started, what is in flight is finished, then `run` returns."""
@@ -168,7 +174,9 @@ class Sidecar:
         registry, api = account.access.registry, account.access.api
         sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
         leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
-        works = sharing, partial(self._failures.keep_sharing, registry), leftovers.keep_removing
+        asked = AskedSidecar(account.access, self._leases, self.served, self.not_ready, self._clock, self._settings)
+        answering = partial(answer_requests, asked, account.access, self._reporter)
+        works = answering, sharing, partial(self._failures.keep_sharing, registry), leftovers.keep_removing
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nats_scheduler.cli.tables import printable, span_text, time_text
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.headers import MSG_TTL, header_value
@@ -17,6 +16,7 @@ from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.texts import printable, span_text, time_text
 
 
 def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:

@@ -1,0 +1,127 @@
+"""What the micro service asks of this sidecar: its streams, its health, and what it knows of the other instances.
+
+The rule: nothing here changes anything; `service.port.Deployment` is what the service sees of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from nats_scheduler.engine.leases import NO_HOLDER, Holders, Leases
+from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.engine.view import EngineView
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.fleet import read_fleet
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.service.port import Fleet
+from nats_scheduler.service.service import serve
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+
+class AskedService:
+    """One stream, as the service asks it."""
+
+    def __init__(self, service: StreamService, settings: SidecarSettings) -> None:
+        self._service = service
+        self._settings = settings
+        self.mode = str(service.mode)
+        self.failing = service.failing
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is contact with the stream and all that is stored has been read."""
+        return self._service.is_ready
+
+    @property
+    def rules(self) -> StreamRules:
+        """The rules that a schedule has to meet, with the operator's restrictions."""
+        state = self._service.state
+        return replace(state.rules, restrictions=self._settings.restrictions_on(state.name))
+
+    @property
+    def view(self) -> EngineView:
+        """What is held of the stream."""
+        return self._service.view
+
+    @property
+    def failing_count(self) -> int:
+        """How many schedules have a fire that the server refuses, as far as this instance fires them."""
+        return self._service.failing_count
+
+
+class AskedStreams(Mapping[str, AskedService]):
+    """The streams that are served at the moment, by name."""
+
+    def __init__(self, services: Mapping[str, StreamService], settings: SidecarSettings) -> None:
+        self._services = services
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> AskedService:
+        """Return one stream."""
+        return AskedService(self._services[name], self._settings)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._services)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._services)
+
+
+class AskedSidecar:
+    """This instance on one connection, as the service asks it."""
+
+    def __init__(
+        self,
+        access: Access,
+        leases: Leases,
+        services: Mapping[str, StreamService],
+        not_ready: Callable[[], list[str]],
+        clock: Clock,
+        settings: SidecarSettings,
+    ) -> None:
+        self._streams = AskedStreams(services, settings)
+        self._access = access
+        self._leases = leases
+        self._services = services
+        self._clock = clock
+        self.not_ready = not_ready
+        self.now = clock.now
+
+    @property
+    def instance(self) -> str:
+        """The id of this instance."""
+        return self._leases.me
+
+    def streams(self) -> AskedStreams:
+        """Return the streams that are served, by name."""
+        return self._streams
+
+    def holder(self, stream: str, subject: str) -> str | None:
+        """Return the instance that fires for a subject of a stream; None if none does."""
+        holder = self._holders(stream)[shard_of(subject)]
+        return None if holder == NO_HOLDER else holder
+
+    def holders(self, stream: str) -> frozenset[str]:
+        """Return the instances that hold shards of a stream."""
+        return frozenset(self._holders(stream)) - {NO_HOLDER}
+
+    def is_burst(self) -> bool:
+        """Return whether a burst of fires lasts on any stream."""
+        return any(service.is_burst for service in self._services.values())
+
+    async def fleet(self) -> Fleet:
+        """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""
+        return await read_fleet(self._access.registry, self._access.api, self._clock.now)
+
+    def _holders(self, stream: str) -> Holders:
+        service = self._services.get(stream)
+        return self._leases.record("" if service is None else service.key).holders
+
+
+async def answer_requests(sidecar: AskedSidecar, access: Access, reporter: Reporter) -> None:
+    """Answer requests on a connection until cancelled."""
+    await serve(access.connection, access.api, sidecar, lambda error: reporter.defect("request_failed", error))

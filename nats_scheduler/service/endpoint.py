@@ -1,0 +1,139 @@
+"""What an endpoint is, and what its handlers may use; `service.endpoints` lists all endpoints.
+
+The rules: a request is read into its model before the handler gets it, so a handler sees valid values only. An answer
+is a JSON object: a document, or the encoded bytes of one that was encoded in slices.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, ServiceError
+from nats_scheduler.service.port import AskedStream, Deployment
+from nats_scheduler.service.turns import Turns
+
+VERSION_PREFIX = "v1"
+"""The version of all subjects: a change that old requesters cannot read gets another one."""
+
+HOLDER_DEADLINE_SECONDS = 0.5
+"""Longest wait for another instance: the requester waits 2 s by default, and gets an answer without it."""
+
+MAX_SHOWN_CHARS = 100
+"""How much of a wrong value an error shows."""
+
+R = TypeVar("R", bound=BaseModel)
+
+Document = Mapping[str, Any] | bytes
+"""The answer to a request: an object, or an encoded one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the handlers of one connection use."""
+
+    deployment: Deployment
+    connection: Connection
+    api: JetStreamApi
+    turns: Turns
+    prefix: str
+    """The first part of all subjects, such as `nats_scheduler`."""
+
+    @property
+    def room(self) -> int:
+        """The longest answer (bytes): what the server takes, less what is around the items of a page."""
+        return self.connection.server.max_payload
+
+    @cached_property
+    def subjects(self) -> str:
+        """What all subjects begin with, without the last dot."""
+        return f"{self.prefix}.{VERSION_PREFIX}"
+
+    def stream(self, name: str) -> AskedStream:
+        """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""
+        stream = self.deployment.streams().get(name)
+        if stream is None:
+            raise ServiceError(
+                NOT_FOUND, f"stream {shown(name)} is not served: one that streams.list names is expected"
+            )
+        if not stream.is_ready:
+            raise ServiceError(UNAVAILABLE, f"stream {shown(name)} is not read to its end: ask again")
+        return stream
+
+    async def ask(self, instance: str, endpoint: str, request: Mapping[str, object]) -> Object | None:
+        """Return what another instance answers, None if it does not answer with an object in time."""
+        subject = f"{self.subjects}.{endpoint}.{instance}"
+        try:
+            reply = await self.connection.request(
+                subject, json.dumps(request).encode(), deadline=HOLDER_DEADLINE_SECONDS
+            )
+        except JetStreamError:
+            return None
+        return None if reply.block else read_object(reply.body)
+
+
+Handler = Callable[[Asked, R], Awaitable[Document]]
+
+
+@dataclass(frozen=True)
+class Endpoint(Generic[R]):
+    """One endpoint: its name below the prefix, its models, and who answers."""
+
+    name: str
+    """Two words, such as `schedules.get`, or one."""
+    summary: str
+    request: type[R]
+    answer: Any
+    """The type of the answer: a `TypedDict`."""
+    handle: Handler[R]
+    """Answers for all instances; it may ask others."""
+    handle_alone: Handler[R] | None = None
+    """Answers a request for exactly this instance, on `<name>.<id>`: without asking others."""
+
+    def answering(self, asked: Asked, handle: Handler[R]) -> Answer:
+        """Return what reads a request, and encodes the answer."""
+
+        async def answer(body: bytes) -> bytes:
+            document = await handle(asked, read_request(self.request, body))
+            return document if isinstance(document, bytes) else json.dumps(document).encode()
+
+        return answer
+
+
+def read_request(model: type[R], body: bytes) -> R:
+    """Read the body of a request, empty stands for an object without keys; raises `ServiceError`."""
+    given = read_object(body) if body.strip() else {}
+    if given is None:
+        raise ServiceError(
+            BAD_REQUEST, f"a request of {shown(body.decode(errors='replace'))}: a JSON object is expected"
+        )
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise ServiceError(BAD_REQUEST, _sentence(model, error)) from None
+
+
+def _sentence(model: type[BaseModel], error: ValidationError) -> str:
+    """Return what is wrong with a request first: the key, its value, and what is expected."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        expected = ", ".join(model.model_fields) or "none"
+        return f"the key {shown(key)} is unknown; expected: {expected}"
+    if first["type"] == "missing":
+        return f"the key {key} is missing"
+    reason = first["msg"].removeprefix("Value error, ")
+    return f"{key} of {shown(first['input'])}: {reason}" if key else reason
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

@@ -1,0 +1,85 @@
+"""All endpoints: the one list from which subscriptions, discovery, schemas and the reference page are made.
+
+To add one: its request and answer in `service.schemas`, a handler, and a line here.
+"""
+
+from typing import Any
+
+from nats_scheduler.service import failing, health, instances, patterns, schedules, schemas, streams
+from nats_scheduler.service.endpoint import Endpoint
+
+ENDPOINTS: tuple[Endpoint[Any], ...] = (
+    Endpoint(
+        "streams.list",
+        "The streams that are served: their modes, counts by state, and what fires next.",
+        schemas.StreamsRequest,
+        schemas.StreamsAnswer,
+        streams.list_streams,
+    ),
+    Endpoint(
+        "schedules.list",
+        "A page of schedules, soonest first.",
+        schemas.SchedulesRequest,
+        schemas.SchedulesAnswer,
+        schedules.list_schedules,
+    ),
+    Endpoint(
+        "schedules.get",
+        "All that is known of one schedule.",
+        schemas.ScheduleRequest,
+        schemas.ScheduleAnswer,
+        schedules.get,
+        schedules.get_alone,
+    ),
+    Endpoint(
+        "schedules.next",
+        "The next fires of a schedule, or of a pattern.",
+        schemas.NextRequest,
+        schemas.NextAnswer,
+        patterns.next_fires,
+    ),
+    Endpoint(
+        "check",
+        "What a message means that is not published yet, and what a newer server would say of it.",
+        schemas.CheckRequest,
+        schemas.CheckAnswer,
+        patterns.check,
+    ),
+    Endpoint(
+        "rejected.list",
+        "A page of messages that are rejected as schedules, by subject.",
+        schemas.MessagesRequest,
+        schemas.RejectedAnswer,
+        schedules.list_rejected,
+    ),
+    Endpoint(
+        "misnamed.list",
+        "A page of messages with headers that look like those of a schedule and are none, by subject.",
+        schemas.MessagesRequest,
+        schemas.MisnamedAnswer,
+        schedules.list_misnamed,
+    ),
+    Endpoint(
+        "failing.list",
+        "The schedules whose fires the server refuses, of those that the sidecar that answers fires.",
+        schemas.FailingRequest,
+        schemas.FailingAnswer,
+        failing.list_alone,
+        failing.list_alone,
+    ),
+    Endpoint(
+        "instances.list",
+        "The sidecars of the account, and what each of them holds.",
+        schemas.InstancesRequest,
+        schemas.InstancesAnswer,
+        instances.list_instances,
+    ),
+    Endpoint(
+        "health.get",
+        "Whether the sidecar that answers is ready, and why not.",
+        schemas.NoKeys,
+        schemas.HealthAnswer,
+        health.get,
+        health.get,
+    ),
+)

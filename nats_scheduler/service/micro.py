@@ -1,0 +1,240 @@
+"""A micro service (ADR-32) on plain subscriptions of one connection: discovery, endpoints, errors, statistics.
+
+`nats.micro` of nats-py needs a client object of nats-py, and our connection is none.
+
+The rules:
+
+- Discovery and requests are received on subscriptions that cost nothing until a request arrives.
+- No request is worth a late fire: at most `MAX_REQUESTS` are in work, a further one gets the error 429 at once, and
+  what takes long is done in slices by the endpoint (`service.turns`).
+- An answer goes only to a subject that begins with `_`, as inboxes do, and answers across accounts. The requester names
+  the subject of the answer, and must not make the sidecar publish where only the sidecar may.
+- An answer that the server would close the connection over is not sent; the requester gets the error 500.
+
+Cost: some ten microseconds for each request, beside its answer.
+Limit: statistics count since the connection was made.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.headers import with_headers
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+QUEUE_GROUP = "q"
+"""The queue group of ADR-32: one of several sidecars answers a request."""
+
+DISCOVERY_PREFIX = "$SRV"
+
+MAX_REQUESTS = 32
+"""Requests in work at once."""
+
+MAX_REQUEST_BYTES = 64 * 1024
+"""Longest request, headers included."""
+
+MAX_ERROR_CHARS = 500
+"""Longest sentence of an error; it may contain what the requester sent."""
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+"""What ADR-32 allows as the name of a service or an endpoint."""
+
+BAD_REQUEST, NOT_FOUND, TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 400, 404, 429, 500, 503
+
+
+class ServiceError(Exception):
+    """A request is answered with an error: a code as of HTTP, and a sentence with the value and what is expected."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence if len(sentence) <= MAX_ERROR_CHARS else f"{sentence[:MAX_ERROR_CHARS]}…"
+
+
+Answer = Callable[[bytes], Awaitable[bytes]]
+"""Answers the body of a request; raises `ServiceError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One endpoint."""
+
+    name: str
+    subject: str
+    answer: Answer
+    answer_alone: Answer | None = None
+    """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What is counted of one endpoint."""
+
+    requests: int = 0
+    errors: int = 0
+    last_error: str = ""
+    seconds: float = 0.0
+
+    def document(self) -> dict[str, object]:
+        """Return the counts as ADR-32 names them; times are nanoseconds."""
+        total = int(self.seconds * 1e9)
+        return {
+            "num_requests": self.requests,
+            "num_errors": self.errors,
+            "last_error": self.last_error,
+            "processing_time": total,
+            "average_processing_time": total // self.requests if self.requests else 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who answers: the same in every answer to discovery."""
+
+    name: str
+    id: str
+    version: str
+    description: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class MicroService:
+    """One service on one connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        identity: Identity,
+        endpoints: Sequence[Served],
+        now: Callable[[], int],
+        defect: Callable[[Exception], None],
+    ) -> None:
+        """Answer nothing yet; `now` returns the time (ns), and `defect` takes errors of an endpoint's own making."""
+        assert all(NAME.fullmatch(name) for name in (identity.name, *(one.name for one in endpoints)))
+        self._connection = connection
+        self._identity = identity
+        self._endpoints = endpoints
+        self._statistics = {one.name: Statistics() for one in endpoints}
+        self._started = format_rfc3339(now())
+        self._defect = defect
+        self._in_work = 0
+        self._tasks: TaskGroup | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def serve(self) -> None:
+        """Answer until cancelled."""
+        numbers: list[int] = []
+        try:
+            async with TaskGroup() as self._tasks:
+                numbers += self._subscribe()
+                await self._loop.create_future()
+        finally:
+            for number in numbers:
+                self._connection.unsubscribe(number)
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def _subscribe(self) -> list[int]:
+        connection, me = self._connection, self._identity
+        numbers = [
+            connection.subscribe(f"{DISCOVERY_PREFIX}.{verb}{rest}", partial(self._discovered, document))
+            for verb, document in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
+            for rest in ("", f".{me.name}", f".{me.name}.{me.id}")
+        ]
+        for one in self._endpoints:
+            counted = self._statistics[one.name]
+            numbers.append(connection.subscribe(one.subject, partial(self._asked, counted, one.answer), QUEUE_GROUP))
+            if one.answer_alone is not None:
+                alone = partial(self._asked, counted, one.answer_alone)
+                numbers.append(connection.subscribe(f"{one.subject}.{me.id}", alone))
+        return numbers
+
+    # -- discovery -----------------------------------------------------------------------------------------------
+
+    def _discovered(
+        self, document: Callable[[], dict[str, Any]], _subject: bytes, reply: bytes, _block: bytes, _body: bytes
+    ) -> None:
+        if is_inbox(reply):
+            self._connection.publish(_text(reply), json.dumps(document()).encode())
+
+    def _named(self, kind: str) -> dict[str, Any]:
+        me = self._identity
+        return {
+            "type": f"io.nats.micro.v1.{kind}_response",
+            "name": me.name,
+            "id": me.id,
+            "version": me.version,
+            "metadata": dict(me.metadata),
+        }
+
+    def _ping(self) -> dict[str, Any]:
+        return self._named("ping")
+
+    def _info(self) -> dict[str, Any]:
+        endpoints = [{**_endpoint(one), "metadata": {}} for one in self._endpoints]
+        return {**self._named("info"), "description": self._identity.description, "endpoints": endpoints}
+
+    def _stats(self) -> dict[str, Any]:
+        endpoints = [{**_endpoint(one), **self._statistics[one.name].document()} for one in self._endpoints]
+        return {**self._named("stats"), "started": self._started, "endpoints": endpoints}
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _asked(
+        self, counted: Statistics, answer: Answer, _subject: bytes, reply: bytes, block: bytes, body: bytes
+    ) -> None:
+        if not is_inbox(reply) or self._tasks is None:
+            return
+        counted.requests += 1
+        size = len(block) + len(body)
+        if size > MAX_REQUEST_BYTES:
+            expected = f"a request of {size} bytes: at most {MAX_REQUEST_BYTES} are expected"
+            self._refuse(counted, reply, ServiceError(BAD_REQUEST, expected))
+        elif self._in_work >= MAX_REQUESTS:
+            expected = f"{MAX_REQUESTS} requests are in work: ask again when one of them is answered"
+            self._refuse(counted, reply, ServiceError(TOO_MANY_REQUESTS, expected))
+        else:
+            self._in_work += 1
+            self._tasks.create_task(self._work(counted, answer, reply, body))
+
+    async def _work(self, counted: Statistics, answer: Answer, reply: bytes, body: bytes) -> None:
+        began = self._loop.time()
+        try:
+            answered = await answer(body)
+            if not self._connection.publish(_text(reply), answered):
+                raise ServiceError(INTERNAL_ERROR, f"an answer of {len(answered)} bytes: the server does not take it")
+        except ServiceError as error:
+            self._refuse(counted, reply, error)
+        except Exception as error:
+            self._defect(error)
+            self._refuse(counted, reply, ServiceError(INTERNAL_ERROR, "the sidecar failed; its log has the error"))
+        finally:
+            self._in_work -= 1
+            counted.seconds += self._loop.time() - began
+
+    def _refuse(self, counted: Statistics, reply: bytes, error: ServiceError) -> None:
+        counted.errors += 1
+        counted.last_error = f"{error.code}:{error.sentence}"
+        # A subject that is not UTF-8 reaches us as an escape, which cannot be encoded: it is shown as `?`.
+        sentence = error.sentence.encode("utf-8", "replace")
+        headers = ((b"Nats-Service-Error", sentence), (b"Nats-Service-Error-Code", b"%d" % error.code))
+        self._connection.publish(_text(reply), b"", with_headers(None, headers))
+
+
+def is_inbox(reply: bytes) -> bool:
+    """Return whether an answer may be sent to a subject: inboxes begin with `_`, as do answers across accounts."""
+    return reply.startswith(b"_")
+
+
+def _endpoint(one: Served) -> dict[str, Any]:
+    return {"name": one.name, "subject": one.subject, "queue_group": QUEUE_GROUP}
+
+
+def _text(subject: bytes) -> str:
+    return subject.decode("utf-8", "surrogateescape")

@@ -1,0 +1,138 @@
+"""The endpoints about what is not stored: when a pattern fires, and what a message would mean; and fires of a schedule.
+
+The rule: the answers are those of the commands with the same names, by the same code.
+
+Cost: some microseconds for each fire of an interval, tens of microseconds for each of a cron pattern, in slices.
+"""
+
+from collections.abc import Generator
+
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.checks import (
+    ANY_STREAM_RULES,
+    DEFAULT_SUBJECT,
+    is_valid,
+    pattern_reading,
+    read_pattern,
+    reading_document,
+)
+from nats_scheduler.observe.documents import error_document, fire_document
+from nats_scheduler.observe.message_warnings import warnings_about
+from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
+from nats_scheduler.service.endpoint import Asked, Document, shown
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
+from nats_scheduler.service.schemas import CheckAnswer, CheckRequest, NextRequest
+
+
+async def next_fires(asked: Asked, request: NextRequest) -> Document:
+    """Return the next fires of a schedule or of a pattern."""
+    now = asked.deployment.now()
+    if request.stream is not None and request.subject is not None:
+        listed = asked.stream(request.stream).view.schedule(request.subject, now)
+        if listed is None:
+            where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
+            raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
+        timetable = Timetable(listed.pattern, listed.stored_at)
+        work = _fires(timetable, listed.next_fire, request.count, listed.ends)
+        return await _next(asked, listed.pattern, time_zone_of(listed.pattern), now, work)
+    pattern, after = request.pattern or "", _instant(request.after, now)
+    one_line("pattern", pattern)
+    one_line("time_zone", request.time_zone or "")
+    read = read_pattern(pattern, request.time_zone, after)
+    if read is None or isinstance(read, Rejection):
+        error = None if read is None else error_document(read)
+        return {**_head(asked, pattern, request.time_zone, after), "ends": True, "error": error, "fires": []}
+    timetable = read.timetable(after)
+    work = _fires(timetable, timetable.first_fire(), request.count)
+    return await _next(asked, read.pattern, request.time_zone, after, work)
+
+
+def _head(asked: Asked, pattern: str, zone: str | None, after: int) -> dict[str, object]:
+    return {
+        "at": format_rfc3339(asked.deployment.now()),
+        "instance": asked.deployment.instance,
+        "pattern": pattern,
+        "time_zone": zone,
+        "after": format_rfc3339(after),
+    }
+
+
+async def _next(
+    asked: Asked, pattern: Pattern, zone: str | None, after: int, work: Generator[None, None, tuple[list[int], bool]]
+) -> Document:
+    fires, ends = await asked.turns.run(work)
+    room = asked.room - FRAME_BYTES
+    items = await asked.turns.run(encode_items(fires, lambda fire: fire_document(pattern, fire), room))
+    ends = ends and len(items) == len(fires)
+    return with_items({**_head(asked, pattern.text, zone, after), "ends": ends, "error": None}, "fires", items)
+
+
+def _fires(
+    timetable: Timetable, first: int | None, count: int, before: int | None = None
+) -> Generator[None, None, tuple[list[int], bool]]:
+    """Find the fires from the first one on, at most `count`, and whether nothing fires after them.
+
+    Nothing fires from `before` (ns) on, when the stream removes the schedule.
+    """
+    fires, following = list[int](), first
+    while following is not None and (before is None or following < before):
+        if len(fires) == count:
+            return fires, False
+        fires.append(following)
+        following = timetable.next_fire(following)
+        yield
+    return fires, True
+
+
+async def check(asked: Asked, request: CheckRequest) -> Document:
+    """Return what a message would mean that is published now."""
+    now = asked.deployment.now()
+    if request.pattern is not None:
+        one_line("pattern", request.pattern)
+        one_line("time_zone", request.time_zone or "")
+        reading, warnings = pattern_reading(request.pattern, request.time_zone, now), list[str]()
+    else:
+        subject = DEFAULT_SUBJECT if request.subject is None else request.subject
+        if not is_literal_subject(subject):
+            raise ServiceError(BAD_REQUEST, f"subject of {shown(subject)}: a subject without wildcards is expected")
+        rules = ANY_STREAM_RULES if request.stream is None else asked.stream(request.stream).rules
+        block = with_headers(EMPTY_BLOCK, [header(name, value) for name, value in (request.headers or {}).items()])
+        reading = read_message(block, subject, now, rules, DIALECTS)
+        warnings = warnings_about(block, reading, rules, now)
+    answer: CheckAnswer = {
+        "at": format_rfc3339(now),
+        "instance": asked.deployment.instance,
+        "valid": is_valid(reading),
+        **reading_document(reading, now),
+        "warnings": warnings,
+    }
+    return answer
+
+
+def header(name: str, value: str) -> tuple[bytes, bytes]:
+    """Return a header as bytes; raises `ServiceError` if it would be another header, or several."""
+    one_line("a header", name)
+    one_line(name, value)
+    if not name or ":" in name:
+        raise ServiceError(BAD_REQUEST, f"a header named {shown(name)}: a name without a colon is expected")
+    return name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape")
+
+
+def one_line(key: str, text: str) -> None:
+    """Raise `ServiceError` for a text with a line break, which would begin another header."""
+    if "\r" in text or "\n" in text:
+        raise ServiceError(BAD_REQUEST, f"{shown(key)} of {shown(text)}: a text without line breaks is expected")
+
+
+def _instant(text: str | None, now: int) -> int:
+    instant = now if text is None else parse_rfc3339(text)
+    if not isinstance(instant, int):
+        raise ServiceError(BAD_REQUEST, f"after of {shown(text)}: a time such as 2026-01-31T09:00:00Z is expected")
+    return instant

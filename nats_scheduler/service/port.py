@@ -1,0 +1,119 @@
+"""What the micro service asks of the sidecar: the runtime answers it, and the service imports nothing of the runtime.
+
+The rule: nothing is changed, and only `fleet` sends requests.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.leases import LEASE_DURATION_NS
+from nats_scheduler.engine.view import EngineView
+from nats_scheduler.message.stream_rules import StreamRules
+
+
+class AskedStream(Protocol):
+    """A stream that this instance serves."""
+
+    @property
+    def mode(self) -> str:
+        """Who fires: `emulated`, `portable`, `native` or `dormant`; all but the first are about portable headers."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is contact with the stream and all that is stored has been read."""
+        ...
+
+    @property
+    def rules(self) -> StreamRules:
+        """The rules of the stream that a schedule has to meet, with the operator's restrictions."""
+        ...
+
+    @property
+    def view(self) -> EngineView:
+        """What is held of the stream."""
+        ...
+
+    @property
+    def failing_count(self) -> int:
+        """How many schedules have a fire that the server refuses at the moment, as far as this instance fires them."""
+        ...
+
+    def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
+        """Return at most so many of them by sequence, those that fail longest first, and why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an instance holds of a stream."""
+
+    stream: str
+    mode: str
+    shards: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A sidecar, by its last heartbeat; `heartbeat_at` is None if it holds shards and has no heartbeat stored."""
+
+    name: str
+    since: int | None
+    heartbeat_at: int | None
+    serves: Sequence[str] | None
+    parts: Sequence[Part]
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """The streams that it cannot serve, by mode and name, and why."""
+
+    def state(self, at: int) -> Literal["alive", "silent", "gone"]:
+        """Return its state; one that is silent has lost its shards to other instances, if there are any."""
+        if self.heartbeat_at is None:
+            return "gone"
+        return "alive" if at - self.heartbeat_at < LEASE_DURATION_NS else "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All instances at a moment of the server's clock (ns since the Unix epoch)."""
+
+    at: int
+    instances: Sequence[Instance]
+
+
+class Deployment(Protocol):
+    """This instance, and what it knows of the others."""
+
+    @property
+    def instance(self) -> str:
+        """The id of this instance."""
+        ...
+
+    def now(self) -> int:
+        """Return the time by the server's clock, in ns since the Unix epoch."""
+        ...
+
+    def streams(self) -> Mapping[str, AskedStream]:
+        """Return the streams that are served, by name."""
+        ...
+
+    def not_ready(self) -> list[str]:
+        """Return why schedules do not all fire at this moment; nothing if they do."""
+        ...
+
+    def holder(self, stream: str, subject: str) -> str | None:
+        """Return the instance that fires for a subject of a stream, as this one knows it; None if none does."""
+        ...
+
+    def holders(self, stream: str) -> Collection[str]:
+        """Return the instances that hold shards of a stream, as this one knows it."""
+        ...
+
+    def is_burst(self) -> bool:
+        """Return whether a burst of fires lasts on any stream."""
+        ...
+
+    async def fleet(self) -> Fleet:
+        """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""
+        ...

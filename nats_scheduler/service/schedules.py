@@ -1,0 +1,128 @@
+"""The endpoints about schedules: pages of them, of messages that are no valid ones, and one of them.
+
+The rule: every instance holds all schedules of a stream, so each answers. What only the holder of a shard knows (what
+is in flight, what the server refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a
+holder did not answer.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.subject_pages import SubjectPage
+from nats_scheduler.engine.view import Cursor, Query, read_cursor, soonest_first
+from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
+from nats_scheduler.service.endpoint import Asked, Document, shown
+from nats_scheduler.service.failing import failing_elsewhere, known_of
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
+from nats_scheduler.service.names import name_cursor, read_name_cursor
+from nats_scheduler.service.schemas import MessagesRequest, ScheduleAnswer, ScheduleRequest, SchedulesRequest
+
+T = TypeVar("T", Rejected, HeadersMisnamed)
+
+
+async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
+    """Return a page of schedules, soonest first."""
+    name, stream, now = request.stream, asked.stream(request.stream), asked.deployment.now()
+    after = None if request.cursor is None else read_cursor(request.cursor)
+    if request.cursor is not None and after is None:
+        raise ServiceError(BAD_REQUEST, f"cursor of {shown(request.cursor)}: the cursor of another page is expected")
+    states = None if request.state is None else frozenset(request.state)
+    kinds = None if request.kind is None else frozenset(request.kind)
+    query = Query(request.filter, request.target, states, kinds)
+    failures = await failing_elsewhere(asked, [name])
+    page = await asked.turns.do(
+        stream.view.page(now, query, limit=request.limit, after=after, failing=known_of(failures, name))
+    )
+    mode, room = str(stream.mode), asked.room - FRAME_BYTES
+    items = await asked.turns.run(encode_items(page.schedules, lambda one: schedule_document(name, mode, one), room))
+    following = page.following
+    if len(items) < len(page.schedules):
+        following = Cursor(*soonest_first(page.schedules[len(items) - 1]))
+    head = {
+        "at": format_rfc3339(now),
+        "instance": asked.deployment.instance,
+        "stream": name,
+        "mode": mode,
+        "unanswered": failures.unanswered,
+        "cursor": None if following is None else following.text,
+    }
+    return with_items(head, "schedules", items)
+
+
+async def list_rejected(asked: Asked, request: MessagesRequest) -> Document:
+    """Return a page of messages that are rejected as schedules."""
+    name, stream = request.stream, asked.stream(request.stream)
+    work = stream.view.rejected_page(_query(request), request.limit, read_name_cursor(request.cursor))
+    return await _messages(asked, name, "rejected", work, lambda one: rejected_document(name, str(stream.mode), one))
+
+
+async def list_misnamed(asked: Asked, request: MessagesRequest) -> Document:
+    """Return a page of messages with headers that look like those of a schedule and are none."""
+    name, stream = request.stream, asked.stream(request.stream)
+    work = stream.view.misnamed_page(_query(request), request.limit, read_name_cursor(request.cursor))
+    return await _messages(asked, name, "misnamed", work, lambda one: misnamed_document(name, one))
+
+
+def _query(request: MessagesRequest) -> Query:
+    return Query(request.filter, request.target)
+
+
+async def _messages(
+    asked: Asked, name: str, key: str, work: Sliced[SubjectPage[T]], document_of: Callable[[T], Mapping[str, Any]]
+) -> Document:
+    page = await asked.turns.do(work)
+    items = await asked.turns.run(encode_items(page.messages, document_of, asked.room - FRAME_BYTES))
+    is_last = page.is_last and len(items) == len(page.messages)
+    head = {
+        "at": format_rfc3339(asked.deployment.now()),
+        "instance": asked.deployment.instance,
+        "stream": name,
+        "mode": str(asked.stream(name).mode),
+        "cursor": None if is_last or not items else name_cursor(page.messages[len(items) - 1].subject),
+    }
+    return with_items(head, key, items)
+
+
+async def get(asked: Asked, request: ScheduleRequest) -> Document:
+    """Return what the holder of a schedule knows of it, or else what this instance does."""
+    asked.stream(request.stream)
+    holder = asked.deployment.holder(request.stream, request.subject)
+    if holder is None or holder == asked.deployment.instance:
+        return _known(asked, request, holder_answered=holder is not None)
+    answer = await asked.ask(holder, "schedules.get", request.model_dump())
+    if answer is not None and answer.keys() == ScheduleAnswer.__annotations__.keys():
+        return answer
+    return _known(asked, request, holder_answered=False)
+
+
+async def get_alone(asked: Asked, request: ScheduleRequest) -> Document:
+    """Return what this instance knows of a schedule."""
+    holder = asked.deployment.holder(request.stream, request.subject)
+    return _known(asked, request, holder_answered=holder == asked.deployment.instance)
+
+
+def _known(asked: Asked, request: ScheduleRequest, *, holder_answered: bool) -> ScheduleAnswer:
+    deployment, name, subject = asked.deployment, request.stream, request.subject
+    stream, now = asked.stream(name), deployment.now()
+    view = stream.view
+    listed, rejected, misnamed = view.schedule(subject, now), view.rejection(subject), view.misnaming(subject)
+    if listed is None and rejected is None and misnamed is None:
+        raise ServiceError(NOT_FOUND, f"stream {name} has no schedule on {shown(subject)}: schedules.list lists them")
+    flight = view.flight(subject)
+    return {
+        "at": format_rfc3339(now),
+        "instance": deployment.instance,
+        "holder": deployment.holder(name, subject),
+        "holder_answered": holder_answered,
+        "schedule": None if listed is None else schedule_document(name, stream.mode, listed),
+        "flight": None
+        if flight is None
+        else {"stage": flight.stage.value, "attempts": flight.attempts, "may_be_stored": flight.may_be_stored},
+        "rejected": None if rejected is None else rejected_document(name, stream.mode, rejected),
+        "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
+    }

@@ -1,0 +1,359 @@
+"""The requests and answers of the micro service: one model for each, from which the schemas and the page are derived.
+
+The rules: every key of a request has a description, because that is the documentation. A request with an unknown key is
+refused, so that a misspelt filter does not list everything. Answers are made of the documents of `observe.documents`;
+new keys may be added to them, so a requester must ignore keys that it does not know.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+
+from nats_scheduler.engine.outlook import Kind, State
+from nats_scheduler.engine.view import MAX_PAGE_LENGTH
+from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
+from nats_scheduler.observe.documents import (
+    CheckedDocument,
+    CountsDocument,
+    ErrorDocument,
+    FireDocument,
+    MisnamedDocument,
+    RejectedDocument,
+    ScheduleDocument,
+)
+
+DEFAULT_PAGE_LENGTH = 100
+
+DEFAULT_FIRES = 5
+MAX_FIRES = 1_000
+"""Fire times in one answer."""
+
+StreamName = Annotated[str, Field(min_length=1, max_length=255, description="Name of the stream.")]
+Limit = Annotated[
+    int,
+    Field(ge=1, le=MAX_PAGE_LENGTH, description="Most items on the page; there are fewer if the answer gets too long."),
+]
+CursorText = Annotated[str | None, Field(description="The `cursor` of the page before; null for the first page.")]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _subject_filter(subject: str | None) -> str | None:
+    if subject is not None and not is_valid_subject(subject):
+        raise ValueError("a subject such as 'orders.>' is expected")
+    return subject
+
+
+SubjectFilter = Annotated[
+    str | None, AfterValidator(_subject_filter), Field(description="Only these subjects; wildcards are allowed.")
+]
+TargetFilter = Annotated[
+    str | None, AfterValidator(_subject_filter), Field(description="Only these targets; wildcards are allowed.")
+]
+
+
+class Request(BaseModel):
+    """A request: unknown keys and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class NoKeys(Request):
+    """A request without keys: an empty body, or `{}`."""
+
+
+class ScheduleRequest(Request):
+    """A request for one schedule."""
+
+    stream: StreamName
+    subject: Annotated[str, Field(description="Subject of the schedule, without wildcards.")]
+
+    @field_validator("subject")
+    @classmethod
+    def _literal(cls, subject: str) -> str:
+        if not is_literal_subject(subject):
+            raise ValueError("a subject without wildcards, such as 'orders.reminder' is expected")
+        return subject
+
+
+class StreamsRequest(Request):
+    """A request for the streams that are served, by name."""
+
+    limit: Limit = DEFAULT_PAGE_LENGTH
+    cursor: CursorText = None
+
+
+class InstancesRequest(Request):
+    """A request for the sidecars of the account, by id."""
+
+    limit: Limit = DEFAULT_PAGE_LENGTH
+    cursor: CursorText = None
+
+
+class SchedulesRequest(Request):
+    """A request for schedules, soonest first."""
+
+    stream: StreamName
+    filter: SubjectFilter = None
+    target: TargetFilter = None
+    state: Annotated[
+        list[Annotated[State, Field(strict=False)]] | None,
+        BeforeValidator(_as_list),
+        Field(description="Only these states: one, or a list."),
+    ] = None
+    kind: Annotated[
+        list[Annotated[Kind, Field(strict=False)]] | None,
+        BeforeValidator(_as_list),
+        Field(description="Only these kinds of patterns: one, or a list."),
+    ] = None
+    limit: Limit = DEFAULT_PAGE_LENGTH
+    cursor: CursorText = None
+
+
+class MessagesRequest(Request):
+    """A request for messages that are no valid schedules, by subject."""
+
+    stream: StreamName
+    filter: SubjectFilter = None
+    target: TargetFilter = None
+    limit: Limit = DEFAULT_PAGE_LENGTH
+    cursor: CursorText = None
+
+
+class FailingRequest(Request):
+    """A request for schedules whose fires the server refuses."""
+
+    stream: Annotated[str | None, Field(max_length=255, description="Name of the stream; null for all.")] = None
+
+
+class NextRequest(Request):
+    """A request for fire times: those of a schedule, or those of a pattern."""
+
+    stream: Annotated[str | None, Field(description="Name of the stream; with `subject`.")] = None
+    subject: Annotated[str | None, Field(description="Subject of the schedule, without wildcards.")] = None
+    pattern: Annotated[str | None, Field(description="What `Nats-Schedule` would be; instead of `stream`.")] = None
+    time_zone: Annotated[str | None, Field(description="What `Nats-Schedule-Time-Zone` would be.")] = None
+    after: Annotated[
+        str | None, Field(description="When the pattern is stored, RFC 3339; null for now. An interval counts from it.")
+    ] = None
+    count: Annotated[int, Field(ge=1, le=MAX_FIRES, description="How many fire times.")] = DEFAULT_FIRES
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "NextRequest":
+        if (self.pattern is None) == (self.stream is None) or (self.stream is None) != (self.subject is None):
+            raise ValueError("either stream and subject, or pattern is expected")
+        if self.pattern is None and (self.time_zone is not None or self.after is not None):
+            raise ValueError("time_zone and after go with a pattern, and not with a stream")
+        return self
+
+
+class CheckRequest(Request):
+    """A request to check a message before it is published: its headers, or a pattern alone."""
+
+    headers: Annotated[
+        dict[str, str] | None, Field(description="The headers of the message, as for `nats pub -H`.")
+    ] = None
+    pattern: Annotated[str | None, Field(description="What `Nats-Schedule` would be; instead of `headers`.")] = None
+    time_zone: Annotated[str | None, Field(description="What `Nats-Schedule-Time-Zone` would be, for `pattern`.")] = (
+        None
+    )
+    subject: Annotated[str | None, Field(description="Subject that the message is published to, for `headers`.")] = None
+    stream: Annotated[
+        str | None,
+        Field(description="A served stream whose rules apply, for `headers`; null for any."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "CheckRequest":
+        if (self.pattern is None) == (self.headers is None):
+            raise ValueError("either headers or pattern is expected")
+        if self.pattern is None and self.time_zone is not None:
+            raise ValueError("time_zone goes with pattern; among headers it is Nats-Schedule-Time-Zone")
+        if self.pattern is not None and (self.subject is not None or self.stream is not None):
+            raise ValueError("subject and stream go with headers")
+        return self
+
+
+class HealthAnswer(TypedDict):
+    """Whether the sidecar that answers is ready, and why not."""
+
+    at: str
+    instance: str
+    ready: bool
+    reasons: list[str]
+
+
+class FlightDocument(TypedDict):
+    """What is in progress for a schedule."""
+
+    stage: str
+    """A stage of `engine/flight.py`, such as `in flight` or `backing off`."""
+    attempts: int
+    """How often publishing or reading failed so far."""
+    may_be_stored: bool
+    """Whether the fire was sent, and its outcome is not known."""
+
+
+class ScheduleAnswer(TypedDict):
+    """All that is known of one schedule."""
+
+    at: str
+    instance: str
+    """The instance whose knowledge this is: the holder, if it answered."""
+    holder: str | None
+    """The instance that fires the schedule; null if none does."""
+    holder_answered: bool
+    """Whether the answer is that of the holder: without it, `flight` and a failing state are not known."""
+    schedule: ScheduleDocument | None
+    flight: FlightDocument | None
+    rejected: RejectedDocument | None
+    """Set instead of `schedule` if the message on the subject is rejected as a schedule."""
+    misnamed: MisnamedDocument | None
+    """Set if the message on the subject has headers that look like those of a schedule and are none."""
+
+
+class Answer(TypedDict):
+    """What begins every answer."""
+
+    at: str
+    """The time of the answer, by the server's clock."""
+    instance: str
+    """The instance that answers."""
+
+
+class StreamDocument(TypedDict):
+    """A stream, and what is known of its schedules."""
+
+    stream: str
+    mode: str
+    """`emulated`, `portable`, `native` or `dormant`; in the last two only portable headers are counted here."""
+    ready: bool
+    """Whether the instance that answers has read it to its end; all that follows is null or 0 if not."""
+    schedules: CountsDocument | None
+    failing: int
+    """How many schedules fail, those included that no holder names."""
+    rejected: int
+    misnamed: int
+    next: ScheduleDocument | None
+    """The schedule that fires next."""
+    holders: list[str]
+    """The instances that fire its schedules."""
+
+
+class StreamsAnswer(Answer):
+    """A page of streams, by name."""
+
+    unanswered: list[str]
+    """The holders that did not answer: their failing schedules are missing."""
+    cursor: str | None
+    streams: list[StreamDocument]
+
+
+class SchedulesAnswer(Answer):
+    """A page of schedules, soonest first, then by subject."""
+
+    stream: str
+    mode: str
+    unanswered: list[str]
+    cursor: str | None
+    schedules: list[ScheduleDocument]
+
+
+class RejectedAnswer(Answer):
+    """A page of rejected schedules, by subject."""
+
+    stream: str
+    mode: str
+    cursor: str | None
+    rejected: list[RejectedDocument]
+
+
+class MisnamedAnswer(Answer):
+    """A page of messages with misnamed headers, by subject."""
+
+    stream: str
+    mode: str
+    cursor: str | None
+    misnamed: list[MisnamedDocument]
+
+
+class FailingReasonDocument(TypedDict):
+    """Schedules that the server refuses for one reason."""
+
+    err_code: int
+    description: str
+    schedules: list[list[int]]
+    """Sequence, and since when it fails in nanoseconds since the Unix epoch."""
+
+
+class StreamFailingDocument(TypedDict):
+    """The schedules of one stream that fail, as far as the instance that answers fires them."""
+
+    total: int
+    reasons: list[FailingReasonDocument]
+
+
+class FailingAnswer(Answer):
+    """The schedules that fail, by stream, as far as the instance that answers fires them."""
+
+    streams: dict[str, StreamFailingDocument]
+
+
+class HoldsDocument(TypedDict):
+    """What an instance holds of a stream."""
+
+    stream: str
+    mode: str
+    shards: list[int]
+
+
+class UnableDocument(TypedDict):
+    """A stream that an instance cannot serve."""
+
+    stream: str
+    reason: str
+
+
+class InstanceDocument(TypedDict):
+    """A running sidecar, as `nats-scheduler instances --json` prints it."""
+
+    id: str
+    state: Literal["alive", "silent", "gone"]
+    since: str | None
+    last_heartbeat: str | None
+    age_nanoseconds: int | None
+    serves: list[str] | None
+    unable: list[UnableDocument]
+    holds: list[HoldsDocument]
+
+
+class InstancesAnswer(Answer):
+    """A page of instances, by id."""
+
+    cursor: str | None
+    instances: list[InstanceDocument]
+
+
+class NextAnswer(Answer):
+    """Fire times of a schedule or of a pattern."""
+
+    pattern: str
+    time_zone: str | None
+    after: str
+    """The instant after which the fires lie; for a pattern, when it is stored."""
+    ends: bool
+    """Whether nothing fires after those."""
+    error: ErrorDocument | None
+    """Why the server would refuse the pattern; null as well if it is none, and the message an ordinary one."""
+    fires: list[FireDocument]
+
+
+class CheckAnswer(Answer, CheckedDocument):
+    """What a message means, as `nats-scheduler check --json` prints it."""
+
+    valid: bool
+    """Whether it is a schedule or a cancel."""
+    warnings: list[str]

@@ -1,0 +1,40 @@
+"""The micro service `nats-scheduler` on one connection.
+
+The rule: reading only. What changes something will have subjects of its own, so that permissions can tell them apart.
+"""
+
+from collections.abc import Callable
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.service.endpoint import Asked
+from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.micro import Identity, MicroService, Served
+from nats_scheduler.service.port import Deployment
+from nats_scheduler.service.turns import Turns
+from nats_scheduler.version import VERSION
+
+SERVICE_NAME = "nats-scheduler"
+
+SUBJECT_PREFIX = "nats_scheduler"
+"""What all subjects begin with, those of the advisories too."""
+
+DESCRIPTION = "message schedules (ADR-51) for streams of this account"
+
+
+async def serve(
+    connection: Connection, api: JetStreamApi, deployment: Deployment, defect: Callable[[Exception], None]
+) -> None:
+    """Answer requests on a connection until cancelled; `defect` takes errors of the service itself."""
+    asked = Asked(deployment, connection, api, Turns(deployment.is_burst), SUBJECT_PREFIX)
+    identity = Identity(SERVICE_NAME, deployment.instance, VERSION, DESCRIPTION)
+    served = [
+        Served(
+            one.name.replace(".", "-"),
+            f"{asked.subjects}.{one.name}",
+            one.answering(asked, one.handle),
+            None if one.handle_alone is None else one.answering(asked, one.handle_alone),
+        )
+        for one in ENDPOINTS
+    ]
+    await MicroService(connection, identity, served, deployment.now, defect).serve()

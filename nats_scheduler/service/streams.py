@@ -1,0 +1,62 @@
+"""The endpoint about the streams that are served: their modes, counts by state, and what fires next.
+
+Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million.
+"""
+
+from nats_scheduler.observe.documents import counts_document, schedule_document
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.encoding import FRAME_BYTES, encode_item, with_items
+from nats_scheduler.service.endpoint import Asked, Document
+from nats_scheduler.service.failing import Failures, failing_elsewhere, known_of
+from nats_scheduler.service.names import name_cursor, read_name_cursor
+from nats_scheduler.service.schemas import StreamDocument, StreamsRequest
+
+
+async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
+    """Return a page of streams, by name."""
+    deployment = asked.deployment
+    after = read_name_cursor(request.cursor)
+    names = [name for name in sorted(deployment.streams()) if name > after]
+    failures = await failing_elsewhere(asked, names[: request.limit])
+    left, items = asked.room - FRAME_BYTES, list[bytes]()
+    last = ""
+    for name in names[: request.limit]:
+        document = await _described(asked, name, failures)
+        item = encode_item(document, asked.room - FRAME_BYTES) if document is not None else b""
+        left -= len(item) + 2
+        if left < 0 and items:
+            break
+        last = name
+        items += [item] if item else []
+    answer = {
+        "at": format_rfc3339(deployment.now()),
+        "instance": deployment.instance,
+        "unanswered": failures.unanswered,
+        "cursor": name_cursor(last) if names and last < names[-1] else None,
+    }
+    return with_items(answer, "streams", items)
+
+
+async def _described(asked: Asked, name: str, failures: Failures) -> StreamDocument | None:
+    """Return a stream; None if it is not served any more."""
+    stream = asked.deployment.streams().get(name)
+    if stream is None:
+        return None
+    counts, following = None, None
+    view, now = stream.view, asked.deployment.now()
+    if is_ready := stream.is_ready:
+        failing = known_of(failures, name)
+        counts = await asked.turns.do(view.counts(now, failing=failing))
+        page = await asked.turns.do(view.page(now, limit=1, failing=failing))
+        following = next((one for one in page.schedules if one.next_fire is not None), None)
+    return {
+        "stream": name,
+        "mode": str(stream.mode),
+        "ready": is_ready,
+        "schedules": None if counts is None else counts_document(counts),
+        "failing": stream.failing_count + failures.totals.get(name, 0),
+        "rejected": view.rejected_count,
+        "misnamed": view.misnamed_count,
+        "next": None if following is None else schedule_document(name, stream.mode, following),
+        "holders": sorted(asked.deployment.holders(name)),
+    }

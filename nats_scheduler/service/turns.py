@@ -1,0 +1,75 @@
+"""Long work for requests, a slice in each turn of the event loop, so that no fire waits for it.
+
+The rules:
+
+- A slice takes about `SLICE_SECONDS`. Between two of them the loop sends what is due and reads what arrived, and the
+  pause is at least as long as the slice was: requests take at most half of the process's time, however many there are.
+- Works take turns one after the other: many requests at once do not make slices longer.
+- While a burst of fires lasts, no slice is done: its acknowledgements are many turns, and a slice would delay each.
+  What lasts longer than `BURST_PAUSE_LIMIT_SECONDS` is not waited for: with a distant server it is the usual load.
+- A work that is not finished within `WORK_LIMIT_SECONDS` is given up, and its request is refused.
+
+Cost: two reads of the loop's clock for each slice.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+
+T = TypeVar("T")
+
+SLICE_SECONDS = 0.001
+"""How long a slice takes about; one unit of work may exceed it, by 2 ms at most."""
+
+BURST_CHECK_INTERVAL_SECONDS = 0.01
+"""How often it is checked whether a burst is over."""
+
+BURST_PAUSE_LIMIT_SECONDS = 2.0
+"""Longest wait for the end of a burst before one slice."""
+
+WORK_LIMIT_SECONDS = 30.0
+"""Longest time for the work of one request, waiting included."""
+
+
+class Turns:
+    """The turns of all requests of one process."""
+
+    def __init__(self, is_burst: Callable[[], bool]) -> None:
+        """Do nothing while `is_burst` returns True."""
+        self._is_burst = is_burst
+        self._turn = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+
+    async def do(self, work: Sliced[T]) -> T:
+        """Do work that is sliced, and return its result; raises `ServiceError` if it takes too long."""
+        try:
+            async with asyncio.timeout(WORK_LIMIT_SECONDS):
+                while await self._slice(work):
+                    pass
+        except TimeoutError:
+            raise ServiceError(
+                UNAVAILABLE, f"not finished within {WORK_LIMIT_SECONDS:.0f} s: the sidecar is busy with fires"
+            ) from None
+        return work.result
+
+    async def run(self, work: Generator[None, None, T]) -> T:
+        """Do the work of a generator that yields after each unit, and return its result."""
+        return await self.do(Sliced(work))
+
+    async def _slice(self, work: Sliced[T]) -> bool:
+        """Do one slice and make a pause; return whether there is more to do."""
+        async with self._turn:
+            waited = 0.0
+            while waited < BURST_PAUSE_LIMIT_SECONDS and self._is_burst():
+                await asyncio.sleep(BURST_CHECK_INTERVAL_SECONDS)
+                waited += BURST_CHECK_INTERVAL_SECONDS
+            began = now = self._loop.time()
+            is_more = True
+            while is_more and now - began < SLICE_SECONDS:
+                is_more = work.advance()
+                now = self._loop.time()
+            await asyncio.sleep(now - began)
+            return is_more

@@ -1,0 +1,40 @@
+"""A client of the micro service, as a test uses it: one request, one answer or error."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.service.endpoints import ENDPOINTS
+from tests.harness.account import WAIT_SECONDS
+from tests.service.shapes import fault_of
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error of the service."""
+
+    code: int
+    sentence: str
+
+
+async def ask(connection: Connection, endpoint: str, body: object = b"") -> dict[str, Any] | Refusal:
+    """Send a request to `nats_scheduler.v1.<endpoint>` and return the answer."""
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    reply = await connection.request(f"nats_scheduler.v1.{endpoint}", sent, deadline=WAIT_SECONDS)
+    if reply.block:
+        sentence = header_value(reply.block, b"Nats-Service-Error")
+        return Refusal(int(header_value(reply.block, b"Nats-Service-Error-Code") or 0), (sentence or b"").decode())
+    answer = json.loads(reply.body)
+    assert isinstance(answer, dict)
+    return answer
+
+
+async def answered(connection: Connection, endpoint: str, body: object = b"") -> dict[str, Any]:
+    """Do what `ask` does, with a request that must not be refused; the answer is as its schema says."""
+    answer = await ask(connection, endpoint, body)
+    assert isinstance(answer, dict), answer
+    name = next(one.name for one in ENDPOINTS if endpoint in (one.name, f"{one.name}.{answer.get('instance')}"))
+    assert fault_of(name, answer) == ""
+    return answer

@@ -1,0 +1,257 @@
+"""Each endpoint on a real server: what it answers, and that it answers as its schema says."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.waiting import eventually
+from tests.service.asking import Refusal, answered, ask
+
+HOURS = (5, 3, 9, 1, 7)
+"""In so many hours the schedules `O.s.<hours>` fire."""
+
+
+@dataclass
+class Asked:
+    """A sidecar that serves the stream `O` with known schedules, and who asks it."""
+
+    server: EmbeddedServer
+    account: Account
+    running: Running
+
+    async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
+        return await answered(self.account.connection, endpoint, request)
+
+    async def refusal(self, endpoint: str, body: object) -> Refusal:
+        refused = await ask(self.account.connection, endpoint, body)
+        assert isinstance(refused, Refusal), refused
+        return refused
+
+    async def holds(self, count: int) -> None:
+        """Wait until the sidecar holds so many schedules, and their shards."""
+
+        async def held() -> bool:
+            answer = await ask(self.account.connection, "streams.list")
+            streams = answer["streams"] if isinstance(answer, dict) else []
+            return any(one["schedules"] and one["schedules"]["total"] == count and one["holders"] for one in streams)
+
+        await eventually(held, within_seconds=WAIT_SECONDS, describe=f"{count} schedules are held")
+
+
+@pytest.fixture
+async def asked(start_server: StartServer) -> AsyncIterator[Asked]:
+    server = await start_server()
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("O", allow_msg_ttl=True)
+        for hours in HOURS:
+            at = in_seconds(3600 * hours)
+            await account.publish(f"O.s.{hours}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "O.out"})
+        cron = {"Nats-Schedule": "0 30 9 * * mon-fri", "Nats-Schedule-Time-Zone": "Europe/Berlin"}
+        await account.publish("O.cron", {**cron, "Nats-Schedule-Target": "O.morning"})
+        await account.publish("O.invalid", {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "O.out"})
+        await account.publish("O.misnamed", {"Nats-Schedul": "@every 1s"})
+        await running.ready("O")
+        asked = Asked(server, account, running)
+        await asked.holds(len(HOURS) + 1)
+        yield asked
+
+
+async def test_streams_with_their_counts_and_what_fires_next(asked: Asked) -> None:
+    answer = await asked.answer("streams.list")
+    (stream,) = answer["streams"]
+    assert (stream["stream"], stream["mode"], stream["ready"]) == ("O", "emulated", True)
+    assert stream["schedules"]["total"] == 6
+    assert stream["schedules"]["kinds"] == {"at": 5, "cron": 1}
+    assert (stream["rejected"], stream["misnamed"], stream["failing"]) == (1, 1, 0)
+    assert stream["next"]["subject"] == "O.s.1"
+    assert stream["holders"] == [asked.running.sidecar.instance]
+    assert (answer["cursor"], answer["unanswered"]) == (None, [])
+
+
+async def test_pages_of_streams(asked: Asked) -> None:
+    for name in ("A", "B"):
+        await asked.account.create(name)
+        await asked.running.ready(name)
+    first = await asked.answer("streams.list", limit=2)
+    second = await asked.answer("streams.list", limit=2, cursor=first["cursor"])
+    assert [one["stream"] for one in (*first["streams"], *second["streams"])] == ["A", "B", "O"]
+    assert second["cursor"] is None
+
+
+async def test_pages_of_schedules_are_soonest_first_and_each_schedule_is_on_one(asked: Asked) -> None:
+    found, cursor = [], None
+    while True:
+        page = await asked.answer("schedules.list", stream="O", filter="O.s.*", limit=2, cursor=cursor)
+        found.append([one["subject"] for one in page["schedules"]])
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    assert found == [["O.s.1", "O.s.3"], ["O.s.5", "O.s.7"], ["O.s.9"]]
+
+
+async def test_schedules_are_chosen_by_target_state_and_kind(asked: Asked) -> None:
+    async def chosen(**request: Any) -> list[str]:
+        answer = await asked.answer("schedules.list", stream="O", **request)
+        return [one["subject"] for one in answer["schedules"]]
+
+    assert await chosen(target="O.morning") == ["O.cron"]
+    assert await chosen(kind="cron") == await chosen(kind=["cron", "every"]) == ["O.cron"]
+    assert len(await chosen(kind="at", state=["waiting", "failing"])) == 5
+    assert await chosen(state="failing") == []
+
+
+async def test_one_schedule_and_what_is_known_of_it(asked: Asked) -> None:
+    answer = await asked.answer("schedules.get", stream="O", subject="O.s.5")
+    me = asked.running.sidecar.instance
+    assert (answer["instance"], answer["holder"], answer["holder_answered"]) == (me, me, True)
+    assert (answer["schedule"]["target"], answer["schedule"]["fired_by"]) == ("O.out", "sidecar")
+    invalid = await asked.answer("schedules.get", stream="O", subject="O.invalid")
+    assert (invalid["schedule"], invalid["rejected"]["error"]["err_code"]) == (None, 10189)
+    misnamed = await asked.answer("schedules.get", stream="O", subject="O.misnamed")
+    assert misnamed["misnamed"]["headers"][0]["header"] == "Nats-Schedul"
+
+
+async def test_what_is_no_valid_schedule_is_listed_apart(asked: Asked) -> None:
+    rejected = await asked.answer("rejected.list", stream="O")
+    assert [one["subject"] for one in rejected["rejected"]] == ["O.invalid"]
+    misnamed = await asked.answer("misnamed.list", stream="O")
+    assert [one["subject"] for one in misnamed["misnamed"]] == ["O.misnamed"]
+    assert (await asked.answer("rejected.list", stream="O", filter="O.s.*"))["rejected"] == []
+
+
+async def test_next_fires_of_a_schedule_and_of_a_pattern(asked: Asked) -> None:
+    once = await asked.answer("schedules.next", stream="O", subject="O.s.5")
+    assert (len(once["fires"]), once["ends"]) == (1, True)
+    cron = await asked.answer("schedules.next", stream="O", subject="O.cron", count=3)
+    assert all("T09:30:00+0" in fire["local"] for fire in cron["fires"])
+    assert (len(cron["fires"]), cron["time_zone"]) == (3, "Europe/Berlin")
+    await asked.account.publish(
+        "O.short", {"Nats-Schedule": "@every 2h", "Nats-Schedule-Target": "O.o", "Nats-TTL": "5h"}
+    )
+    await asked.holds(len(HOURS) + 2)
+    short = await asked.answer("schedules.next", stream="O", subject="O.short")
+    assert (len(short["fires"]), short["ends"]) == (2, True), "its TTL ends it before the third"
+    every = await asked.answer("schedules.next", pattern="@every 90m", after="2026-03-01T10:00:00Z", count=2)
+    assert [fire["utc"] for fire in every["fires"]] == ["2026-03-01T11:30:00Z", "2026-03-01T13:00:00Z"]
+    wrong = await asked.answer("schedules.next", pattern="@every soon")
+    assert (wrong["fires"], wrong["error"]["err_code"]) == ([], 10189)
+    assert (await asked.answer("schedules.next", pattern=""))["error"] is None
+
+
+async def test_a_message_is_checked_as_the_command_checks_it(asked: Asked) -> None:
+    valid = await asked.answer("check", pattern="@every 5m")
+    assert (valid["valid"], valid["message"], valid["schedule"]["target"]) == (True, "schedule", None)
+    headers = {"Nats-Schedule": "@every 5m", "Nats-Schedule-Target": "elsewhere"}
+    assert (await asked.answer("check", headers=headers))["valid"]
+    outside = await asked.answer("check", headers=headers, stream="O", subject="O.new")
+    assert (outside["valid"], outside["error"]["err_code"]) == (False, 10190)
+    misnamed = await asked.answer("check", headers={"Nats-Schedul": "@every 5m"})
+    assert (misnamed["message"], len(misnamed["warnings"])) == ("ordinary", 1)
+
+
+async def test_instances_and_their_health(asked: Asked) -> None:
+    me = asked.running.sidecar.instance
+    (instance,) = (await asked.answer("instances.list"))["instances"]
+    assert (instance["id"], instance["state"]) == (me, "alive")
+    assert [(held["stream"], len(held["shards"])) for held in instance["holds"]] == [("O", 64)]
+    for endpoint in ("health.get", f"health.get.{me}"):
+        health = await asked.answer(endpoint)
+        assert (health["instance"], health["ready"], health["reasons"]) == (me, True, [])
+
+
+async def test_schedules_whose_fires_are_refused_are_listed_as_failing(asked: Asked) -> None:
+    config = {"name": "O", "subjects": ["O.>"], "storage": "memory", "allow_msg_schedules": True, "allow_msg_ttl": True}
+    await asked.account.api.call("STREAM.UPDATE.O", {**config, "max_msg_size": 400})
+    headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": "O.out"}
+    await asked.account.publish("O.large", headers, b"x" * 300)
+
+    async def failing() -> list[dict[str, Any]]:
+        return list((await asked.answer("schedules.list", stream="O", state="failing"))["schedules"])
+
+    (listed,) = await eventually(failing, within_seconds=WAIT_SECONDS, describe="the schedule fails")
+    assert (listed["subject"], listed["failing"]["err_code"]) == ("O.large", 10054)
+    known = await asked.answer("schedules.get", stream="O", subject="O.large")
+    assert known["flight"]["attempts"] >= 1
+    counted = (await asked.answer("streams.list"))["streams"][0]
+    assert (counted["failing"], counted["schedules"]["states"]["failing"]) == (1, 1)
+    mine = await asked.answer(f"failing.list.{asked.running.sidecar.instance}", stream="O")
+    assert mine["streams"]["O"]["total"] == 1
+
+
+WRONG: list[tuple[str, object, int, str]] = [
+    ("schedules.list", {}, 400, "the key stream is missing"),
+    ("schedules.list", {"stream": "NONE"}, 404, "stream 'NONE' is not served"),
+    ("schedules.list", {"stream": "O", "limit": 5000}, 400, "limit of 5000"),
+    ("schedules.list", {"stream": "O", "limit": "5"}, 400, "limit of '5'"),
+    ("schedules.list", {"stream": "O", "state": "sleeping"}, 400, "of 'sleeping'"),
+    ("schedules.list", {"stream": "O", "filter": "a..b"}, 400, "a subject such as 'orders.>' is expected"),
+    ("schedules.list", {"stream": "O", "filer": "O.>"}, 400, "the key 'filer' is unknown"),
+    ("schedules.list", {"stream": "O", "cursor": "xx"}, 400, "the cursor of another page is expected"),
+    ("streams.list", {"cursor": "ü"}, 400, "the cursor of another page is expected"),
+    ("schedules.get", {"stream": "O", "subject": "O.*"}, 400, "a subject without wildcards"),
+    ("schedules.get", {"stream": "O", "subject": "O.none"}, 404, "no schedule on 'O.none'"),
+    ("schedules.next", {}, 400, "either stream and subject, or pattern is expected"),
+    ("schedules.next", {"pattern": "@every 5m", "after": "soon"}, 400, "after of 'soon'"),
+    ("schedules.next", {"pattern": "@every 5m\r\nNats-TTL: 1s"}, 400, "a text without line breaks"),
+    ("check", {"headers": {"A": "b\nNats-Schedule: x"}}, 400, "a text without line breaks"),
+    ("check", {"headers": {"A: b": "c"}}, 400, "a name without a colon"),
+    ("check", {"pattern": "@every 5m", "headers": {}}, 400, "either headers or pattern is expected"),
+    ("health.get", b"[1]", 400, "a JSON object is expected"),
+    ("health.get", b"\xff\x00{", 400, "a JSON object is expected"),
+    ("health.get", b"[" * 5_000, 400, "a JSON object is expected"),
+    ("health.get", b"x" * 70_000, 400, "at most 65536 are expected"),
+]
+
+
+async def test_a_wrong_request_is_refused_in_a_sentence(asked: Asked) -> None:
+    for endpoint, body, code, part in WRONG:
+        refused = await asked.refusal(endpoint, body)
+        assert (refused.code, part in refused.sentence) == (code, True), refused
+        assert len(refused.sentence) < 600
+
+
+async def test_more_requests_than_are_worked_on_are_refused_and_the_next_is_answered(asked: Asked) -> None:
+    body = {"stream": "O"}
+    answers = await asyncio.gather(*(ask(asked.account.connection, "schedules.list", body) for _ in range(200)))
+    refused = {one.code for one in answers if isinstance(one, Refusal)}
+    assert refused <= {429}
+    assert sum(isinstance(one, dict) for one in answers) >= 32
+    assert (await asked.answer("health.get"))["ready"]
+
+
+async def test_an_answer_goes_to_an_inbox_and_nowhere_else(asked: Asked) -> None:
+    arrived: list[bytes] = []
+    connection = asked.account.connection
+    connection.subscribe("private.>", lambda subject, *_rest: arrived.append(subject))
+    for subject in ("nats_scheduler.v1.health.get", "$SRV.PING", "nats_scheduler.v1.check"):
+        body = b"not json" if subject.endswith("check") else b""
+        connection.write(b"PUB %b private.x %d\r\n%b\r\n" % (subject.encode(), len(body), body))
+    await asked.answer("health.get")  # requests of one connection are received in order
+    assert arrived == []
+
+
+async def test_one_long_answer_is_a_shorter_page_and_a_cursor(start_server: StartServer) -> None:
+    server = await start_server(config="max_payload: 6000\n")
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("O")
+        count = 30
+        for number in range(count):
+            at = in_seconds(3600 + number)
+            await account.publish(f"O.s.{number:02}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "O.out"})
+        await running.ready("O")
+        asked = Asked(server, account, running)
+        await asked.holds(count)
+        found, cursor, pages = list[str](), None, 0
+        while cursor is not None or not pages:
+            page = await asked.answer("schedules.list", stream="O", cursor=cursor)
+            assert len(json.dumps(page)) <= 6_000
+            found += [one["subject"] for one in page["schedules"]]
+            cursor, pages = page["cursor"], pages + 1
+        assert (found, pages > 3) == ([f"O.s.{number:02}" for number in range(count)], True)
