@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nats_scheduler.cli.completion:command",
         "Print the script that completes commands in bash, zsh or fish.",
     ),
+    "service": ("nats_scheduler.cli.service:command", "Show what can be asked of a running sidecar."),
     "advisories": ("nats_scheduler.cli.advisories:command", "Show what is in the advisories that a sidecar publishes."),
 }
 """Commands by name, in the order of the help: the place of each one, and what it does."""

@@ -15,6 +15,8 @@ _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))",
 _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-f]{32})(?![^.])")
 """Names of the sidecar's consumers and inboxes: each attempt makes another one."""
 
+_SERVICE_SUBJECTS = re.compile(r"(\$SRV|nats_scheduler\.v1)\.")
+
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
@@ -27,7 +29,14 @@ class Denial(NamedTuple):
 
     @property
     def permission(self) -> "Denial":
-        """The missing permission: the same for every attempt, although each uses another consumer or inbox name."""
+        """The missing permission: the same for every attempt, although each uses another consumer or inbox name.
+
+        It is one for all subjects of the micro service, and one for all inboxes to which it sends answers.
+        """
+        if self.publishes and self.subject.startswith("_"):
+            return Denial(True, f"{self.subject.partition('.')[0]}.>")
+        if shared := _SERVICE_SUBJECTS.match(self.subject):
+            return Denial(self.publishes, f"{shared[1]}.>")
         return Denial(self.publishes, _OUR_NAMES.sub("*", self.subject))
 
 

@@ -7,7 +7,7 @@ What is wrong from the start (a stream file, an address) is raised before the fi
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from nats_scheduler.engine.leases import Leases
@@ -176,7 +176,12 @@ class Sidecar:
         leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
         asked = AskedSidecar(account.access, self._leases, self.served, self.not_ready, self._clock, self._settings)
         answering = partial(answer_requests, asked, account.access, self._reporter)
-        works = answering, sharing, partial(self._failures.keep_sharing, registry), leftovers.keep_removing
+        works: list[Callable[[], Awaitable[None]]] = [
+            sharing,
+            partial(self._failures.keep_sharing, registry),
+            leftovers.keep_removing,
+        ]
+        works += [answering] if self._settings.service else []
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:

@@ -7,7 +7,6 @@ is a JSON object: a document, or the encoded bytes of one that was encoded in sl
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -19,9 +18,6 @@ from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment
 from nats_scheduler.service.turns import Turns
-
-VERSION_PREFIX = "v1"
-"""The version of all subjects: a change that old requesters cannot read gets another one."""
 
 HOLDER_DEADLINE_SECONDS = 0.5
 """Longest wait for another instance: the requester waits 2 s by default, and gets an answer without it."""
@@ -43,18 +39,13 @@ class Asked:
     connection: Connection
     api: JetStreamApi
     turns: Turns
-    prefix: str
-    """The first part of all subjects, such as `nats_scheduler`."""
+    subjects: str
+    """What the subjects of all endpoints begin with, without the last dot."""
 
     @property
     def room(self) -> int:
         """The longest answer (bytes): what the server takes, less what is around the items of a page."""
         return self.connection.server.max_payload
-
-    @cached_property
-    def subjects(self) -> str:
-        """What all subjects begin with, without the last dot."""
-        return f"{self.prefix}.{VERSION_PREFIX}"
 
     def stream(self, name: str) -> AskedStream:
         """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""

@@ -101,12 +101,12 @@ class SchedulesRequest(Request):
     target: TargetFilter = None
     state: Annotated[
         list[Annotated[State, Field(strict=False)]] | None,
-        BeforeValidator(_as_list),
+        BeforeValidator(_as_list, json_schema_input_type=State | list[State] | None),
         Field(description="Only these states: one, or a list."),
     ] = None
     kind: Annotated[
         list[Annotated[Kind, Field(strict=False)]] | None,
-        BeforeValidator(_as_list),
+        BeforeValidator(_as_list, json_schema_input_type=Kind | list[Kind] | None),
         Field(description="Only these kinds of patterns: one, or a list."),
     ] = None
     limit: Limit = DEFAULT_PAGE_LENGTH

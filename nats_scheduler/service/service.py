@@ -16,8 +16,8 @@ from nats_scheduler.version import VERSION
 
 SERVICE_NAME = "nats-scheduler"
 
-SUBJECT_PREFIX = "nats_scheduler"
-"""What all subjects begin with, those of the advisories too."""
+SUBJECTS = "nats_scheduler.v1"
+"""What the subjects of all endpoints begin with; a change that old requesters cannot read gets another version."""
 
 DESCRIPTION = "message schedules (ADR-51) for streams of this account"
 
@@ -26,12 +26,12 @@ async def serve(
     connection: Connection, api: JetStreamApi, deployment: Deployment, defect: Callable[[Exception], None]
 ) -> None:
     """Answer requests on a connection until cancelled; `defect` takes errors of the service itself."""
-    asked = Asked(deployment, connection, api, Turns(deployment.is_burst), SUBJECT_PREFIX)
+    asked = Asked(deployment, connection, api, Turns(deployment.is_burst), SUBJECTS)
     identity = Identity(SERVICE_NAME, deployment.instance, VERSION, DESCRIPTION)
     served = [
         Served(
             one.name.replace(".", "-"),
-            f"{asked.subjects}.{one.name}",
+            f"{SUBJECTS}.{one.name}",
             one.answering(asked, one.handle),
             None if one.handle_alone is None else one.answering(asked, one.handle_alone),
         )

@@ -120,6 +120,13 @@ class SidecarSettings(BaseModel):
             "the machine, :: every address."
         ),
     )
+    service: bool = Field(
+        default=True,
+        description=(
+            "Whether the sidecar answers requests about streams, schedules and instances, as the micro service "
+            "nats-scheduler on nats_scheduler.v1.>, which nats micro ls shows. The subjects cannot be changed."
+        ),
+    )
     registry_bucket: BucketName = Field(
         default="nats_scheduler",
         description=(

@@ -57,6 +57,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("settings", 2): ("settings", "show", "--window", "0"),
     ("completion", 0): ("completion", "bash"),
     ("completion", 2): ("completion", "tcsh"),
+    ("service", 0): ("service", "schema"),
+    ("service", 2): ("service", "schema", "--window", "0"),
     ("advisories", 0): ("advisories", "schema"),
     ("advisories", 2): ("advisories", "schema", "--window", "0"),
 }

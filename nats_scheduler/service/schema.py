@@ -1,0 +1,34 @@
+"""The JSON Schemas of all requests and answers, in one document.
+
+Rule: everything in it comes from `service.endpoints`, by which the sidecar reads requests and the tests check answers.
+"""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.service import SUBJECTS
+
+
+def service_schema() -> dict[str, Any]:
+    """Return the schemas (2020-12): for each subject a request and an answer, whose parts are in `$defs`."""
+    adapters: list[tuple[Any, Any, TypeAdapter[Any]]] = []
+    for one in ENDPOINTS:
+        adapters.append((one.name, "validation", TypeAdapter(one.request)))
+        adapters.append((f"{one.name} answer", "validation", TypeAdapter(one.answer)))
+    found, rest = TypeAdapter.json_schemas(adapters)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Requests to {SUBJECTS}.<endpoint>, and their answers",
+        "endpoints": {
+            one.name: {
+                "subject": f"{SUBJECTS}.{one.name}",
+                "description": one.summary,
+                "request": found[one.name, "validation"],
+                "answer": found[f"{one.name} answer", "validation"],
+            }
+            for one in ENDPOINTS
+        },
+        "$defs": rest.get("$defs", {}),
+    }
