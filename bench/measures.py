@@ -58,6 +58,11 @@ ONE_BURST_P99 = Measure("burst, one stream, p99", "ms", grain=5.0)
 MANY_BURST_P99 = Measure("burst, many streams, p99", "ms", grain=5.0)
 SERVED = Measure("start until all streams are served", "s", grain=0.5)
 TAKEOVER = Measure("longest wait for a fire", "s", grain=0.5)
+QUIET_SPREAD_P99 = Measure("spread, not asked, p99", "ms", grain=1.0)
+ASKED_SPREAD_P99 = Measure("spread, asked, p99", "ms", grain=1.0)
+QUIET_BURST_P99 = Measure("burst, not asked, p99", "ms", grain=5.0)
+ASKED_BURST_P99 = Measure("burst, asked, p99", "ms", grain=5.0)
+PAGE_SECONDS = Measure("a page takes", "s", grain=0.1)
 
 MEASURES = {
     measure.name: measure
@@ -90,6 +95,11 @@ MEASURES = {
         MANY_BURST_P99,
         SERVED,
         TAKEOVER,
+        QUIET_SPREAD_P99,
+        ASKED_SPREAD_P99,
+        QUIET_BURST_P99,
+        ASKED_BURST_P99,
+        PAGE_SECONDS,
     )
 }
 

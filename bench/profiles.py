@@ -5,6 +5,7 @@ A name is a family and a number, as in `herd-20000`; any number will do.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.scenarios.asked import Asked
 from bench.scenarios.held import Held
 from bench.scenarios.herd import Herd
 from bench.scenarios.ordinary import Ordinary
@@ -24,6 +25,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "herd": Herd,
     "repeating": lambda count: Herd(count, repeating=True),
     "held": Held,
+    "asked": Asked,
     "ordinary": Ordinary,
     "takeover": Takeover,
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
@@ -56,6 +58,7 @@ FULL = (
     "repeating-1000",
     "repeating-100000",
     "held-1000000",
+    "asked-1000000",
     "ordinary-1000000",
 )
 PROFILES: Mapping[str, Sequence[str]] = {"quick": QUICK, "default": DEFAULT, "full": FULL}

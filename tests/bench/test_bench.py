@@ -16,12 +16,15 @@ from bench.measures import (
     P50,
     P99,
     PURGED,
+    QUIET_BURST_P99,
+    QUIET_SPREAD_P99,
     RESTART,
     TAKEOVER,
     Measure,
 )
 from bench.runner import run
 from bench.runs import Run
+from bench.scenarios.asked import Asked
 from bench.scenarios.held import Held
 from bench.scenarios.herd import Herd
 from bench.scenarios.ordinary import Ordinary
@@ -50,6 +53,10 @@ TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
     (
         Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS),
         (*LATENESS, FOLLOWED, MEMORY, IDLE_CPU, RESTART),
+    ),
+    (
+        Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
+        (QUIET_SPREAD_P99, QUIET_BURST_P99),
     ),
     (Ordinary(200, held=10, subjects=20), (RESTART,)),
     (Streams(5, seconds=2, spread_seconds=1.0, lead_seconds=LEAD_SECONDS), (*LATENESS, MANY_OVER_ONE, MANY_IDLE_CPU)),

@@ -1,0 +1,103 @@
+"""Fires while the micro service is asked for pages all the time, beside fires of the same sidecar while it is not.
+
+In one go: many schedules are held, then a spread load and a burst fire without requests, then the same with one
+requester that asks for a page of 1,000 as soon as it has got the last one.
+The rule: both are measured in the same process, one after the other, so that they differ in the requests alone.
+Limit: a server that schedules by itself is not asked: there is nobody to ask.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from bench.load import OUT, STREAM, at_pattern, schedules
+from bench.measures import (
+    ASKED_BURST_P99,
+    ASKED_SPREAD_P99,
+    P99,
+    PAGE_SECONDS,
+    QUIET_BURST_P99,
+    QUIET_SPREAD_P99,
+    Measure,
+    figures,
+)
+from bench.scenarios.held import DAY, MONTH
+from bench.scenarios.herd import Herd
+from bench.scenarios.spread import Spread
+from bench.sides import Side
+
+PAGE_LENGTH = 1_000
+ANSWER_SECONDS = 60.0
+"""Longest wait for a page."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`count` schedules are held; a spread load and a burst fire beside them."""
+
+    count: int
+    spread: int = 2_000
+    spread_seconds: float = 10.0
+    burst: int = 3_000
+    lead_seconds: float = 3.0
+    sidecars: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name under which it is asked for, saved and compared."""
+        return f"asked-{self.count}"
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return (
+            f"pages of {PAGE_LENGTH:,} out of {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
+        )
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Load, then fire without requests and with them."""
+        await side.store(schedules(map(at_pattern, self._dues()), side.kind.prefix, group="held"))
+        await side.until_it_fires()
+        found = await self._fire(side, QUIET_SPREAD_P99, QUIET_BURST_P99)
+        if not side.kind.sidecar:
+            return found
+        answered: list[float] = []
+        async with self._asking(side, answered):
+            found |= await self._fire(side, ASKED_SPREAD_P99, ASKED_BURST_P99)
+        return found | figures([(PAGE_SECONDS, sum(answered) / max(len(answered), 1))])
+
+    async def _fire(self, side: Side, spread: Measure, burst: Measure) -> dict[str, float]:
+        fired = await Spread(self.spread, self.spread_seconds, lead_seconds=self.lead_seconds).run(side)
+        await side.api.call(f"STREAM.PURGE.{STREAM}", {"filter": OUT})
+        together = await Herd(self.burst, lead_seconds=self.lead_seconds).run(side)
+        await side.api.call(f"STREAM.PURGE.{STREAM}", {"filter": OUT})
+        return figures([(spread, fired[P99.name]), (burst, together[P99.name])])
+
+    @asynccontextmanager
+    async def _asking(self, side: Side, answered: list[float]) -> AsyncIterator[None]:
+        """Ask for one page after the other; `answered` gets how long (s) each took."""
+
+        async def ask() -> None:
+            cursor = None
+            while True:
+                began = time.perf_counter()
+                body = json.dumps({"stream": STREAM, "limit": PAGE_LENGTH, "cursor": cursor}).encode()
+                reply = await side.connection.request("nats_scheduler.v1.schedules.list", body, deadline=ANSWER_SECONDS)
+                assert not reply.block, reply.block
+                cursor = json.loads(reply.body)["cursor"]
+                answered.append(time.perf_counter() - began)
+
+        asking = asyncio.create_task(ask())
+        try:
+            yield
+            assert not asking.done(), "it was asked all the time"
+        finally:
+            asking.cancel()
+            await asyncio.wait((asking,))
+
+    def _dues(self) -> Iterator[int]:
+        begin = time.time_ns() + MONTH
+        return (begin + number * DAY // self.count for number in range(self.count))
