@@ -4,8 +4,10 @@ Rule: the list is what the scheduler would hold if it started now (`runtime.snap
 running sidecars say of its fires (`runtime.failing`). So everything that is listed as valid fires, unless it is listed
 as failing, and the command itself fires and removes nothing.
 Columns without a value for any listed schedule are left out; JSON always has all of them.
-Cost: the stream's headers are read once; 100,000 schedules take seconds. Limit: streams are read one after the other,
-and a schedule of a native server is listed with the next fire of its pattern.
+A sidecar that serves the stream is asked for it (`service.client`); if none answers, the stream is read.
+Cost: some requests, or the stream's headers are read once; 100,000 schedules take seconds.
+Limit: streams are read one after the other, and a schedule of a native server is listed with the next fire of its
+pattern.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json
 from nats_scheduler.cli.progress import of_stream, progress_bar
 from nats_scheduler.cli.session import ServedStream, Session, in_session
-from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
+from nats_scheduler.cli.sidecars import BY_SIDECAR, Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.outlook import Kind, State
@@ -35,8 +37,9 @@ from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import FAILING, read_failures
-from nats_scheduler.runtime.snapshot import take_snapshot
+from nats_scheduler.runtime.snapshot import Snapshot, take_snapshot
 from nats_scheduler.schedule.patterns import time_zone_of
+from nats_scheduler.service.client import Answered, ask_for_schedules
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
@@ -124,23 +127,16 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, Rejected]] = []
     misnamed: list[tuple[ServedStream, HeadersMisnamed]] = []
+    answered: set[str] = set()
     for one in served:
-        # By the server's clock, as in the checkpoints: that of this machine may be wrong.
-        at = server_time(await session.api.stream(one.state.name)) or clock.now()
-        checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
-        with progress_bar() as bar:
-            read = await take_snapshot(
-                session.connection,
-                session.api,
-                one.state,
-                one.mode,
-                checkpoints or (),
-                clock.now,
-                query=replace(query, states=None),
-                restrictions=session.settings.restrictions_on(one.state.name),
-                removes_expired=removes_expired(one.state, session.server),
-                notify_read=of_stream(bar, one.state),
-            )
+        # With warnings, this command may have other settings than the sidecars.
+        asked = one.mode in BY_SIDECAR and sidecars.serving(one) > 0 and not sidecars.warnings
+        every_state = replace(query, states=None)
+        found: Answered | None = None
+        if asked:
+            found = await ask_for_schedules(session.connection, one.state.name, every_state, one.state.last_sequence)
+        answered |= {one.state.name} if found else set()
+        read = found or await _read_stream(session, one, every_state, clock)
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)
@@ -149,11 +145,31 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     # Read last, so that a schedule that was read as waiting may have failed since, and not the other way round.
     shared = await session.registry.get(FAILING)
     failures = read_failures(shared, {one.name for one in sidecars.alive})
-    shown, failing = with_failing(served, schedules, failures)
+    shown, failing = with_failing(served, schedules, failures, answered)
     if query.states is not None:  # only now: which schedules fail is not written in their streams
         shown = [row for row in shown if row[1].state in query.states]
         failing = replace(failing, rows=[row for row in failing.rows if row[1].state in query.states])
     return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
+
+
+async def _read_stream(session: Session, one: ServedStream, query: Query, clock: SystemClock) -> Snapshot:
+    """Read a stream as a sidecar would, because none answers for it."""
+    # By the server's clock, as in the checkpoints: that of this machine may be wrong.
+    at = server_time(await session.api.stream(one.state.name)) or clock.now()
+    checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
+    with progress_bar() as bar:
+        return await take_snapshot(
+            session.connection,
+            session.api,
+            one.state,
+            one.mode,
+            checkpoints or (),
+            clock.now,
+            query=query,
+            restrictions=session.settings.restrictions_on(one.state.name),
+            removes_expired=removes_expired(one.state, session.server),
+            notify_read=of_stream(bar, one.state),
+        )
 
 
 # -- tables ----------------------------------------------------------------------------------------------------

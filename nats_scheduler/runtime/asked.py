@@ -35,6 +35,11 @@ class AskedService:
         return self._service.is_ready
 
     @property
+    def last_read(self) -> int:
+        """The sequence of the last message that was read."""
+        return self._service.last_read
+
+    @property
     def rules(self) -> StreamRules:
         """The rules that a schedule has to meet, with the operator's restrictions."""
         state = self._service.state

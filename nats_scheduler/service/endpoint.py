@@ -92,7 +92,10 @@ class Endpoint(Generic[R]):
         """Return what reads a request, and encodes the answer."""
 
         async def answer(body: bytes) -> bytes:
-            document = await handle(asked, read_request(self.request, body))
+            try:
+                document = await handle(asked, read_request(self.request, body))
+            except JetStreamError as error:
+                raise ServiceError(UNAVAILABLE, f"the server does not answer as expected: {error}") from None
             return document if isinstance(document, bytes) else json.dumps(document).encode()
 
         return answer

@@ -27,6 +27,11 @@ class AskedStream(Protocol):
         ...
 
     @property
+    def last_read(self) -> int:
+        """The sequence of the last message that was read."""
+        ...
+
+    @property
     def rules(self) -> StreamRules:
         """The rules of the stream that a schedule has to meet, with the operator's restrictions."""
         ...

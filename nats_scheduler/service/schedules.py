@@ -28,6 +28,7 @@ T = TypeVar("T", Rejected, HeadersMisnamed)
 async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     """Return a page of schedules, soonest first."""
     name, stream, now = request.stream, asked.stream(request.stream), asked.deployment.now()
+    read_through = stream.last_read
     after = None if request.cursor is None else read_cursor(request.cursor)
     if request.cursor is not None and after is None:
         raise ServiceError(BAD_REQUEST, f"cursor of {shown(request.cursor)}: the cursor of another page is expected")
@@ -48,6 +49,7 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
         "instance": asked.deployment.instance,
         "stream": name,
         "mode": mode,
+        "read_through": read_through,
         "unanswered": failures.unanswered,
         "cursor": None if following is None else following.text,
     }
@@ -75,6 +77,8 @@ def _query(request: MessagesRequest) -> Query:
 async def _messages(
     asked: Asked, name: str, key: str, work: Sliced[SubjectPage[T]], document_of: Callable[[T], Mapping[str, Any]]
 ) -> Document:
+    stream = asked.stream(name)
+    read_through, mode = stream.last_read, str(stream.mode)
     page = await asked.turns.do(work)
     items = await asked.turns.run(encode_items(page.messages, document_of, asked.room - FRAME_BYTES))
     is_last = page.is_last and len(items) == len(page.messages)
@@ -82,7 +86,8 @@ async def _messages(
         "at": format_rfc3339(asked.deployment.now()),
         "instance": asked.deployment.instance,
         "stream": name,
-        "mode": str(asked.stream(name).mode),
+        "mode": mode,
+        "read_through": read_through,
         "cursor": None if is_last or not items else name_cursor(page.messages[len(items) - 1].subject),
     }
     return with_items(head, key, items)

@@ -257,6 +257,8 @@ class SchedulesAnswer(Answer):
 
     stream: str
     mode: str
+    read_through: int
+    """The sequence up to which the instance had read the stream."""
     unanswered: list[str]
     cursor: str | None
     schedules: list[ScheduleDocument]
@@ -267,6 +269,8 @@ class RejectedAnswer(Answer):
 
     stream: str
     mode: str
+    read_through: int
+    """The sequence up to which the instance had read the stream."""
     cursor: str | None
     rejected: list[RejectedDocument]
 
@@ -276,6 +280,8 @@ class MisnamedAnswer(Answer):
 
     stream: str
     mode: str
+    read_through: int
+    """The sequence up to which the instance had read the stream."""
     cursor: str | None
     misnamed: list[MisnamedDocument]
 

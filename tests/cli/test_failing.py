@@ -85,11 +85,13 @@ def held_to(version: str, targets: str) -> str:
 
 
 @asynccontextmanager
-async def denied(start_server: StartServer, version: str = V2_11) -> AsyncIterator[tuple[Account, EmbeddedServer, str]]:
+async def denied(
+    start_server: StartServer, version: str = V2_11, **settings: Any
+) -> AsyncIterator[tuple[Account, EmbeddedServer, str]]:
     """Serve a stream by a sidecar that may publish to `orders.out` alone; yields the address of the administrator."""
     server = await start_server(version, config=held_to(version, "orders.out"))
     url = url_of(server.url, "admin-0")
-    async with account_on(url) as account, sidecar_on(url_of(server.url, "sidecar-0")) as running:
+    async with account_on(url) as account, sidecar_on(url_of(server.url, "sidecar-0"), **settings) as running:
         await account.create("ORDERS", subjects=["orders.>"])
         await running.ready("ORDERS")
         yield account, server, url
@@ -166,9 +168,27 @@ async def test_tables_show_what_fails_with_its_code_and_since_when(
         assert "next fire" not in wrong
 
 
-async def test_of_more_than_fit_the_number_is_shown(cli: Cli, start_server: StartServer, tmp_path: Path) -> None:
+async def test_of_more_than_fit_a_sidecar_that_answers_names_all(cli: Cli, start_server: StartServer) -> None:
     count = 500
     async with denied(start_server) as (account, _server, url):
+        at = f"@at {in_seconds(2)}"
+        for number in range(count):
+            await published(account, f"orders.s.{number}", at, "orders.denied")
+
+        async def shared_in_part() -> bool:
+            """Return whether the bucket has as many as fit, and the number of the others."""
+            entries = await shared(account)
+            return any(stream["more"] > 0 for entry in entries.values() for stream in entry["streams"].values())
+
+        await eventually(shared_in_part, within_seconds=WAIT_SECONDS, describe="the bucket is full")
+        document = await listed_with(cli, url, count)
+        assert document["failing_unlisted"] == 0
+        assert sum(one["state"] == "failing" for one in document["schedules"]) == count
+
+
+async def test_of_more_than_fit_the_number_is_shown(cli: Cli, start_server: StartServer, tmp_path: Path) -> None:
+    count = 500
+    async with denied(start_server, service=False) as (account, _server, url):
         at = f"@at {in_seconds(2)}"
         for number in range(count):
             await published(account, f"orders.s.{number}", at, "orders.denied")
