@@ -17,10 +17,8 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment
+from nats_scheduler.service.questions import Questions
 from nats_scheduler.service.turns import Turns
-
-HOLDER_DEADLINE_SECONDS = 0.5
-"""Longest wait for another instance: the requester waits 2 s by default, and gets an answer without it."""
 
 MAX_SHOWN_CHARS = 100
 """How much of a wrong value an error shows."""
@@ -60,14 +58,8 @@ class Asked:
 
     async def ask(self, instance: str, endpoint: str, request: Mapping[str, object]) -> Object | None:
         """Return what another instance answers, None if it does not answer with an object in time."""
-        subject = f"{self.subjects}.{endpoint}.{instance}"
-        try:
-            reply = await self.connection.request(
-                subject, json.dumps(request).encode(), deadline=HOLDER_DEADLINE_SECONDS
-            )
-        except JetStreamError:
-            return None
-        return None if reply.block else read_object(reply.body)
+        questions = self.connection.one(Questions)
+        return await questions.ask(f"{self.subjects}.{endpoint}.{instance}", json.dumps(request).encode())
 
 
 Handler = Callable[[Asked, R], Awaitable[Document]]

@@ -25,8 +25,10 @@ from typing import Any
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.questions import INBOX
 
 QUEUE_GROUP = "q"
 """The queue group of ADR-32: one of several sidecars answers a request."""
@@ -44,6 +46,9 @@ MAX_ERROR_CHARS = 500
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 """What ADR-32 allows as the name of a service or an endpoint."""
+
+_OWN_INBOX = re.compile(rb"\.%b[^.]*\.(?!%b\.)" % (SIDECAR_INBOX.encode(), INBOX.encode()))
+"""The inboxes of sidecars, but for the one on which they take answers of the service."""
 
 BAD_REQUEST, NOT_FOUND, TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 400, 404, 429, 500, 503
 
@@ -228,8 +233,11 @@ class MicroService:
 
 
 def is_inbox(reply: bytes) -> bool:
-    """Return whether an answer may be sent to a subject: inboxes begin with `_`, as do answers across accounts."""
-    return reply.startswith(b"_")
+    """Return whether an answer may be sent to a subject: inboxes begin with `_`, as do answers across accounts.
+
+    On the inbox of a sidecar an answer could pass for an acknowledgement, so there is one token for answers.
+    """
+    return reply.startswith(b"_") and not _OWN_INBOX.search(reply)
 
 
 def _endpoint(one: Served) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.waiting import eventually
@@ -255,3 +256,29 @@ async def test_one_long_answer_is_a_shorter_page_and_a_cursor(start_server: Star
             found += [one["subject"] for one in page["schedules"]]
             cursor, pages = page["cursor"], pages + 1
         assert (found, pages > 3) == ([f"O.s.{number:02}" for number in range(count)], True)
+
+
+def test_no_answer_goes_to_an_inbox_where_it_could_pass_for_an_acknowledgement() -> None:
+    sidecar = b"nats-scheduler-sidecar-" + b"0" * 32
+    allowed = (b"_INBOX.abc", b"_R_.x.y", b"_INBOX_app.a.b", b"_INBOX." + sidecar + b".asked.7")
+    refused = (
+        b"",
+        b"orders.s",
+        b"$KV.nats_scheduler.lease.x",
+        b"_INBOX." + sidecar + b".ack.7",
+        b"_I." + sidecar + b".r.1",
+    )
+    assert all(map(is_inbox, allowed))
+    assert not any(map(is_inbox, refused))
+
+
+async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked) -> None:
+    """Who sees a fire knows the inbox of its acknowledgements, and asks for an answer there."""
+    seen: list[bytes] = []
+    connection = asked.account.connection
+    connection.subscribe("O.out", lambda _subject, reply, *_rest: seen.append(reply))
+    headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": "O.out"}
+    await asked.account.publish("O.fires", headers)
+    await eventually(lambda: seen, within_seconds=WAIT_SECONDS, describe="a fire is seen")
+    assert seen[0], "it has a reply subject"
+    assert not is_inbox(seen[0])
