@@ -46,6 +46,13 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.check,
     ),
     Endpoint(
+        "explain",
+        "In plain words when a pattern fires, and its next fires with the changes of the clock.",
+        schemas.ExplainRequest,
+        schemas.ExplainAnswer,
+        patterns.explain,
+    ),
+    Endpoint(
         "rejected.list",
         "A page of messages that are rejected as schedules, by subject.",
         schemas.MessagesRequest,

@@ -22,13 +22,14 @@ from nats_scheduler.observe.checks import (
     reading_document,
 )
 from nats_scheduler.observe.documents import error_document, fire_document
+from nats_scheduler.observe.explanations import explanation_document
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.patterns import Pattern, time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
 from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
-from nats_scheduler.service.schemas import CheckAnswer, CheckRequest, NextRequest
+from nats_scheduler.service.schemas import CheckAnswer, CheckRequest, ExplainAnswer, ExplainRequest, NextRequest
 
 
 async def next_fires(asked: Asked, request: NextRequest) -> Document:
@@ -112,6 +113,19 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
         "valid": is_valid(reading),
         **reading_document(reading, now),
         "warnings": warnings,
+    }
+    return answer
+
+
+async def explain(asked: Asked, request: ExplainRequest) -> Document:
+    """Return in plain words when a pattern fires that is stored now."""
+    now = asked.deployment.now()
+    one_line("pattern", request.pattern)
+    one_line("time_zone", request.time_zone or "")
+    answer: ExplainAnswer = {
+        "at": format_rfc3339(now),
+        "instance": asked.deployment.instance,
+        **explanation_document(request.pattern, request.time_zone, now, request.count),
     }
     return answer
 

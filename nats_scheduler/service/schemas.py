@@ -22,12 +22,16 @@ from nats_scheduler.observe.documents import (
     RejectedDocument,
     ScheduleDocument,
 )
+from nats_scheduler.observe.explanations import ExplanationDocument
 
 DEFAULT_PAGE_LENGTH = 100
 
 DEFAULT_FIRES = 5
 MAX_FIRES = 1_000
 """Fire times in one answer."""
+
+MAX_EXPLAINED_FIRES = 20
+"""Fire times in one explanation, which is made at once."""
 
 StreamName = Annotated[str, Field(min_length=1, max_length=255, description="Name of the stream.")]
 Limit = Annotated[
@@ -175,6 +179,14 @@ class CheckRequest(Request):
         if self.pattern is not None and (self.subject is not None or self.stream is not None):
             raise ValueError("subject and stream go with headers")
         return self
+
+
+class ExplainRequest(Request):
+    """A request to say in plain words when a pattern fires."""
+
+    pattern: Annotated[str, Field(description="What `Nats-Schedule` is.")]
+    time_zone: Annotated[str | None, Field(description="What `Nats-Schedule-Time-Zone` is.")] = None
+    count: Annotated[int, Field(ge=1, le=MAX_EXPLAINED_FIRES, description="How many fire times.")] = DEFAULT_FIRES
 
 
 class HealthAnswer(TypedDict):
@@ -363,3 +375,7 @@ class CheckAnswer(Answer, CheckedDocument):
     valid: bool
     """Whether it is a schedule or a cancel."""
     warnings: list[str]
+
+
+class ExplainAnswer(Answer, ExplanationDocument):
+    """What a pattern means, as `nats-scheduler explain --json` prints it."""

@@ -157,6 +157,13 @@ async def test_a_message_is_checked_as_the_command_checks_it(asked: Asked) -> No
     assert (misnamed["message"], len(misnamed["warnings"])) == ("ordinary", 1)
 
 
+async def test_a_pattern_is_explained_as_the_command_explains_it(asked: Asked) -> None:
+    answer = await asked.answer("explain", pattern="0 30 9 * * mon-fri", time_zone="Europe/Berlin", count=2)
+    assert (answer["words"], len(answer["fires"]), answer["error"]) == ("every weekday at 09:30 in Berlin", 2, None)
+    wrong = await asked.answer("explain", pattern="@every soon")
+    assert (wrong["words"], wrong["error"]["err_code"]) == (None, 10189)
+
+
 async def test_instances_and_their_health(asked: Asked) -> None:
     me = asked.running.sidecar.instance
     (instance,) = (await asked.answer("instances.list"))["instances"]
