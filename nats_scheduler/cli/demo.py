@@ -14,7 +14,6 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from nats_scheduler.cli.fires import ScheduleKind
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError
@@ -22,6 +21,7 @@ from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.fires import ScheduleKind
 from nats_scheduler.message.rejection import PATTERN_INVALID
 from nats_scheduler.message.writing import defined, definition_block
 from nats_scheduler.schedule.instants import SECOND, floor_to_second

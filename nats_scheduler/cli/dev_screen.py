@@ -20,12 +20,12 @@ import click
 
 from nats_scheduler.cli.demo import DemoSchedule
 from nats_scheduler.cli.fire_watch import WatchedStream
-from nats_scheduler.cli.fires import ScheduleKind, StoredFire
 from nats_scheduler.cli.output import printable
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.message.writing import defined, definition_headers
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, floor_to_second

@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from nats_scheduler.cli.fires import FireReader, StoredFire
 from nats_scheduler.engine.inputs import Input, MessagesRead
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.fires import FireReader, StoredFire
 from nats_scheduler.runtime.modes import Mode
 
 SERVED_STREAMS_CHECK_INTERVAL_SECONDS = 0.25

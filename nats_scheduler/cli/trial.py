@@ -17,12 +17,12 @@ from typing import Any
 from nats_scheduler.cli.demo import DEMO_STREAM, publish_demo, write_sensor
 from nats_scheduler.cli.dev_screen import Screen, Tally, paste_lines, who_fires
 from nats_scheduler.cli.fire_watch import FireWatch
-from nats_scheduler.cli.fires import StoredFire
 from nats_scheduler.cli.process import pages_of
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
 from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
+from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock

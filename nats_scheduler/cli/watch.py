@@ -19,7 +19,6 @@ import click
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.dev_screen import Screen, fire_line
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
-from nats_scheduler.cli.fires import StoredFire
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, printable
 from nats_scheduler.cli.process import stop_on_signals
@@ -29,6 +28,7 @@ from nats_scheduler.cli.tables import moment_text
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.subjects import is_covered, is_valid_subject
 from nats_scheduler.observe.reporter import ADVISORY_PREFIX
 from nats_scheduler.runtime.clock import SystemClock

@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Any
 
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.dialect import ADR51, DIALECTS
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
+from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
@@ -102,16 +102,14 @@ class FireReader:
 
     def _native_fire(self, message: StoredMessage) -> StoredFire | None:
         """Recognise a fire of the server's own scheduler: it names a schedule that was due, and is on its target."""
-        scheduler = header_value(message.block, ADR51.scheduler)
-        schedule = "" if scheduler is None else scheduler.decode("utf-8", "surrogateescape")
+        schedule = scheduler_of(message.block)
         known = self._known.get(schedule)
         if known is None or known.due is None or known.definition.terms.target != message.subject:
             return None
         if message.stored_at < known.due:
             return None
         fire = self._stored_fire(schedule, message, known, known.due)
-        following = parse_rfc3339((header_value(message.block, ADR51.next) or b"").decode("utf-8", "surrogateescape"))
-        known.due = following if isinstance(following, int) else None
+        known.due = following_fire(message.block, ADR51)
         if known.due is None:
             del self._known[schedule]
         return fire
@@ -120,6 +118,17 @@ class FireReader:
         kind = ScheduleKind.UNKNOWN if known is None else kind_of(known.definition)
         since = due if known is None else known.timetable.stored_at
         return StoredFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
+
+
+def scheduler_of(block: bytes) -> str:
+    """Return the schedule that a message names in `Nats-Scheduler`; "" if it names none."""
+    return decoded(header_value(block, ADR51.scheduler) or b"")
+
+
+def following_fire(block: bytes, dialect: Dialect) -> int | None:
+    """Return the time (ns) that a fire names in `Nats-Schedule-Next`; None if it names none, such as `purge`."""
+    following = parse_rfc3339(decoded(header_value(block, dialect.next) or b""))
+    return following if isinstance(following, int) else None
 
 
 def kind_of(definition: Definition) -> ScheduleKind:

@@ -1,0 +1,125 @@
+"""The past fires of one schedule, newest first, read from its stream.
+
+The rule: what is returned is what is stored. Nothing is written down about fires beside the fires themselves.
+Where to look is the schedule's own target, as it is stored now, so that the server skips all other messages. A schedule
+that is not stored any more has no target: then the caller names one, or all subjects are searched.
+
+Cost: see `jetstream.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer, and other work of the
+event loop goes on after each 1,024 of them.
+Limit: fires that were stored on an earlier target of the schedule are found only if that one is named.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.backwards import BackwardReader
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stored import StoredMessage
+
+DEFAULT_FIRES = 20
+"""Fires of one answer, unless the caller wants another number."""
+
+MAX_FIRES = 1_000
+"""The most fires of one answer."""
+
+MAX_MESSAGES_READ = 200_000
+"""The most messages that are read for one answer; about two seconds."""
+
+ALL_SUBJECTS = ">"
+
+
+@dataclass(frozen=True, slots=True)
+class FireQuery:
+    """Which fires are wanted."""
+
+    schedule: str
+    limit: int = DEFAULT_FIRES
+    since: int | None = None
+    """Only fires that were stored at this time (ns) or later."""
+    target: str | None = None
+    """Where to look, wildcards allowed; None for the target of the schedule as it is stored."""
+
+
+@dataclass(slots=True)
+class FoundFires:
+    """An answer."""
+
+    searched: str
+    """The subject that was searched."""
+    fires: list[PastFire] = field(default_factory=list)
+    """The newest first."""
+    oldest_read: int | None = None
+    """When (ns) the oldest message that was read was stored; None if none was read."""
+    is_complete: bool = False
+    """Whether all fires that match, up to the limit, were found; else there were too many messages to read them all."""
+
+
+async def find_fires(connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery) -> FoundFires:
+    """Find the past fires of a schedule; `state` is its stream as it was read just now.
+
+    Raises `JetStreamError` if the server does not answer, or refuses.
+    """
+    stored = await _stored_schedule(api, state, query.schedule)
+    is_elsewhere = state.rules.moves_subjects  # the stream stores fires on another subject than their target
+    own_target = ALL_SUBJECTS if stored is None or is_elsewhere else stored.terms.target
+    found = FoundFires(query.target or own_target)
+    if not await _is_anything_on(api, state.name, found.searched):
+        found.is_complete = True
+        return found
+    past = PastFires(query.schedule, is_native=state.is_native, stored=stored, is_moved=is_elsewhere)
+    reader = BackwardReader(connection, api, state.config, found.searched)
+    number = 0
+    async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
+        if _took_enough(chunk, past, query, found):
+            found.is_complete = True
+            return found
+        number += len(chunk)
+        if number >= MAX_MESSAGES_READ:
+            _take(past.rest(is_all=False), query, found)
+            return found
+    _take(past.rest(is_all=True), query, found)
+    found.is_complete = True
+    return found
+
+
+def _took_enough(chunk: Sequence[StoredMessage], past: PastFires, query: FireQuery, found: FoundFires) -> bool:
+    """Read a chunk; return whether no older message is needed."""
+    for message in chunk:
+        found.oldest_read = message.stored_at
+        _take(past.read(message), query, found)
+        if len(found.fires) >= query.limit:
+            return True
+        if query.since is not None and message.stored_at < query.since and not past.awaits_older:
+            return True
+    return False
+
+
+def _take(fires: Iterable[PastFire], query: FireQuery, found: FoundFires) -> None:
+    for fire in fires:
+        if len(found.fires) < query.limit and (query.since is None or fire.stored_at >= query.since):
+            found.fires.append(fire)
+
+
+async def _is_anything_on(api: JetStreamApi, stream: str, subject: str) -> bool:
+    """Return whether a stream holds a message on a subject; no consumer may filter by one that it cannot hold."""
+    if subject == ALL_SUBJECTS:
+        return True
+    return await api.message(stream, seq=1, next_by_subj=subject) is not None
+
+
+async def _stored_schedule(api: JetStreamApi, state: StreamState, subject: str) -> StoredSchedule | None:
+    """Return the schedule that is stored on a subject, None if there is none, or an invalid one."""
+    message = await last_on(api, state.name, subject)
+    if message is None or message.subject != subject:
+        return None
+    reading = read_message(message.block, subject, message.stored_at, state.rules, DIALECTS)
+    if reading is None or reading.definition is None:
+        return None
+    definition = reading.definition
+    return StoredSchedule(message.sequence, definition.timetable(message.stored_at), definition.terms)

@@ -1,0 +1,132 @@
+"""Past fires are found backwards: each with its fire time, or without one if nothing that is stored shows it."""
+
+import pytest
+
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.blocks import block_of
+
+RULES = StreamRules.from_config({"name": "S", "subjects": ["S.>"]})
+START = 1_800_000_000 * SECOND
+LATE = 3 * MILLISECOND
+
+
+def at(second: int) -> int:
+    return START + second * SECOND
+
+
+def schedule(sequence: int, second: int) -> StoredSchedule:
+    """Return `@every 10s`, stored at a second."""
+    block = block_of(("Nats-Schedule", "@every 10s"), ("Nats-Schedule-Target", "S.out"))
+    reading = read_message(block, "S.s", at(second), RULES, DIALECTS)
+    assert reading is not None
+    assert reading.definition is not None
+    return StoredSchedule(sequence, reading.definition.timetable(at(second)), reading.definition.terms)
+
+
+def following(second: int | None) -> str:
+    return "purge" if second is None else format_rfc3339(at(second))
+
+
+def ours(
+    sequence: int, due: int, then: int | None, *, of: int = 1, stored: int | None = None, x: str = ""
+) -> StoredMessage:
+    """Return a fire of a sidecar."""
+    block = block_of(
+        (f"{x}Nats-Scheduler", "S.s"),
+        (f"{x}Nats-Schedule-Next", following(then)),
+        ("Nats-Msg-Id", fire_identity("S.s", of, at(due))),
+    )
+    return StoredMessage("S.out", sequence, at(due) + LATE if stored is None else stored, block, None)
+
+
+def servers(sequence: int, stored: int, then: int | None) -> StoredMessage:
+    """Return a fire of the scheduler inside the server, stored `LATE` after a second."""
+    block = block_of(("Nats-Scheduler", "S.s"), ("Nats-Schedule-Next", following(then)))
+    return StoredMessage("S.out", sequence, at(stored) + LATE, block, None)
+
+
+def read(
+    *messages: StoredMessage, native: bool = False, stored: StoredSchedule | None = None, is_all: bool = True
+) -> list[PastFire]:
+    """Read messages that are given in the order of their stream."""
+    past = PastFires("S.s", is_native=native, stored=stored)
+    found = [fire for message in reversed(messages) for fire in past.read(message)]
+    return found + past.rest(is_all=is_all)
+
+
+def dues(fires: list[PastFire]) -> list[tuple[int, int | None]]:
+    """Return sequence and fire time, in seconds from the start."""
+    return [(one.sequence, None if one.fire_time is None else (one.fire_time - START) // SECOND) for one in fires]
+
+
+@pytest.mark.parametrize("x", ["", "X-"])
+def test_a_fire_of_a_sidecar_has_its_fire_time_in_its_identity(x: str) -> None:
+    found = read(ours(5, 10, 20, x=x), ours(6, 20, None, x=x))
+    assert dues(found) == [(6, 20), (5, 10)]
+    assert [one.lateness for one in found] == [LATE, LATE]
+    assert [one.next_fire for one in found] == [None, at(20)]
+    assert [(one.schedule_sequence, one.by_server) for one in found] == [(1, False), (1, False)]
+
+
+def test_messages_that_cannot_be_fires_are_passed_over() -> None:
+    other = block_of(("Nats-Scheduler", "S.t"), ("Nats-Msg-Id", fire_identity("S.t", 1, at(10))))
+    cancel = block_of(("Nats-Scheduler", "S.s"), ("Nats-Schedule-Next", "purge"))
+    assert not read(
+        StoredMessage("S.out", 4, at(10), b"", None),
+        StoredMessage("S.out", 5, at(10), other, None),
+        StoredMessage("S.out", 6, at(10), cancel, None),
+        ours(7, 60, 70, stored=at(10)),
+        ours(8, 20, 10),
+        ours(9, 20, 30, of=9),
+        stored=schedule(2, 0),
+    )
+
+
+def test_a_forged_fire_of_the_stored_schedule_is_passed_over() -> None:
+    off_the_grid = ours(5, 13, 20, of=2)
+    assert dues(read(off_the_grid, ours(6, 20, 30, of=2), stored=schedule(2, 0))) == [(6, 20)]
+
+
+def test_a_fire_of_the_server_is_due_when_the_one_before_it_says() -> None:
+    found = read(servers(5, 10, 20), servers(6, 20, 30), servers(7, 30, None), native=True, stored=schedule(2, 0))
+    assert dues(found) == [(7, 30), (6, 20), (5, 10)]
+    assert [one.lateness for one in found] == [LATE] * 3
+    assert {(one.by_server, one.schedule_sequence) for one in found} == {(True, None)}
+
+
+def test_the_oldest_fire_of_a_server_has_no_fire_time_without_its_schedule() -> None:
+    assert dues(read(servers(5, 10, 20), servers(6, 20, 30), native=True)) == [(6, 20), (5, None)]
+    later = schedule(9, 25)
+    assert dues(read(servers(5, 10, 20), servers(6, 20, 30), native=True, stored=later)) == [(6, 20), (5, None)]
+    unread = read(servers(5, 10, 20), native=True, stored=schedule(2, 0), is_all=False)
+    assert dues(unread) == [(5, None)]
+
+
+def test_after_a_replacement_the_fire_time_is_that_of_the_new_schedule() -> None:
+    found = read(servers(5, 10, 20), servers(7, 25, 35), native=True, stored=schedule(6, 15))
+    assert dues(found) == [(7, 25), (5, None)]
+
+
+def test_a_fire_before_the_time_that_was_named_came_from_a_replacement() -> None:
+    assert dues(read(servers(5, 10, 60), servers(7, 25, 35), native=True)) == [(7, None), (5, None)]
+
+
+def test_a_cancel_before_the_next_fire_is_no_fire() -> None:
+    assert dues(read(servers(5, 10, 20), servers(6, 15, None), native=True, stored=schedule(2, 0))) == [(5, 10)]
+
+
+def test_fires_from_before_and_after_graduation_are_one_history() -> None:
+    found = read(ours(5, 10, 20), servers(6, 20, 30), native=True, stored=schedule(1, 0))
+    assert dues(found) == [(6, 20), (5, 10)]
+    assert [one.by_server for one in found] == [True, False]
+
+
+def test_without_the_servers_scheduler_a_message_without_identity_is_no_fire() -> None:
+    assert not read(servers(5, 10, 20), stored=schedule(2, 0))
