@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
     "info": ("nats_scheduler.cli.info:command", "Show all that is known of one schedule."),
     "watch": ("nats_scheduler.cli.watch:command", "Follow fires, and what goes wrong, as it happens."),
+    "history": ("nats_scheduler.cli.history:command", "Show the past fires of a schedule, and how late they were."),
     "instances": (
         "nats_scheduler.cli.instances:command",
         "List the sidecars of the account, and what each of them holds.",

@@ -16,6 +16,7 @@ from nats_scheduler.engine.outlook import kind_of
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.view import Counts, ListedSchedule
 from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern, time_zone_of
@@ -95,6 +96,26 @@ class ScheduleDocument(StoredDocument, DefinitionDocument):
     """`sidecar`, `server` or `none`."""
     failing: FailingDocument | None
     ends: EndDocument | None
+
+
+class PastFireDocument(TypedDict):
+    """A generated message."""
+
+    stream: str
+    schedule: str
+    schedule_sequence: int | None
+    """Null if the server fired it."""
+    target: str
+    sequence: int
+    """Its own."""
+    fire_time: str | None
+    """Null if it is unknown."""
+    stored: str
+    lateness_nanoseconds: int | None
+    next_fire: str | None
+    """Null if it was the last fire."""
+    fired_by: str
+    """`sidecar` or `server`."""
 
 
 class RejectedDocument(StoredDocument):
@@ -202,6 +223,22 @@ def schedule_document(stream: str, mode: str, listed: ListedSchedule) -> Schedul
         "ends": None
         if ends is None or listed.ended_by is None
         else {"utc": format_rfc3339(ends), "reason": listed.ended_by.name.lower()},
+    }
+
+
+def past_fire_document(stream: str, fire: PastFire) -> PastFireDocument:
+    """Return a fire that is stored in a stream."""
+    return {
+        "stream": stream,
+        "schedule": fire.schedule,
+        "schedule_sequence": fire.schedule_sequence,
+        "target": fire.target,
+        "sequence": fire.sequence,
+        "fire_time": None if fire.fire_time is None else format_rfc3339(fire.fire_time),
+        "stored": format_rfc3339(fire.stored_at),
+        "lateness_nanoseconds": fire.lateness,
+        "next_fire": None if fire.next_fire is None else format_rfc3339(fire.next_fire),
+        "fired_by": "server" if fire.by_server else "sidecar",
     }
 
 

@@ -107,6 +107,9 @@ async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, runn
         (True, True, False),
     ]
     check("stream ls", await on(cli, server, "stream", "ls"))
+    await account.publish("ORDERS.soon", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"})
+    await account.wait_for("ORDERS", "ORDERS.out")
+    check("history", await on(cli, server, "history", "ORDERS", "ORDERS.soon"))
 
     async def held() -> Document | None:
         found = await on(cli, server, "instances")

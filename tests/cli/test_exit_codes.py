@@ -42,6 +42,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("info", 2): ("info", "ORDERS", "orders.*", *NOWHERE),
     ("watch", 1): ("watch", *NOWHERE),
     ("watch", 2): ("watch", "--filter", "a..b", *NOWHERE),
+    ("history", 1): ("history", "S", "S.s", *NOWHERE),
+    ("history", 2): ("history", "S", "S.*", *NOWHERE),
     ("instances", 1): ("instances", *NOWHERE),
     ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
     ("next", 0): ("next", "@daily"),
@@ -154,6 +156,14 @@ async def doctor_finds_a_warning(folder: Path, start_server: StartServer) -> int
     return await doctor_ends(folder, server)
 
 
+async def history_of_a_schedule_that_never_fired(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS")
+    with sidecar("history", "ORDERS", "ORDERS.s", "--server", server.url, folder=folder) as process:
+        return await process.wait_for_exit()
+
+
 Story = Callable[[Path, StartServer], Awaitable[int]]
 STORIES: Mapping[tuple[str, int], Story] = {
     ("run", 0): run_ends_clean,
@@ -165,6 +175,7 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("doctor", 3): doctor_finds_a_warning,
     ("info", 0): info_finds_a_schedule,
     ("watch", 0): watch_is_interrupted,
+    ("history", 0): history_of_a_schedule_that_never_fired,
 }
 
 

@@ -1,0 +1,124 @@
+"""`nats-scheduler history`: the past fires of one schedule, newest first, and how late each of them was.
+
+Rule: what is shown is what is stored in the stream (`service.fire_history`), whoever fired it.
+Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
+million other messages. Limit: fires that are not stored any more are not shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import CommandError, print_json, printable
+from nats_scheduler.cli.past import check_schedule, check_stream, instant_since, limit_option, since_option
+from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.observe.documents import past_fire_document
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.fire_history import DEFAULT_FIRES, MAX_FIRES, FireQuery, FoundFires, find_fires
+from nats_scheduler.settings.load import ResolvedSettings
+
+SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was found, and in which stream."""
+
+    stream: str
+    found: FoundFires
+
+
+@click.command("history")
+@click.argument("stream")
+@click.argument("subject")
+@connection_options
+@since_option
+@limit_option(DEFAULT_FIRES, MAX_FIRES)
+@click.option(
+    "--target", metavar="SUBJECT", help="Look there instead of on the schedule's target; wildcards are allowed."
+)
+@wide_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    resolved: ResolvedSettings,
+    stream: str,
+    subject: str,
+    since: str | None,
+    limit: int,
+    target: str | None,
+    wide: bool,
+    as_json: bool,
+) -> None:
+    """Show the past fires of a schedule, and how late they were.
+
+    SUBJECT is that of the schedule in STREAM; the schedule itself may be gone.
+    Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    check_stream(stream)
+    check_schedule(subject)
+    if target is not None and not is_valid_subject(target):
+        raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
+    query = FireQuery(subject, limit, instant_since(since), target)
+    past = in_session(resolved, lambda session: _read(session, stream, query))
+    if as_json:
+        print_json(_document(past, query))
+    else:
+        _print(past, query, wide=wide)
+
+
+async def _read(session: Session, stream: str, query: FireQuery) -> Past:
+    info = await session.api.stream(stream)
+    if info is None:
+        raise CommandError(f"stream {stream} does not exist")
+    state, _mode = await session.with_mode(StreamState.from_info(info))
+    return Past(stream, await find_fires(session.connection, session.api, state, query))
+
+
+def _document(past: Past, query: FireQuery) -> dict[str, object]:
+    found = past.found
+    return {
+        "stream": past.stream,
+        "schedule": query.schedule,
+        "searched": found.searched,
+        "complete": found.is_complete,
+        "oldest_read": None if found.oldest_read is None else format_rfc3339(found.oldest_read),
+        "fires": [past_fire_document(past.stream, fire) for fire in found.fires],
+    }
+
+
+def _print(past: Past, query: FireQuery, *, wide: bool) -> None:
+    found = past.found
+    where = f"in {past.stream}" if found.searched == ">" else f"on {found.searched} in {past.stream}"
+    if found.fires:
+        columns = ["fire time (UTC)", "late", "by", "seq", "stored (UTC)", "target"]
+        cells = [_cells(fire) for fire in found.fires]
+        print_table(columns, cells, optional=["target", "stored (UTC)", "seq"], wide=wide)
+        number = len(found.fires)
+        click.echo(printable(f"{number} fire{'' if number == 1 else 's'} of {query.schedule}, newest first, {where}"))
+    else:
+        click.echo(printable(f"no fire of {query.schedule} is stored {where}"))
+    if not found.is_complete and found.oldest_read is not None:
+        click.echo(f"the search ended at {moment_text(found.oldest_read)}: --since and --target make it shorter")
+
+
+def _cells(fire: PastFire) -> list[str]:
+    due = "unknown" if fire.fire_time is None else time_text(fire.fire_time)
+    by = "server" if fire.by_server else "sidecar"
+    return [due, lateness_text(fire.lateness), by, str(fire.sequence), time_text(fire.stored_at), fire.target]
+
+
+def lateness_text(lateness: int | None) -> str:
+    """Return a lateness (ns) as text: in milliseconds below 10 s; "" if it is unknown."""
+    if lateness is None:
+        return ""
+    if abs(lateness) < SHOWN_IN_MILLISECONDS_BELOW_NS:
+        return f"{lateness / MILLISECOND:.1f} ms"
+    return span_text(lateness)
