@@ -30,7 +30,7 @@ from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.subjects import is_covered, is_valid_subject
-from nats_scheduler.observe.reporter import ADVISORY_PREFIX
+from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -108,6 +108,8 @@ class FireReadBack(NamedTuple):
     stored_sequence: int
     overdue: bool = False
     """It came due before this instance could fire it: before its schedule was stored, or before it held its shard."""
+    schedule_stored_at: int = 0
+    """When (ns) its schedule was stored, 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

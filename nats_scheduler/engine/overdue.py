@@ -41,5 +41,5 @@ class OverdueRule:
             send_time = held.send_time_of(fire_time)
         overdue = send_time < known_since or send_time < self._able_since[shard] <= stored_at
         return FireReadBack(
-            generated.schedule, message.subject, fire_time, send_time, stored_at, message.sequence, overdue
+            generated.schedule, message.subject, fire_time, send_time, stored_at, message.sequence, overdue, known_since
         )

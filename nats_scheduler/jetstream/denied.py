@@ -17,6 +17,9 @@ _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-
 
 _SERVICE_SUBJECTS = re.compile(r"(\$SRV|nats_scheduler\.v1)\.")
 
+_ADVISORIES = "nats_scheduler.advisory."
+"""What the subjects of advisories begin with; each names another schedule."""
+
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
@@ -31,8 +34,11 @@ class Denial(NamedTuple):
     def permission(self) -> "Denial":
         """The missing permission: the same for every attempt, although each uses another consumer or inbox name.
 
-        It is one for all subjects of the micro service, and one for all inboxes to which it sends answers.
+        It is one for all advisories, one for all subjects of the micro service, and one for all inboxes to which it
+        sends answers.
         """
+        if self.publishes and self.subject.startswith(_ADVISORIES):
+            return Denial(True, f"{_ADVISORIES}>")
         if self.publishes and self.subject.startswith("_"):
             return Denial(True, f"{self.subject.partition('.')[0]}.>")
         if shared := _SERVICE_SUBJECTS.match(self.subject):

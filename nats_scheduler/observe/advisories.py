@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from nats_scheduler.observe.reporter import ADVISORY_PREFIX, ADVISORY_TYPE
+from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE
 
 Instant = Annotated[
     str,
@@ -104,6 +104,38 @@ class FireForgedAdvisory(Advisory):
     reason: str = Field(description="Why it cannot be that fire.")
 
 
+class FiresMissedAdvisory(Advisory):
+    """Fires of a schedule came due and were not stored; one make-up fire was stored for them."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.fires_missed"]
+    schedule: Schedule
+    seq: Sequence
+    since: Annotated[Instant, Field(description="The fire time of the first of them, RFC 3339 in UTC.")]
+    make_up_fire: Annotated[Instant, Field(description="The fire time of the make-up fire, RFC 3339 in UTC.")]
+
+
+class FiresDroppedAdvisory(Advisory):
+    """A schedule ended while its fires were refused: what came due meanwhile is not stored."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.fires_dropped"]
+    schedule: Schedule
+    seq: Sequence
+    since: Annotated[Instant, Field(description="The fire time of the first of them, RFC 3339 in UTC.")]
+    code: int = Field(description="The server's error code; 403 if the sidecar's user may not publish to the target.")
+    reason: str = Field(description="The server's description of the error.")
+
+
+class FireLateAdvisory(Advisory):
+    """A fire was stored later than `late_after` after its fire time, or after its schedule if that is later."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.fire_late"]
+    schedule: Schedule
+    due: Due
+    stored: Annotated[Instant, Field(description="When it was stored, RFC 3339 in UTC.")]
+    stored_as: int = Field(description="Its own stream sequence.")
+    lateness: str = Field(description="How late that was, a duration such as `1m30s`.")
+
+
 class StreamRefusedAdvisory(Advisory):
     """A newer server would refuse this configuration for a stream with schedules."""
 
@@ -146,6 +178,9 @@ AnyAdvisory = Annotated[
     | ScheduleLostAdvisory
     | FireRefusedAdvisory
     | FireForgedAdvisory
+    | FiresMissedAdvisory
+    | FiresDroppedAdvisory
+    | FireLateAdvisory
     | StreamRefusedAdvisory
     | CannotServeAdvisory
     | HolderRelievedAdvisory
@@ -162,6 +197,6 @@ KINDS: dict[str, type[Advisory]] = {
 
 def advisories_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of what is published on `nats_scheduler.advisory.>`."""
-    title = f"What is published on {ADVISORY_PREFIX}.<kind>.<stream>"
+    title = f"What is published on {ADVISORY_PREFIX}.<kind>.<stream>.<schedule>"
     schema = TypeAdapter(AnyAdvisory).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}

@@ -2,11 +2,10 @@
 
 A mistake of a publisher is one warning and one advisory; an event that occurs a thousand times a second is only
 counted, and logged at the level debug.
-The number of warnings is limited (`observe.allowance`); counters and advisories are not.
+The number of warnings and advisories is limited (`observe.allowance`); counters are not.
 Listeners get every event unchanged; `nats-scheduler dev` prints its fires in this way.
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
@@ -34,27 +33,19 @@ from nats_scheduler.engine.events import (
     StreamReady,
 )
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
+from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice
 from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overload import Overload
+from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-
-ADVISORY_PREFIX = "nats_scheduler.advisory"
-"""Advisories are published on `nats_scheduler.advisory.<kind>.<stream>`."""
-
-ADVISORY_TYPE = "io.nats_scheduler.advisory.v1"
 
 OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's streams among more instances"
 """What an operator can do against an overload."""
 
 Listener = Callable[[str, Event], None]
-Publish = Callable[[str, bytes], object]
-
-
-def no_advice(_subject: str, _body: bytes) -> None:
-    """Publish no advisory: there is no connection."""
 
 
 class Reporter:
@@ -69,6 +60,8 @@ class Reporter:
         self._overload = Overload()
         self.advise: Publish = no_advice
         """Publishes an advisory; `no_advice` while there is no connection."""
+        self.late_after = SECOND
+        """How late (ns) a fire is stored that is reported as late."""
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` with every event too."""
@@ -183,8 +176,8 @@ class Reporter:
     def stream_refused(self, stream: str, rejection: Rejection) -> None:
         """Report that a stream has the flag, and a configuration with which it cannot have it."""
         fields = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}
-        self._warn("stream_refused", "", {"stream": stream, **fields})
-        self._advise("stream_refused", stream, **_rejection_fields(rejection))
+        if self._warn("stream_refused", "", {"stream": stream, **fields}):
+            self._advise("stream_refused", stream, **_rejection_fields(rejection))
 
     def loop_sampled(self, late: float) -> None:
         """Report how late (s) the event loop ran a timer, and an overload if there is one."""
@@ -214,8 +207,8 @@ class Reporter:
 
     def cannot_serve(self, stream: str, reason: str) -> None:
         """Report that this instance lacks a permission that a holder needs; other able instances hold the stream."""
-        self._warn("cannot_serve", "", {"stream": stream, "reason": reason})
-        self._advise("cannot_serve", stream, reason=reason)
+        if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
+            self._advise("cannot_serve", stream, reason=reason)
 
     def can_serve_again(self, stream: str) -> None:
         """Report that no permission was denied for a while, so that this instance holds shards again."""
@@ -229,8 +222,8 @@ class Reporter:
     def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
         """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
         fields = {"instance": instance, "since": _time(since)}
-        self._warn("instance_not_firing", "", {"stream": stream, **fields})
-        self._advise("instance_not_firing", stream, **fields)
+        if self._warn("instance_not_firing", "", {"stream": stream, **fields}):
+            self._advise("instance_not_firing", stream, **fields)
 
     # -- schedules and fires -------------------------------------------------------------------------------------
 
@@ -247,8 +240,8 @@ class Reporter:
         details = _rejection_fields(event.rejection)
         self._metrics.rejected.labels(stream, str(event.rejection.code)).inc()
         fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, **details}
-        self._warn("schedule_rejected", stream, fields)
-        self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **details)
+        if self._warn("schedule_rejected", stream, fields):
+            self._advise("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **details)
 
     def _ended(self, stream: str, event: ScheduleEnded) -> None:
         self._metrics.schedules_of(stream).ended[event.ending].inc()
@@ -260,15 +253,15 @@ class Reporter:
         self._metrics.misnamed.labels(stream).inc()
         for header, reason in event.headers:
             fields = {"subject": event.subject, "seq": event.sequence, "header": header, "reason": reason}
-            self._warn("header_misnamed", stream, {"stream": stream, **fields})
-            self._advise("header_misnamed", stream, **fields)
+            if self._warn("header_misnamed", stream, {"stream": stream, **fields}):
+                self._advise("header_misnamed", stream, **fields)
 
     def _ends_early(self, stream: str, event: ScheduleEndsEarly) -> None:
         self._metrics.ends_early.labels(stream, event.ending.name.lower()).inc()
         fields = {"schedule": event.schedule, "seq": event.sequence, "due": _time(event.due)}
         fields |= {"ends": _time(event.ends), "reason": str(event.ending)}
-        self._warn("schedule_ends_early", stream, {"stream": stream, **fields})
-        self._advise("schedule_ends_early", stream, **fields)
+        if self._warn("schedule_ends_early", stream, {"stream": stream, **fields}):
+            self._advise("schedule_ends_early", stream, **fields)
 
     def _lost(self, stream: str, event: ScheduleLost) -> None:
         fields = {
@@ -277,8 +270,8 @@ class Reporter:
             "due": _time(event.due),
             "reason": str(event.ending),
         }
-        self._warn("schedule_lost", stream, {"stream": stream, **fields})
-        self._advise("schedule_lost", stream, **fields)
+        if self._warn("schedule_lost", stream, {"stream": stream, **fields}):
+            self._advise("schedule_lost", stream, **fields)
 
     def _stored(self, stream: str, event: FireStored) -> None:
         counts = self._metrics.fires_of(stream)
@@ -294,6 +287,18 @@ class Reporter:
         else:
             counts.late(late)
             self._overload.record_fire(late)
+        if late * SECOND >= self.late_after:
+            self._late(stream, event)
+
+    def _late(self, stream: str, event: FireReadBack) -> None:
+        """Report a fire that was late; an `@at` that was past when it was stored could not be fired earlier."""
+        lateness = event.stored_at - max(event.send_time, event.schedule_stored_at)
+        if lateness < self.late_after:
+            return
+        times = {"due": _time(event.fire_time), "stored": _time(event.stored_at), "lateness": format_duration(lateness)}
+        fields = {"schedule": event.schedule, "stored_as": event.stored_sequence, **times}
+        if self._warn("fire_late", stream, {"stream": stream, **fields}):
+            self._advise("fire_late", stream, **fields)
 
     def _unanswered(self, stream: str, event: FireUnknown) -> None:
         self._metrics.unanswered.labels(stream).inc()
@@ -310,8 +315,8 @@ class Reporter:
             "reason": event.description,
         }
         retry_after = f"{event.retry_after / SECOND}s"
-        self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **fields})
-        self._advise("fire_refused", stream, **fields)
+        if self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **fields}):
+            self._advise("fire_refused", stream, **fields)
 
     def _forged(self, stream: str, event: FireForged) -> None:
         self._metrics.forged.labels(stream).inc()
@@ -323,21 +328,23 @@ class Reporter:
             "stored_as": event.stored_sequence,
             "reason": event.reason,
         }
-        if self._allowance.grants("fire_forged", stream):  # not more advisories than lines: a forgery costs nothing
-            self._log.warning("fire_forged", stream=stream, **fields)
+        if self._warn("fire_forged", stream, {"stream": stream, **fields}):
             self._advise("fire_forged", stream, **fields)
 
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self._metrics.missed.labels(stream).inc()
         if self._allowance.grants("fires_missed", stream):
             write = self._log.warning if event.while_running else self._log.info
-            since, make_up = _time(event.first), _time(event.made_up)
-            write("fires_missed", stream=stream, schedule=event.schedule, since=since, make_up_fire=make_up)
+            fields = {"schedule": event.schedule, "since": _time(event.first), "make_up_fire": _time(event.made_up)}
+            write("fires_missed", stream=stream, **fields)
+            self._advise("fires_missed", stream, seq=event.sequence, **fields)
 
     def _dropped(self, stream: str, event: FiresDropped) -> None:
         self._metrics.dropped.labels(stream, str(event.code)).inc()
         fields = {"code": event.code, "reason": event.description, "since": _time(event.first)}
-        self._warn("fires_dropped", stream, {"stream": stream, "schedule": event.schedule, **fields})
+        fields |= {"schedule": event.schedule}
+        if self._warn("fires_dropped", stream, {"stream": stream, **fields}):
+            self._advise("fires_dropped", stream, seq=event.sequence, **fields)
 
     def _still_refused(self, stream: str, event: StillRefused) -> None:
         fields = {"code": event.code, "reason": event.description, "schedules": event.count}
@@ -355,9 +362,11 @@ class Reporter:
         else:
             self._log.debug("purge_failed", **fields)
 
-    def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> None:
-        if self._allowance.grants(kind, stream):
+    def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> bool:
+        """Log a warning; return whether it was granted, so that not more advisories are published than lines."""
+        if is_granted := self._allowance.grants(kind, stream):
             self._log.warning(kind, **fields)
+        return is_granted
 
     def _left_out(self, kind: str, stream: str, count: int) -> None:
         self._log.warning("lines_suppressed", kind=kind, count=count, **({"stream": stream} if stream else {}))
@@ -372,8 +381,7 @@ class Reporter:
         write("expiry_failed", stream=stream, seq=event.sequence, reason=event.reason)
 
     def _advise(self, kind: str, stream: str, **fields: Any) -> None:
-        body = {"type": f"{ADVISORY_TYPE}.{kind}", "stream": stream, **fields}
-        self.advise(f"{ADVISORY_PREFIX}.{kind}.{stream}", json.dumps(body).encode())
+        self.advise(advisory_message(kind, stream, fields))
 
 
 def _rejection_fields(rejection: Rejection) -> dict[str, Any]:

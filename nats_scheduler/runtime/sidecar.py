@@ -56,6 +56,7 @@ class Sidecar:
         self._settings = settings
         self._clock = ServerClock(clock)
         self._reporter = reporter
+        reporter.late_after = settings.late_after
         self._services = StreamServices(settings, self._clock, reporter.report, reporter.loop_sampled)
         self.serving = asyncio.Event()
         """Set while the account is watched and its streams are known."""
@@ -132,7 +133,7 @@ class Sidecar:
 
     async def _serve(self, connection: Connection) -> bool:
         account = Account(connection, self._settings, self._clock, self._reporter, self._services, self._leases)
-        self._reporter.advise = connection.publish
+        self._reporter.advise = lambda message: connection.publish(*message)
         self.connection = connection
         connection.when_denied(self._denied)
         standstill = Standstill(self._clock.monotonic, self._clock.monotonic)

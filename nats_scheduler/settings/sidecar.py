@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nats_scheduler.message.restrictions import Restrictions
-from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.duration_field import DurationRange
 from nats_scheduler.settings.restrictions import StreamNumber, StreamSubject, restrictions_on
@@ -91,6 +91,13 @@ class SidecarSettings(BaseModel):
         description=(
             "How long before its due time a fire is prepared: a duration, 10ms to 1m. "
             "With a server of 2.10, which cannot refuse a stale fire, it is at most 50ms."
+        ),
+    )
+    late_after: Annotated[int, DurationRange(10 * MILLISECOND, 24 * HOUR)] = Field(
+        default=SECOND,
+        description=(
+            "How late a fire is stored, after its fire time, to be reported as late (`fire_late`): a duration, "
+            "10ms to 24h."
         ),
     )
     drain_timeout: Annotated[int, DurationRange(0, 10 * MINUTE)] = Field(

@@ -7,9 +7,10 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.e2e.conftest import Served
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
 
 USERS = """
 authorization { users: [
@@ -59,6 +60,46 @@ async def test_a_refused_fire_is_advised(served: Served) -> None:
         served.subject("out"),
         10054,
     )
+
+
+async def test_a_fire_that_a_schedule_never_got_is_advised(served: Served) -> None:
+    """Its fires are refused until it is purged."""
+    heard = HeardAdvisories(served.account.connection)
+    info = await served.account.api.stream(served.name)
+    sequence = await served.schedule("s", f"@at {in_seconds(1.0)}", b"x" * 800)
+    await served.account.api.update_stream({**info["config"], "max_msg_size": 500})
+    refused = await heard.first("fire_refused")
+    await served.account.api.call(f"STREAM.PURGE.{served.name}", {"filter": served.subject("s")})
+    dropped = await heard.first("fires_dropped")
+    assert (dropped["seq"], dropped["since"], dropped["code"]) == (sequence, refused["due"], 10054)
+
+
+async def test_fires_that_were_missed_and_late_are_advised(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        heard = HeardAdvisories(account.connection)
+        async with sidecar_on(server.url) as running:
+            await account.create("S")
+            await running.ready("S")
+        started = CLOCK.now()
+        every = await account.publish("S.every", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.ticks"})
+        headers = {"Nats-Schedule": f"@at {in_seconds(1.0)}", "Nats-Schedule-Target": "S.out"}
+        await account.publish("S.at", headers)
+        await eventually(lambda: CLOCK.now() > started + 4 * SECOND, within_seconds=WAIT_SECONDS)
+        async with sidecar_on(server.url, late_after=2 * SECOND) as running:
+            await running.ready("S")
+            missed, late = await heard.first("fires_missed"), await heard.first("fire_late")
+            assert (missed["schedule"], missed["seq"]) == ("S.every", every)
+            assert missed["since"] < missed["make_up_fire"]
+            [stored] = await account.messages("S", "S.out")
+            assert (late["schedule"], late["stored_as"]) == ("S.at", stored.sequence)
+            assert late["due"] < late["stored"]
+            past = {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "S.past.out"}
+            await account.publish("S.past", past)
+            await account.wait_for("S", "S.past.out")
+            await account.publish("S.canary", {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "S.out"})
+            await heard.first("schedule_rejected")
+        assert {body["schedule"] for kind, body in heard.bodies if kind == "fire_late"} == {"S.at"}
 
 
 async def test_a_forged_fire_is_advised(served: Served) -> None:

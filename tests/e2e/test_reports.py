@@ -16,7 +16,7 @@ def told(served: Served) -> list[tuple[str, int]]:
 
 async def test_an_invalid_schedule_stays_stored_never_fires_and_is_told_once(served: Served) -> None:
     advisories: list[dict[str, object]] = []
-    subject = f"nats_scheduler.advisory.schedule_rejected.{served.name}"
+    subject = f"nats_scheduler.advisory.schedule_rejected.{served.name}.{served.subject('s')}"
     served.account.connection.subscribe(subject, lambda _s, _r, _h, body: advisories.append(json.loads(body)))
     sequence = await served.schedule("s", "@every soon")
     await served.schedule("canary", f"@at {in_seconds(0.5)}", target="canary.out")

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.observe.advisories import KINDS, Advisory, AnyAdvisory
-from nats_scheduler.observe.reporter import ADVISORY_PREFIX
+from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, advisory_subject
 from tests.harness.account import WAIT_SECONDS
 from tests.harness.waiting import eventually
 
@@ -37,7 +37,7 @@ class HeardAdvisories:
         return found
 
     def _hear(self, subject: str, body: bytes) -> None:
-        kind, _, stream = subject.removeprefix(f"{ADVISORY_PREFIX}.").partition(".")
+        kind = subject.removeprefix(f"{ADVISORY_PREFIX}.").partition(".")[0]
         heard: dict[str, Any] = json.loads(body)
         self.bodies.append((kind, heard))
         try:
@@ -45,5 +45,6 @@ class HeardAdvisories:
         except ValidationError as error:
             self.faults.append(f"{subject}: {error}")
             return
-        if model is not KINDS.get(kind) or heard["stream"] != stream or set(heard) != set(model.model_fields):
+        expected = advisory_subject(kind, heard["stream"], heard.get("schedule") or heard.get("subject") or "")
+        if model is not KINDS.get(kind) or subject != expected or set(heard) != set(model.model_fields):
             self.faults.append(f"{subject}: {heard}")

@@ -23,6 +23,12 @@ def test_a_denial_names_what_is_denied(written: bytes, subject: str, said: bytes
     assert read_denial(line) == Denial(publishes, subject)
 
 
+def test_all_advisories_are_one_permission() -> None:
+    for subject in ("nats_scheduler.advisory.fire_refused.S.s", "nats_scheduler.advisory.fire_late.T.t"):
+        assert Denial(True, subject).permission == Denial(True, "nats_scheduler.advisory.>")
+    assert Denial(False, "nats_scheduler.advisory.x.S").permission.subject == "nats_scheduler.advisory.x.S"
+
+
 def test_a_queue_or_a_number_behind_the_subject_does_not_matter() -> None:
     for more in (b' using queue "q"', b' (sid "7")', b", too many tokens"):
         line = b"-ERR 'Permissions Violation for Subscription to \"a.*\"%b'" % more

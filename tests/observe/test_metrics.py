@@ -64,7 +64,7 @@ def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
     assert {int(code) for code in re.findall(r"ServerError\((\d+)", messages)} == set(MESSAGE_CODES)
 
 
-def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
+async def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     metrics = Metrics()
     reporter = Reporter(metrics)
     reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 200_000_000 * SECOND, 7, overdue=True))
@@ -134,7 +134,7 @@ async def test_an_instant_of_2020_does_not_spoil_the_lateness(start_server: Star
 async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
     published: list[str] = []
     reporter = Reporter(Metrics())
-    reporter.advise = lambda subject, _body: published.append(subject)
+    reporter.advise = lambda message: published.append(message.subject)
     reporter.instance_not_firing("S", "one", 0)
     assert len(published) == 1
     reporter.disconnected()

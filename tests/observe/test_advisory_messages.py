@@ -1,0 +1,37 @@
+"""The subject of an advisory names the schedule wherever a subject can, and its message id is that of its content."""
+
+import json
+
+import pytest
+
+from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.observe.advisory_messages import MAX_ADVISORY_SUBJECT_BYTES, advisory_message, advisory_subject
+
+GENERAL = "nats_scheduler.advisory.fire_late.S"
+
+
+def test_the_subject_ends_with_that_of_the_schedule() -> None:
+    message = advisory_message("fire_late", "S", {"schedule": "S.größe.s", "subject": "S.out"})
+    assert message.subject == f"{GENERAL}.S.größe.s"
+    assert json.loads(message.body)["schedule"] == "S.größe.s"
+    assert advisory_message("header_misnamed", "S", {"subject": "S.m"}).subject.endswith(".header_misnamed.S.S.m")
+    assert advisory_message("cannot_serve", "S", {"reason": "x"}).subject.endswith(".cannot_serve.S")
+
+
+@pytest.mark.parametrize("schedule", ["", "S.*", "S.>", "S..s", "S. s", "S.\udcff", "S." + "x" * 1_024])
+def test_a_subject_that_cannot_be_a_part_of_another_is_left_out(schedule: str) -> None:
+    message = advisory_message("fire_late", "S", {"schedule": schedule})
+    assert message.subject == GENERAL
+    assert json.loads(message.body)["schedule"] == schedule
+
+
+def test_the_longest_subject_is_used_and_the_next_is_left_out() -> None:
+    longest = "x" * (MAX_ADVISORY_SUBJECT_BYTES - len(GENERAL) - 1)
+    assert len(advisory_subject("fire_late", "S", longest)) == MAX_ADVISORY_SUBJECT_BYTES
+    assert advisory_subject("fire_late", "S", f"{longest}x") == GENERAL
+
+
+def test_the_same_content_has_the_same_message_id() -> None:
+    one, again, other = (advisory_message("fire_late", "S", {"seq": seq}) for seq in (1, 1, 2))
+    ids = [header_value(message.block, MSG_ID) for message in (one, again, other)]
+    assert ids[0] == ids[1] != ids[2]
