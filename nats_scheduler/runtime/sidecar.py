@@ -22,6 +22,7 @@ from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.asked import AskedSidecar, answer_requests
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.failing import SharedFailures
+from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
@@ -67,6 +68,7 @@ class Sidecar:
             self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()}
         )
         reporter.listen(self._failures.listen)
+        self._keeping = FailureKeeping(settings, reporter)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
         self._denials: set[Denial] = set()
@@ -133,7 +135,7 @@ class Sidecar:
 
     async def _serve(self, connection: Connection) -> bool:
         account = Account(connection, self._settings, self._clock, self._reporter, self._services, self._leases)
-        self._reporter.advise = lambda message: connection.publish(*message)
+        self._keeping.begin(connection, account.access.api)
         self.connection = connection
         connection.when_denied(self._denied)
         standstill = Standstill(self._clock.monotonic, self._clock.monotonic)
@@ -181,6 +183,7 @@ class Sidecar:
             sharing,
             partial(self._failures.keep_sharing, registry),
             leftovers.keep_removing,
+            self._keeping.keep,
         ]
         works += [answering] if self._settings.service else []
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]

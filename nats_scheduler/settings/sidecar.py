@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nats_scheduler.message.restrictions import Restrictions
-from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.duration_field import DurationRange
 from nats_scheduler.settings.restrictions import StreamNumber, StreamSubject, restrictions_on
@@ -99,6 +99,42 @@ class SidecarSettings(BaseModel):
             "How late a fire is stored, after its fire time, to be reported as late (`fire_late`): a duration, "
             "10ms to 24h."
         ),
+    )
+    keep_failures: bool = Field(
+        default=True,
+        description=(
+            "Whether a stream keeps the advisories, so that `nats-scheduler failures` shows what went wrong; the "
+            "sidecar creates it if it does not exist."
+        ),
+    )
+    failures_stream: StreamName = Field(
+        default="nats_scheduler_failures",
+        description=(
+            "The stream that keeps the advisories; if it exists already, it needs the subject "
+            "nats_scheduler.advisory.>."
+        ),
+    )
+    failures_max_age: Annotated[int, DurationRange(MINUTE, 365 * DAY)] = Field(
+        default=7 * DAY,
+        description=(
+            "How long an advisory is kept: a duration, 1m to 8760h. It is used when the stream is created, as are the "
+            "next two; `nats stream edit` changes one that exists."
+        ),
+    )
+    failures_max_bytes: int = Field(
+        default=16 * 1024 * 1024,
+        ge=64 * 1024,
+        le=2**40,
+        description=(
+            "Maximum size of the stream: 65536 to 1099511627776 bytes. The server reserves it in the account; when it "
+            "is reached, the oldest advisories are discarded."
+        ),
+    )
+    failures_per_schedule: int = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Maximum number of advisories of one kind that are kept about one schedule: the last 1 to 10000.",
     )
     drain_timeout: Annotated[int, DurationRange(0, 10 * MINUTE)] = Field(
         default=10 * SECOND,

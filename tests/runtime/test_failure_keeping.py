@@ -1,0 +1,215 @@
+"""What went wrong is kept in a stream, once, within its limits; nothing depends on that stream."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nats_scheduler.schedule.instants import HOUR
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.cluster import running_cluster
+from tests.harness.permissions import accounts, permissions_of, url_of
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+STREAM = "nats_scheduler_failures"
+REJECTED = "nats_scheduler.advisory.schedule_rejected"
+SMALL_ACCOUNT = """
+accounts { A { jetstream: { max_file: 1000000, max_mem: 10000000 }, users: [ { user: a, password: a } ] } }
+"""
+
+
+async def reject(account: Account, subject: str, x: str = "") -> int:
+    """Store an invalid schedule."""
+    headers = {f"{x}Nats-Schedule": "@every soon", f"{x}Nats-Schedule-Target": "S.out"}
+    return await account.publish(subject, headers)
+
+
+async def kept(account: Account, subject: str = "nats_scheduler.advisory.>", count: int = 1) -> list[dict[str, Any]]:
+    """Wait until so many advisories are stored, and return the bodies of all."""
+
+    async def enough() -> list[dict[str, Any]] | None:
+        if await account.api.stream(STREAM) is None:
+            return None
+        found = [json.loads(message.body or b"") for message in await account.messages(STREAM, subject)]
+        return found if len(found) >= count else None
+
+    return await eventually(enough, within_seconds=WAIT_SECONDS, describe=f"{count} advisories on {subject}")
+
+
+async def fires(account: Account, running: Running) -> None:
+    """Expect a fire, after everything that was reported before."""
+    await running.ready("S")
+    await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "S.fired"})
+    await account.wait_for("S", "S.fired")
+
+
+@pytest.mark.parametrize(("version", "x"), [(V2_10, ""), (V2_11, ""), (V2_15, "X-")])
+async def test_what_subscribers_receive_is_what_is_kept(start_server: StartServer, version: str, x: str) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        heard: list[dict[str, Any]] = []
+        account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(json.loads(body)))
+        await account.create("S")
+        await running.ready("S")
+        sequence = await reject(account, "S.wrong", x)
+        found = await kept(account, f"{REJECTED}.S.S.wrong")
+        assert found == heard
+        assert [one["seq"] for one in found] == [sequence]
+
+
+async def test_the_first_advisories_of_a_sidecar_are_kept(start_server: StartServer) -> None:
+    """They are published before the stream exists."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        for number in range(20):
+            await reject(account, f"S.wrong.{number}")
+        async with sidecar_on(server.url):
+            assert len(await kept(account, count=20)) == 20
+
+
+async def test_after_a_restart_and_with_two_sidecars_it_is_kept_once(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        heard: list[bytes] = []
+        account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(body))
+        async with sidecar_on(server.url) as running:
+            await account.create("S")
+            await running.ready("S")
+            await reject(account, "S.wrong")
+            await kept(account)
+        async with sidecar_on(server.url) as one, sidecar_on(server.url) as two:
+            await one.ready("S")
+            await two.ready("S")
+            await eventually(lambda: len(heard) >= 2, within_seconds=WAIT_SECONDS)
+            for number in range(20):
+                await reject(account, f"S.more.{number}")
+            found = await kept(account, count=21)
+            await fires(account, one)
+            assert await kept(account) == found
+            assert len({one["schedule"] for one in found}) == len(found) == 21
+
+
+async def test_the_last_few_of_each_schedule_are_kept(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    limits = {"failures_per_schedule": 2, "failures_max_age": HOUR // 2, "failures_max_bytes": 100_000}
+    async with account_on(server.url) as account, sidecar_on(server.url, **limits) as running:
+        await account.create("S")
+        await running.ready("S")
+        sequences = [await reject(account, "S.wrong") for _ in range(5)]
+
+        async def last_two() -> bool:
+            return [one["seq"] for one in await kept(account)] == sequences[-2:]
+
+        await eventually(last_two, within_seconds=WAIT_SECONDS)
+        config = (await account.api.stream(STREAM))["config"]
+        assert (config["max_age"], config["max_bytes"], config["max_msgs_per_subject"]) == (HOUR // 2, 100_000, 2)
+        assert config["duplicate_window"] == HOUR // 2
+
+
+async def test_without_it_nothing_is_created_and_advisories_are_published(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url, keep_failures=False) as running:
+        heard: list[bytes] = []
+        account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(body))
+        await account.create("S")
+        await running.ready("S")
+        await reject(account, "S.wrong")
+        await eventually(lambda: heard, within_seconds=WAIT_SECONDS)
+        assert await account.api.stream(STREAM) is None
+
+
+async def test_a_missing_permission_is_reported_once_and_everything_fires(start_server: StartServer) -> None:
+    missing = f"$JS.API.STREAM.CREATE.{STREAM}"
+    grant = [row for row in permissions_of("2.11") if row.subject not in (missing, "nats_scheduler.advisory.>")]
+    server = await start_server(V2_11, config=accounts([grant]))
+    async with (
+        account_on(url_of(server.url, "admin-0")) as account,
+        sidecar_on(url_of(server.url, "sidecar-0")) as running,
+    ):
+        await account.create("S", subjects=["S.>", "orders.>"])
+        await running.ready("S")
+        for number in range(3):
+            await reject(account, f"orders.wrong.{number}")
+        headers = {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "orders.out"}
+        await account.publish("orders.s", headers)
+        await account.wait_for("S", "orders.out")
+        await running.told_of("permission_denied", subject="nats_scheduler.advisory.>")
+        denied = [one["subject"] for one in running.told("permission_denied")]
+        assert sorted(denied) == sorted([missing, "nats_scheduler.advisory.>"])
+        assert running.told("failures_not_kept") == []
+
+
+async def test_a_full_account_is_reported_once_and_everything_fires(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start_server(V2_11, config=SMALL_ACCOUNT)
+    url = server.url.replace("//", "//a:a@")
+    monkeypatch.setattr("nats_scheduler.runtime.failure_keeping.FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
+    async with account_on(url) as account, sidecar_on(url) as running:
+        await account.create("S")
+        told = await running.told_of("failures_not_kept", stream=STREAM)
+        assert "resources" in told["reason"] or "storage" in told["reason"]
+        await fires(account, running)
+        assert len(running.told("failures_not_kept")) == 1
+
+
+async def test_a_refused_advisory_is_reported(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        config = {"name": STREAM, "subjects": ["nats_scheduler.advisory.>"], "max_msg_size": 20}
+        await account.api.create_stream(config)
+        async with sidecar_on(server.url) as running:
+            await account.create("S")
+            await running.ready("S")
+            await reject(account, "S.wrong")
+            assert "(10054)" in (await running.told_of("failures_not_kept"))["reason"]
+
+
+async def test_a_stream_with_other_subjects_is_reported_and_left(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create(STREAM, subjects=["other"], allow_msg_schedules=None)
+        async with sidecar_on(server.url) as running:
+            await account.create("S")
+            assert "another one" in (await running.told_of("failures_not_kept"))["reason"]
+            await fires(account, running)
+        assert (await account.api.stream(STREAM))["config"]["subjects"] == ["other"]
+
+
+async def test_a_stream_of_the_users_own_is_used_as_it_is(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("MINE", subjects=["nats_scheduler.>"], allow_msg_schedules=None)
+        async with sidecar_on(server.url, failures_stream="MINE") as running:
+            await account.create("S")
+            await running.ready("S")
+            await reject(account, "S.wrong")
+            await account.wait_for("MINE", f"{REJECTED}.S.S.wrong")
+            assert await account.api.stream(STREAM) is None
+            assert running.told("failures_not_kept") == []
+
+
+@pytest.mark.server
+async def test_in_a_cluster_it_has_three_replicas(tmp_path: Path) -> None:
+    async with (
+        running_cluster(V2_11, tmp_path) as cluster,
+        account_on(cluster.urls[0]) as account,
+        sidecar_on(cluster.urls[0]),
+    ):
+        info = await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
+        assert info["config"]["num_replicas"] == 3
+
+
+async def test_a_stream_that_was_deleted_is_created_again(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nats_scheduler.runtime.failure_keeping.FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url):
+        for _ in range(2):
+            await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
+            await account.api.call(f"STREAM.DELETE.{STREAM}")
