@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "info": ("nats_scheduler.cli.info:command", "Show all that is known of one schedule."),
     "watch": ("nats_scheduler.cli.watch:command", "Follow fires, and what goes wrong, as it happens."),
     "history": ("nats_scheduler.cli.history:command", "Show the past fires of a schedule, and how late they were."),
+    "failures": ("nats_scheduler.cli.failures:command", "Show what went wrong with schedules, newest first."),
     "instances": (
         "nats_scheduler.cli.instances:command",
         "List the sidecars of the account, and what each of them holds.",

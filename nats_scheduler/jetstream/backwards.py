@@ -1,4 +1,4 @@
-"""Read what a stream holds on a subject from the newest message to the oldest, headers only where that is possible.
+"""Read what a stream holds on a subject, from the newest message to the oldest.
 
 No request of JetStream reads backwards. So a range of sequences at the end is read forwards, then the range before it.
 A range is as long as it has to be: a consumer that begins at its first sequence reports how many messages match, before
@@ -43,13 +43,22 @@ READ_SILENCE_LIMIT_SECONDS = 5.0
 class BackwardReader:
     """Reads one stream; `config` is the stream's configuration as the server returned it."""
 
-    def __init__(self, connection: Connection, api: JetStreamApi, config: Config, subject: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        config: Config,
+        subject: str,
+        *,
+        headers_only: bool = True,
+    ) -> None:
         """Read the messages on `subject`, which may contain wildcards."""
         self._connection = connection
         self._api = api
         self._config = config
         self._stream = str(config["name"])
         self._subject = subject
+        self._headers_only = headers_only
         self._may_consume = reads_all(config)
 
     async def chunks(self, first: int, last: int) -> AsyncIterator[list[StoredMessage]]:
@@ -79,7 +88,8 @@ class BackwardReader:
         if not self._may_consume:
             return None
         name = consumer_name()
-        config = {**consumer_from(start, self._config), "headers_only": True, "filter_subject": self._subject}
+        wanted = {"headers_only": self._headers_only, "filter_subject": self._subject}
+        config = {**consumer_from(start, self._config), **wanted}
         consumer = _Consumer(name, self._connection.inbox(f"b.{name}"))
         consumer.sid = self._connection.subscribe(consumer.inbox, consumer.received)
         try:
@@ -99,10 +109,10 @@ class BackwardReader:
     async def _consumed(self, consumer: _Consumer, count: int, end: int) -> list[StoredMessage]:
         """Read through a consumer what is stored before the sequence `end`, about `count` messages."""
         try:
-            # One more than is expected shows that the range was read to its end.
-            while (left := consumer.pending - len(consumer.messages)) > 0 and not consumer.has_reached(end):
+            # Until one behind the range, or none at all, comes: a count may be out of date.
+            while not consumer.has_reached(end):
                 expected = max(count + 1 - len(consumer.messages), 1)
-                self._pull(consumer, min(left, expected, consumer.max_pull))
+                self._pull(consumer, min(expected, consumer.max_pull))
                 if not await self._until_pulled(consumer):
                     break
         finally:
@@ -137,7 +147,7 @@ class BackwardReader:
             message = await self._api.message(self._stream, seq=start, next_by_subj=self._subject)
             if message is None or message.sequence >= end:
                 break
-            found.append(message._replace(body=None))
+            found.append(message._replace(body=None) if self._headers_only else message)
             start = message.sequence + 1
         return found
 
@@ -162,7 +172,7 @@ class _Consumer:
         """Return whether a message at or behind a sequence was delivered."""
         return bool(self.messages) and self.messages[-1].sequence >= end
 
-    def received(self, subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+    def received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         """Receive a message, or a status of the server, after which nothing more comes."""
         if not reply.startswith(b"$JS.ACK."):
             self._end(is_complete=False)
@@ -170,7 +180,7 @@ class _Consumer:
         fields = reply.split(b".")
         at = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
         stored_on = subject.decode("utf-8", "surrogateescape")
-        self.messages.append(StoredMessage(stored_on, int(fields[at]), int(fields[at + 2]), block, None))
+        self.messages.append(StoredMessage(stored_on, int(fields[at]), int(fields[at + 2]), block, body or None))
         self.to_come -= 1
         if self.to_come == 0:
             self._end(is_complete=True)

@@ -7,6 +7,8 @@ The types are what a JSON Schema is made of, so pydantic accepts each of them as
 Cost: some microseconds for each schedule.
 """
 
+from typing import Any
+
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nats_scheduler.engine.events import HeadersMisnamed
@@ -116,6 +118,20 @@ class PastFireDocument(TypedDict):
     """Null if it was the last fire."""
     fired_by: str
     """`sidecar` or `server`."""
+
+
+class FailureDocument(TypedDict):
+    """Something that went wrong."""
+
+    kind: str
+    stored: str
+    sequence: int
+    """In the stream that keeps advisories."""
+    stream: str
+    schedule: str | None
+    """Or the subject of a message; null if it is about a stream or an instance."""
+    advisory: dict[str, Any]
+    """As it was published."""
 
 
 class RejectedDocument(StoredDocument):

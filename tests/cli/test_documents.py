@@ -109,6 +109,12 @@ async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, runn
     check("stream ls", await on(cli, server, "stream", "ls"))
     await account.publish("ORDERS.soon", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"})
     await account.wait_for("ORDERS", "ORDERS.out")
+
+    async def kept() -> Document | None:
+        found = await on(cli, server, "failures")
+        return found if len(found.get("failures", ())) >= 2 else None
+
+    check("failures", await eventually(kept, within_seconds=30, describe="two advisories are kept"))
     check("history", await on(cli, server, "history", "ORDERS", "ORDERS.soon"))
 
     async def held() -> Document | None:

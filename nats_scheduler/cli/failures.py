@@ -1,0 +1,124 @@
+"""`nats-scheduler failures`: what went wrong with schedules, newest first.
+
+Rule: what is shown is what sidecars published as advisories, as far as a stream keeps it (`service.kept_failures`).
+Cost: a few requests. Limit: what went wrong while no sidecar had a connection was not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import CommandError, print_json
+from nats_scheduler.cli.past import check_stream, instant_since, limit_option, since_option
+from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.tables import moment_text, print_table, wide_option
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.observe.documents import FailureDocument
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.kept_failures import (
+    DEFAULT_FAILURES,
+    MAX_FAILURES,
+    FailureQuery,
+    FoundFailures,
+    KeptFailure,
+    find_failures,
+)
+from nats_scheduler.settings.load import ResolvedSettings
+
+
+@click.command("failures")
+@click.argument("stream", required=False)
+@click.argument("subject", required=False)
+@connection_options
+@since_option
+@limit_option(DEFAULT_FAILURES, MAX_FAILURES)
+@wide_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    resolved: ResolvedSettings,
+    stream: str | None,
+    subject: str | None,
+    since: str | None,
+    limit: int,
+    wide: bool,
+    as_json: bool,
+) -> None:
+    """Show what went wrong with schedules, newest first.
+
+    Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
+    Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    if stream is not None:
+        check_stream(stream)
+    if subject is not None and not is_valid_subject(subject):
+        raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
+    query = FailureQuery(stream, subject, limit, instant_since(since))
+    kept_in = resolved.settings.failures_stream
+    found = in_session(resolved, lambda session: _read(session, kept_in, query))
+    if as_json:
+        documents = [failure_document(failure) for failure in found.failures]
+        print_json({"kept_in": kept_in, "complete": found.is_complete, "failures": documents})
+    else:
+        _print(found, wide=wide)
+
+
+async def _read(session: Session, kept_in: str, query: FailureQuery) -> FoundFailures:
+    info = await session.api.stream(kept_in)
+    if info is None:
+        raise CommandError(f"stream {kept_in} does not exist: a sidecar creates it, unless keep_failures is false")
+    return await find_failures(session.connection, session.api, StreamState.from_info(info), query)
+
+
+def failure_document(failure: KeptFailure) -> FailureDocument:
+    """Return what went wrong."""
+    return {
+        "kind": failure.kind,
+        "stored": format_rfc3339(failure.stored_at),
+        "sequence": failure.sequence,
+        "stream": failure.stream,
+        "schedule": failure.schedule,
+        "advisory": dict(failure.body),
+    }
+
+
+def _print(found: FoundFailures, *, wide: bool) -> None:
+    if not found.failures:
+        click.echo("nothing went wrong, as far as it is kept")
+    else:
+        rows = [
+            [moment_text(one.stored_at), one.kind, one.stream, one.schedule or "", what_happened(one.body)]
+            for one in found.failures
+        ]
+        print_table(["stored (UTC)", "kind", "stream", "schedule", "what"], rows, wide=wide)
+        number = len(found.failures)
+        click.echo(f"{number} failure{'' if number == 1 else 's'}, newest first")
+    if not found.is_complete:
+        click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
+
+
+def what_happened(body: Mapping[str, Any]) -> str:
+    """Return what an advisory says in a few words: its code, its reason, and the times that belong to them."""
+    parts = [
+        f"{body[key]}" if key == "reason" else f"{label} {body[key]}" for key, label in SHOWN.items() if key in body
+    ]
+    return "; ".join(parts)
+
+
+SHOWN = {
+    "lateness": "late by",
+    "header": "header",
+    "code": "code",
+    "reason": "",
+    "due": "due",
+    "ends": "ends",
+    "since": "since",
+    "make_up_fire": "make-up fire",
+    "instance": "instance",
+    "key": "key",
+}
+"""The keys of advisories that a row shows, in this order, and the word before each."""

@@ -1,0 +1,133 @@
+"""What went wrong, newest first, read from the stream that keeps the advisories.
+
+The rule: what is returned is what sidecars published. A message that is no advisory is passed over: any client that may
+publish there can store one.
+Cost: see `jetstream.backwards`; the server filters by stream and schedule, and the stream is small.
+Limit: at most `MAX_MESSAGES_READ` messages are read for one answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.backwards import BackwardReader
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
+from nats_scheduler.service.fire_history import MAX_MESSAGES_READ
+
+DEFAULT_FAILURES = 20
+"""Failures of one answer, unless the caller wants another number."""
+
+MAX_FAILURES = 1_000
+"""The most failures of one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureQuery:
+    """Which failures are wanted."""
+
+    stream: str | None = None
+    """Only those about this stream."""
+    schedule: str | None = None
+    """Only those about schedules on this subject, wildcards allowed; with a stream."""
+    limit: int = DEFAULT_FAILURES
+    since: int | None = None
+    """Only what was stored at this time (ns) or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFailure:
+    """An advisory that is stored."""
+
+    kind: str
+    sequence: int
+    stored_at: int
+    """Nanoseconds since the Unix epoch."""
+    stream: str
+    schedule: str | None
+    """The subject of the schedule, or of the message; None if it is about neither."""
+    body: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class FoundFailures:
+    """An answer."""
+
+    failures: list[KeptFailure] = field(default_factory=list)
+    """The newest first."""
+    is_complete: bool = True
+    """Whether all failures that match, up to the limit, were found."""
+
+
+async def find_failures(
+    connection: Connection, api: JetStreamApi, kept_in: StreamState, query: FailureQuery
+) -> FoundFailures:
+    """Find what went wrong; `kept_in` is the stream that keeps advisories, as it was read just now.
+
+    Raises `JetStreamError` if the server does not answer, or refuses.
+    """
+    # One after the other: a server of 2.10 counts wrongly what is pending for a consumer with two filters.
+    parts = [await _on(connection, api, kept_in, subject, query) for subject in _subjects(query)]
+    found = [failure for part in parts for failure in part.failures]
+    found.sort(key=lambda failure: -failure.sequence)
+    return FoundFailures(found[: query.limit], all(part.is_complete for part in parts))
+
+
+async def _on(
+    connection: Connection, api: JetStreamApi, kept_in: StreamState, subject: str, query: FailureQuery
+) -> FoundFailures:
+    """Find what went wrong on one of the subjects."""
+    found = FoundFailures()
+    reader = BackwardReader(connection, api, kept_in.config, subject, headers_only=False)
+    number = 0
+    async for chunk in reader.chunks(max(kept_in.first_sequence, 1), kept_in.last_sequence):
+        for message in chunk:
+            if query.since is not None and message.stored_at < query.since:
+                return found
+            failure = read_failure(message)
+            if failure is not None and _matches(failure, query):
+                found.failures.append(failure)
+            if len(found.failures) >= query.limit:
+                return found
+        number += len(chunk)
+        if number >= MAX_MESSAGES_READ:
+            found.is_complete = False
+            return found
+    return found
+
+
+def _subjects(query: FailureQuery) -> list[str]:
+    """Return where the advisories are: with the schedule behind the stream, or without it if it cannot be there."""
+    if query.stream is None:
+        return [f"{ADVISORY_PREFIX}.>"]
+    general = f"{ADVISORY_PREFIX}.*.{query.stream}"
+    if query.schedule is None:
+        return [general, f"{general}.>"]
+    return [general, f"{general}.{query.schedule}"]
+
+
+def _matches(failure: KeptFailure, query: FailureQuery) -> bool:
+    if query.stream is not None and failure.stream != query.stream:
+        return False
+    return query.schedule is None or (
+        failure.schedule is not None and subject_matches(failure.schedule, query.schedule)
+    )
+
+
+def read_failure(message: StoredMessage) -> KeptFailure | None:
+    """Return the advisory that a message is; None if it is none, or is not on its own subject."""
+    body = read_object(message.body or b"")
+    if body is None:
+        return None
+    kind, stream = str(body.get("type")).removeprefix(f"{ADVISORY_TYPE}."), body.get("stream")
+    about = body.get("schedule") or body.get("subject")
+    if not isinstance(stream, str) or not isinstance(about, str | None):
+        return None
+    if message.subject != advisory_subject(kind, stream, about or ""):
+        return None
+    return KeptFailure(kind, message.sequence, message.stored_at, stream, about, body)
