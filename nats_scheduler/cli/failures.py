@@ -18,14 +18,12 @@ from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.observe.documents import FailureDocument
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.kept_failures import (
     DEFAULT_FAILURES,
     MAX_FAILURES,
     FailureQuery,
     FoundFailures,
-    KeptFailure,
+    failure_document,
     find_failures,
 )
 from nats_scheduler.settings.load import ResolvedSettings
@@ -72,18 +70,6 @@ async def _read(session: Session, kept_in: str, query: FailureQuery) -> FoundFai
     if info is None:
         raise CommandError(f"stream {kept_in} does not exist: a sidecar creates it, unless keep_failures is false")
     return await find_failures(session.connection, session.api, StreamState.from_info(info), query)
-
-
-def failure_document(failure: KeptFailure) -> FailureDocument:
-    """Return what went wrong."""
-    return {
-        "kind": failure.kind,
-        "stored": format_rfc3339(failure.stored_at),
-        "sequence": failure.sequence,
-        "stream": failure.stream,
-        "schedule": failure.schedule,
-        "advisory": dict(failure.body),
-    }
 
 
 def _print(found: FoundFailures, *, wide: bool) -> None:

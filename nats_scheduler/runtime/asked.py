@@ -95,6 +95,7 @@ class AskedSidecar:
         self._clock = clock
         self.not_ready = not_ready
         self.now = clock.now
+        self.failures_stream = settings.failures_stream if settings.keep_failures else None
 
     @property
     def instance(self) -> str:

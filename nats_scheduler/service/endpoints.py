@@ -5,7 +5,7 @@ To add one: its request and answer in `service.schemas`, a handler, and a line h
 
 from typing import Any
 
-from nats_scheduler.service import failing, health, instances, patterns, schedules, schemas, streams
+from nats_scheduler.service import failing, health, instances, past, past_schemas, patterns, schedules, schemas, streams
 from nats_scheduler.service.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -73,6 +73,20 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.FailingAnswer,
         failing.list_alone,
         failing.list_alone,
+    ),
+    Endpoint(
+        "fires.list",
+        "The past fires of a schedule, newest first, and how late they were.",
+        past_schemas.FiresRequest,
+        past_schemas.FiresAnswer,
+        past.list_fires,
+    ),
+    Endpoint(
+        "failures.list",
+        "What went wrong with schedules, newest first.",
+        past_schemas.FailuresRequest,
+        past_schemas.FailuresAnswer,
+        past.list_failures,
     ),
     Endpoint(
         "instances.list",

@@ -5,10 +5,11 @@ Where to look is the schedule's own target, as it is stored now, so that the ser
 that is not stored any more has no target: then the caller names one, or all subjects are searched.
 
 Cost: see `jetstream.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer, and other work of the
-event loop goes on after each 1,024 of them.
+event loop goes on after each `MESSAGES_PER_TURN` of them.
 Limit: fires that were stored on an earlier target of the schedule are found only if that one is named.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
 
 DEFAULT_FIRES = 20
 """Fires of one answer, unless the caller wants another number."""
@@ -30,6 +32,9 @@ MAX_FIRES = 1_000
 
 MAX_MESSAGES_READ = 200_000
 """The most messages that are read for one answer; about two seconds."""
+
+MESSAGES_PER_TURN = 64
+"""Messages that are interpreted before other work of the event loop goes on: less than a millisecond."""
 
 ALL_SUBJECTS = ">"
 
@@ -60,12 +65,15 @@ class FoundFires:
     """Whether all fires that match, up to the limit, were found; else there were too many messages to read them all."""
 
 
-async def find_fires(connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery) -> FoundFires:
+async def find_fires(
+    connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery, rules: StreamRules | None = None
+) -> FoundFires:
     """Find the past fires of a schedule; `state` is its stream as it was read just now.
 
+    `rules` are those by which its messages are read; None for those of the stream's state.
     Raises `JetStreamError` if the server does not answer, or refuses.
     """
-    stored = await _stored_schedule(api, state, query.schedule)
+    stored = await _stored_schedule(api, state, rules or state.rules, query.schedule)
     is_elsewhere = state.rules.moves_subjects  # the stream stores fires on another subject than their target
     own_target = ALL_SUBJECTS if stored is None or is_elsewhere else stored.terms.target
     found = FoundFires(query.target or own_target)
@@ -76,7 +84,7 @@ async def find_fires(connection: Connection, api: JetStreamApi, state: StreamSta
     reader = BackwardReader(connection, api, state.config, found.searched)
     number = 0
     async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
-        if _took_enough(chunk, past, query, found):
+        if await _took_enough(chunk, past, query, found):
             found.is_complete = True
             return found
         number += len(chunk)
@@ -88,9 +96,11 @@ async def find_fires(connection: Connection, api: JetStreamApi, state: StreamSta
     return found
 
 
-def _took_enough(chunk: Sequence[StoredMessage], past: PastFires, query: FireQuery, found: FoundFires) -> bool:
-    """Read a chunk; return whether no older message is needed."""
-    for message in chunk:
+async def _took_enough(chunk: Sequence[StoredMessage], past: PastFires, query: FireQuery, found: FoundFires) -> bool:
+    """Read a chunk, some messages at a time; return whether no older message is needed."""
+    for place, message in enumerate(chunk):
+        if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
+            await asyncio.sleep(0)
         found.oldest_read = message.stored_at
         _take(past.read(message), query, found)
         if len(found.fires) >= query.limit:
@@ -113,12 +123,14 @@ async def _is_anything_on(api: JetStreamApi, stream: str, subject: str) -> bool:
     return await api.message(stream, seq=1, next_by_subj=subject) is not None
 
 
-async def _stored_schedule(api: JetStreamApi, state: StreamState, subject: str) -> StoredSchedule | None:
+async def _stored_schedule(
+    api: JetStreamApi, state: StreamState, rules: StreamRules, subject: str
+) -> StoredSchedule | None:
     """Return the schedule that is stored on a subject, None if there is none, or an invalid one."""
     message = await last_on(api, state.name, subject)
     if message is None or message.subject != subject:
         return None
-    reading = read_message(message.block, subject, message.stored_at, state.rules, DIALECTS)
+    reading = read_message(message.block, subject, message.stored_at, rules, DIALECTS)
     if reading is None or reading.definition is None:
         return None
     definition = reading.definition

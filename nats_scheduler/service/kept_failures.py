@@ -6,6 +6,7 @@ Cost: see `jetstream.backwards`; the server filters by stream and schedule, and 
 Limit: at most `MAX_MESSAGES_READ` messages are read for one answer.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,9 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
-from nats_scheduler.service.fire_history import MAX_MESSAGES_READ
+from nats_scheduler.observe.documents import FailureDocument
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.fire_history import MAX_MESSAGES_READ, MESSAGES_PER_TURN
 
 DEFAULT_FAILURES = 20
 """Failures of one answer, unless the caller wants another number."""
@@ -86,7 +89,9 @@ async def _on(
     reader = BackwardReader(connection, api, kept_in.config, subject, headers_only=False)
     number = 0
     async for chunk in reader.chunks(max(kept_in.first_sequence, 1), kept_in.last_sequence):
-        for message in chunk:
+        for place, message in enumerate(chunk):
+            if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
+                await asyncio.sleep(0)
             if query.since is not None and message.stored_at < query.since:
                 return found
             failure = read_failure(message)
@@ -99,6 +104,18 @@ async def _on(
             found.is_complete = False
             return found
     return found
+
+
+def failure_document(failure: KeptFailure) -> FailureDocument:
+    """Return what went wrong."""
+    return {
+        "kind": failure.kind,
+        "stored": format_rfc3339(failure.stored_at),
+        "sequence": failure.sequence,
+        "stream": failure.stream,
+        "schedule": failure.schedule,
+        "advisory": dict(failure.body),
+    }
 
 
 def _subjects(query: FailureQuery) -> list[str]:

@@ -99,6 +99,11 @@ class Deployment(Protocol):
         """Return the time by the server's clock, in ns since the Unix epoch."""
         ...
 
+    @property
+    def failures_stream(self) -> str | None:
+        """The stream that keeps advisories; None if none does."""
+        ...
+
     def streams(self) -> Mapping[str, AskedStream]:
         """Return the streams that are served, by name."""
         ...
