@@ -70,14 +70,15 @@ class BackwardReader:
         while end > first:
             start = max(first, end - length)
             opened = await self._open(start)
+            messages: list[StoredMessage] | None
             if opened is None:
                 messages = await self._requested(start, end)
-            elif opened.pending - behind > FIRST_RANGE and end - start > FIRST_RANGE:
-                self._close(opened)
+            else:
+                messages = await self._consumed(opened, opened.pending - behind, start, end)
+            if messages is None:
                 length = max(FIRST_RANGE, (end - start) // RANGE_GROWTH)
                 continue
-            else:
-                messages = await self._consumed(opened, opened.pending - behind, end)
+            if opened is not None:
                 behind = opened.pending
             yield messages[::-1]
             end = start
@@ -106,9 +107,11 @@ class BackwardReader:
         self._connection.unsubscribe(consumer.sid)
         self._api.abandon_consumer(self._stream, consumer.name)
 
-    async def _consumed(self, consumer: _Consumer, count: int, end: int) -> list[StoredMessage]:
-        """Read through a consumer what is stored before the sequence `end`, about `count` messages."""
+    async def _consumed(self, consumer: _Consumer, count: int, start: int, end: int) -> list[StoredMessage] | None:
+        """Read a range through a consumer, about `count` messages; None if the range is to be shorter."""
         try:
+            if _is_too_much(count, start, end):
+                return None
             # Until one behind the range, or none at all, comes: a count may be out of date.
             while not consumer.has_reached(end):
                 expected = max(count + 1 - len(consumer.messages), 1)
@@ -140,16 +143,24 @@ class BackwardReader:
             raise ConnectionLostError(self._connection.lost.result())
         raise NoAnswerError(f"stream {self._stream}: no message came within {READ_SILENCE_LIMIT_SECONDS} s")
 
-    async def _requested(self, start: int, end: int) -> list[StoredMessage]:
-        """Read the range by one request for each message."""
+    async def _requested(self, start: int, end: int) -> list[StoredMessage] | None:
+        """Read a range by one request for each message; None if the range is to be shorter."""
         found: list[StoredMessage] = []
-        while start < end:
-            message = await self._api.message(self._stream, seq=start, next_by_subj=self._subject)
+        after = start
+        while after < end:
+            message = await self._api.message(self._stream, seq=after, next_by_subj=self._subject)
             if message is None or message.sequence >= end:
                 break
             found.append(message._replace(body=None) if self._headers_only else message)
-            start = message.sequence + 1
+            if _is_too_much(len(found), start, end):
+                return None
+            after = message.sequence + 1
         return found
+
+
+def _is_too_much(count: int, start: int, end: int) -> bool:
+    """Return whether so many messages are too many for a range that can be divided."""
+    return count > FIRST_RANGE and end - start > FIRST_RANGE
 
 
 @dataclass(slots=True)

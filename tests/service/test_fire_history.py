@@ -69,21 +69,27 @@ async def test_the_newest_fires_come_first_and_no_more_than_the_limit(
         assert [fire.sequence for fire in late.fires] == [s for s in sequences[::-1] if s >= sequences[-4]]
 
 
+@pytest.mark.parametrize("config", [{}, {"max_consumers": 1}], ids=["consumers", "no-consumer-left"])
 async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+    start_server: StartServer, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ranges grow over what does not match, and shrink where too much does."""
     monkeypatch.setattr(backwards, "FIRST_RANGE", 8)
     monkeypatch.setattr(backwards, "FEW_MESSAGES", 1)
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        await account.create("S", allow_msg_schedules=None)
+        await account.create("S", allow_msg_schedules=None, **config)
         old = await fill(account, 40, 0)
         for _ in range(300):
             await account.publish("S.other")
         assert [fire.sequence for fire in (await found_in(account, "S", "S.s", limit=1_000)).fires] == old[::-1]
         [last] = (await found_in(account, "S", "S.s", limit=1)).fires
         assert last.sequence == old[-1]
+        state = StreamState.from_info(await account.api.stream("S"))
+        reader = backwards.BackwardReader(account.connection, account.api, state.config, "S.out")
+        chunks = [len(chunk) async for chunk in reader.chunks(1, state.last_sequence)]
+        assert sum(chunks) == 40
+        assert max(chunks) <= 8
 
 
 async def test_what_cannot_be_read_in_full_is_said(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
