@@ -6,6 +6,7 @@ Cost: see `jetstream.failures`. Limit: what is published while the stream is mis
 """
 
 import asyncio
+from functools import partial
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -32,8 +33,8 @@ class FailureKeeping:
             settings.failures_per_schedule,
         )
         self._reporter = reporter
-        self._reported = ""
-        """What was reported last."""
+        self._reported = {"stream": "", "advisory": ""}
+        """What was reported last, of the stream and of an advisory that it refused."""
         self._stream: FailuresStream | None = None
 
     def begin(self, connection: Connection, api: JetStreamApi) -> None:
@@ -42,7 +43,7 @@ class FailureKeeping:
             self._stream = None
             self._reporter.advise = lambda message: connection.publish(*message)
             return
-        self._stream = stream = FailuresStream(connection, api, self._limits, self._failed)
+        self._stream = stream = FailuresStream(connection, api, self._limits, partial(self._failed, "advisory"))
 
         def advise(message: AdvisoryMessage) -> None:
             stream.publish(*message)
@@ -57,16 +58,16 @@ class FailureKeeping:
         while True:
             try:
                 await stream.ensure()
-                self._reported = ""
+                self._reported["stream"] = ""
             except NotPermittedError:
                 pass
             except JetStreamError as error:
-                self._failed(str(error))
+                self._failed("stream", str(error))
             stream.release()
             await asyncio.sleep(FAILURES_CHECK_INTERVAL_SECONDS)
 
-    def _failed(self, reason: str) -> None:
-        if reason != self._reported:
-            self._reported = reason
+    def _failed(self, what: str, reason: str) -> None:
+        if reason != self._reported[what]:
+            self._reported[what] = reason
             shown = reason[:MAX_KEPT_CHARS]
             self._reporter.problem("failures_not_kept", stream=self._limits.name, reason=shown)

@@ -157,7 +157,8 @@ async def test_a_full_account_is_reported_once_and_everything_fires(
         assert len(running.told("failures_not_kept")) == 1
 
 
-async def test_a_refused_advisory_is_reported(start_server: StartServer) -> None:
+async def test_a_refused_advisory_is_reported_once(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nats_scheduler.runtime.failure_keeping.FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         config = {"name": STREAM, "subjects": ["nats_scheduler.advisory.>"], "max_msg_size": 20}
@@ -167,6 +168,10 @@ async def test_a_refused_advisory_is_reported(start_server: StartServer) -> None
             await running.ready("S")
             await reject(account, "S.wrong")
             assert "(10054)" in (await running.told_of("failures_not_kept"))["reason"]
+            for number in range(3):
+                await reject(account, f"S.wrong.{number}")
+            await fires(account, running)
+            assert len(running.told("failures_not_kept")) == 1
 
 
 async def test_a_stream_with_other_subjects_is_reported_and_left(start_server: StartServer) -> None:
