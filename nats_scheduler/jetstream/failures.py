@@ -19,9 +19,9 @@ from typing import Any
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, read_object
-from nats_scheduler.jetstream.registry import BUCKET_IN_USE, BUCKET_REPLICAS, REPLICAS_REFUSED
+from nats_scheduler.jetstream.registry import create_replicated
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.schedule.instants import HOUR
 
@@ -98,25 +98,14 @@ class FailuresStream:
         """
         info = await self._api.stream(self._limits.name)
         if info is None:
-            info = await self._create() or await self._api.stream(self._limits.name)
+            created = await create_replicated(self._connection, self._api, self._config())
+            info = created or await self._api.stream(self._limits.name)
         subjects = inner(inner(info).get("config")).get("subjects")
         taken = subjects if isinstance(subjects, list) else ()
         if not any(subject_matches(ADVISORY_SUBJECTS, str(subject)) for subject in taken):
             raise WrongStreamError(self._limits.name)
 
-    async def _create(self) -> Any:
-        """Return the information on the new stream, None if another sidecar was faster."""
-        for replicas in (BUCKET_REPLICAS, 1) if self._connection.server.cluster else (1,):
-            try:
-                return await self._api.create_stream(self._config(replicas))
-            except ApiError as error:
-                if error.code == BUCKET_IN_USE:
-                    return None
-                if replicas == 1 or error.code not in REPLICAS_REFUSED:
-                    raise
-        raise AssertionError("unreachable: the last attempt returns or raises")
-
-    def _config(self, replicas: int) -> dict[str, Any]:
+    def _config(self) -> dict[str, Any]:
         limits = self._limits
         return {
             "name": limits.name,
@@ -129,7 +118,6 @@ class FailuresStream:
             "discard": "old",
             "storage": "file",
             "allow_direct": True,
-            "num_replicas": replicas,
         }
 
     def _answered(self, _subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nats_scheduler.engine.inputs import ContactLost, Input, MessagesRead
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
 from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError
@@ -32,7 +32,7 @@ BUCKET_IN_USE = 10058
 """The server's code if another client created the bucket at the same moment, with other settings."""
 
 BUCKET_REPLICAS = 3
-"""Replicas of the bucket in a cluster."""
+"""Replicas of the bucket, and of the stream that keeps failures, in a cluster."""
 
 REPLICAS_REFUSED = frozenset({10005, 10074})
 """The server's codes if no three peers have room for it, or if JetStream is not clustered."""
@@ -85,20 +85,10 @@ class Registry:
         is_new = info is None
         while info is None:
             # None again if another client was faster.
-            info = await self._create() or await self._api.stream(self._stream)
+            created = await create_replicated(self._connection, self._api, self._config())
+            info = created or await self._api.stream(self._stream)
         self.created = str(info.get("created"))
         return is_new
-
-    async def _create(self) -> Any:
-        for replicas in (BUCKET_REPLICAS, 1) if self._connection.server.cluster else (1,):
-            try:
-                return await self._api.create_stream(self._config(replicas))
-            except ApiError as error:
-                if error.code == BUCKET_IN_USE:
-                    return None
-                if replicas == 1 or error.code not in REPLICAS_REFUSED:
-                    raise
-        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def put(self, key: str, value: Any) -> None:
         """Write a value; it is stored when this returns."""
@@ -209,7 +199,7 @@ class Registry:
                 return None
             raise
 
-    def _config(self, replicas: int) -> dict[str, Any]:
+    def _config(self) -> dict[str, Any]:
         return {
             "name": self._stream,
             "description": "nats-scheduler: flagged streams and checkpoints",
@@ -221,5 +211,20 @@ class Registry:
             "allow_rollup_hdrs": True,
             "deny_delete": True,
             "allow_direct": True,
-            "num_replicas": replicas,
         }
+
+
+async def create_replicated(connection: Connection, api: JetStreamApi, config: Config) -> Any:
+    """Create a stream of the sidecar's own and return its information; None if another client was faster.
+
+    In a cluster it has three replicas; one if the cluster has no room for three.
+    """
+    for replicas in (BUCKET_REPLICAS, 1) if connection.server.cluster else (1,):
+        try:
+            return await api.create_stream({**config, "num_replicas": replicas})
+        except ApiError as error:
+            if error.code == BUCKET_IN_USE:
+                return None
+            if replicas == 1 or error.code not in REPLICAS_REFUSED:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
