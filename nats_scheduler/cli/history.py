@@ -7,6 +7,7 @@ million other messages. Limit: fires that are not stored any more are not shown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -98,15 +99,20 @@ def _print(past: Past, query: FireQuery, *, wide: bool) -> None:
     found = past.found
     where = f"in {past.stream}" if found.searched == ">" else f"on {found.searched} in {past.stream}"
     if found.fires:
-        columns = ["fire time (UTC)", "late", "by", "seq", "stored (UTC)", "target"]
-        cells = [_cells(fire) for fire in found.fires]
-        print_table(columns, cells, optional=["target", "stored (UTC)", "seq"], wide=wide)
+        print_past_fires(found.fires, wide=wide)
         number = len(found.fires)
         click.echo(printable(f"{number} fire{'' if number == 1 else 's'} of {query.schedule}, newest first, {where}"))
     else:
         click.echo(printable(f"no fire of {query.schedule} is stored {where}"))
     if not found.is_complete and found.oldest_read is not None:
         click.echo(f"the search ended at {moment_text(found.oldest_read)}: --since and --target make it shorter")
+
+
+def print_past_fires(fires: Sequence[PastFire], *, wide: bool) -> None:
+    """Print past fires, one row each."""
+    columns = ["fire time (UTC)", "late", "by", "seq", "stored (UTC)", "target"]
+    cells = [_cells(fire) for fire in fires]
+    print_table(columns, cells, optional=["target", "stored (UTC)", "seq"], wide=wide)
 
 
 def _cells(fire: PastFire) -> list[str]:

@@ -1,8 +1,8 @@
 """`nats-scheduler info`: one schedule: what was published, when it fires and who fires it, and what is wrong with it.
 
 Rule: it is read as `ls` reads it, with the same code, and its pattern is explained as by `explain`; nothing is changed.
-Cost: the stream's headers are read once, as by `ls`. Limit: the next fire of a schedule of the server is that of its
-pattern, and past fires are not shown.
+Cost: the stream's headers are read once, as by `ls`, and the past fires are searched as by `history`.
+Limit: the next fire of a schedule of the server is that of its pattern.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import click
 
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.fire_table import print_next_fires
+from nats_scheduler.cli.history import print_past_fires
 from nats_scheduler.cli.ls import Listing, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
@@ -30,12 +31,13 @@ from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
+from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.fire_history import FireQuery, FoundFires, find_fires
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
@@ -57,6 +59,7 @@ class Story:
     """The message of the schedule, or what is stored instead of one; None if it was removed meanwhile."""
     version: str
     """The version of the server."""
+    past: FoundFires
 
     @property
     def stream(self) -> ServedStream:
@@ -109,7 +112,7 @@ def command(resolved: ResolvedSettings, stream: str, subject: str, count: int, w
         raise click.UsageError(f"{stream!r}: expected the name of a stream")
     if not is_literal_subject(subject):
         raise click.UsageError(f"{subject!r}: expected a subject without wildcards, such as 'orders.reminder'")
-    story = in_session(resolved, lambda session: _read(session, resolved, stream, subject))
+    story = in_session(resolved, lambda session: _read(session, resolved, stream, subject, count))
     if as_json:
         print_json(_document(story, count))
     else:
@@ -117,14 +120,16 @@ def command(resolved: ResolvedSettings, stream: str, subject: str, count: int, w
         _print(story, count, wide=wide)
 
 
-async def _read(session: Session, resolved: ResolvedSettings, stream: str, subject: str) -> Story:
+async def _read(session: Session, resolved: ResolvedSettings, stream: str, subject: str, count: int) -> Story:
     listing = await read_listing(session, resolved, stream, Query(subject=subject))
     rows = (listing.schedules, listing.rejected, listing.misnamed)
     sequences = [one.sequence for found in rows for _, one in found]
     if not sequences:
         raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
     message = await session.api.message(stream, seq=sequences[0])
-    return Story(subject, listing, message, session.server.version)
+    state = listing.streams[0].state
+    past = await find_fires(session.connection, session.api, state, FireQuery(subject, count))
+    return Story(subject, listing, message, session.server.version, past)
 
 
 # -- for people ------------------------------------------------------------------------------------------------
@@ -153,6 +158,11 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     if one is not None and entries:
         click.echo("\nIts next fires:\n")
         print_next_fires(one.pattern, entries, wide=wide)
+    if story.past.fires:
+        click.echo("\nIts last fires, newest first:\n")
+        print_past_fires(story.past.fires, wide=wide)
+    elif one is not None:
+        click.echo("\nNo fire of it is stored.")
 
 
 def _published_lines(story: Story) -> list[tuple[str, str]]:
@@ -230,6 +240,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "words": None if one is None else explain_pattern(one.pattern, one.stored_at),
         "next_fires": [] if one is None else marked_fire_documents(one.pattern, entries),
         "skipped": skipped_documents(entries),
+        "fires": [past_fire_document(name, fire) for fire in story.past.fires],
         "holder": story.holder,
         **listing.sidecars.document(),
     }

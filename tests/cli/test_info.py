@@ -148,6 +148,25 @@ async def test_the_sidecar_that_holds_it_is_named(account: Account, info: Info, 
             await eventually(is_named, within_seconds=30, describe="the name of the holder")
 
 
+async def test_its_last_fires_are_shown_with_their_lateness(
+    account: Account, info: Info, server: EmbeddedServer
+) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    await account.publish("ORDERS.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"})
+    assert (await info("ORDERS", "ORDERS.s")).stdout.splitlines()[-1] == "No fire of it is stored."
+    with capture_logs():
+        async with sidecar_on(server.url) as running:
+            await running.ready("ORDERS")
+            await account.wait_for("ORDERS", "ORDERS.out")
+    shown = await info("ORDERS", "ORDERS.s")
+    past = shown.stdout.partition("Its last fires, newest first:\n\n")[2].splitlines()
+    assert past[0].split()[:3] == ["fire", "time", "(UTC)"]
+    document = json.loads((await info("ORDERS", "ORDERS.s", "--count", "1", "--json")).stdout)
+    [fire] = document["fires"]
+    assert (fire["schedule"], fire["target"], fire["fired_by"]) == ("ORDERS.s", "ORDERS.out", "sidecar")
+    assert past[1].startswith(fire["fire_time"])
+
+
 async def test_a_schedule_of_the_server_is_fired_by_the_server(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_14)
     async with account_on(server.url) as account:
