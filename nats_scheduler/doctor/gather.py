@@ -55,6 +55,7 @@ class Gathering:
         self._place = Place(
             api_prefix=account.api.prefix,
             bucket=account.settings.registry_bucket,
+            failures=account.settings.failures_stream,
             registry=account.registry.written_to,
             inbox=account.settings.connection.inbox_prefix,
             consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",

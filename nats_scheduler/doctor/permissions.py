@@ -51,6 +51,9 @@ ROWS: Sequence[Row] = (
     Row(PUBLISH, "{registry}.>", _ALL),
     Row(PUBLISH, "{targets}", _FIRES),
     Row(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
+    Row(PUBLISH, "{api}.STREAM.CREATE.{failures}", _MAYBE),
+    Row(PUBLISH, "nats_scheduler.v1.>", _MAYBE),
+    Row(PUBLISH, "{inbox}.>", _MAYBE),
     Row(SUBSCRIBE, "{inbox}.>", _ALL),
     Row(SUBSCRIBE, "$JS.API.STREAM.CREATE.*", _ALL),
     Row(SUBSCRIBE, "$JS.API.STREAM.UPDATE.*", _ALL),
@@ -59,6 +62,8 @@ ROWS: Sequence[Row] = (
     Row(SUBSCRIBE, "$JS.API.STREAM.MSG.DELETE.*", _ALL),
     Row(SUBSCRIBE, "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.*", _MAYBE),
     Row(SUBSCRIBE, "{queue_subjects}", _ALL),
+    Row(SUBSCRIBE, "nats_scheduler.v1.>", _MAYBE),
+    Row(SUBSCRIBE, "$SRV.>", _MAYBE),
 )
 
 
@@ -67,6 +72,8 @@ class Place(NamedTuple):
 
     api_prefix: str
     bucket: str
+    failures: str
+    """The stream that keeps advisories."""
     registry: str
     """The subject below which the bucket is written."""
     inbox: str
@@ -96,7 +103,8 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
 
 def _subjects_of(row: Row, place: Place, api_level: int, streams: Sequence[StreamFacts]) -> Iterator[tuple[str, str]]:
     """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
-    known = {"api": place.api_prefix, "registry": place.registry, "bucket": place.bucket, "inbox": place.inbox}
+    known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures}
+    known |= {"registry": place.registry, "bucket": place.bucket}
     account = column_of(streams[0].mode if streams else None, api_level)
     if row.subject == "{targets}":
         for stream in streams:

@@ -8,8 +8,10 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from tests.harness.permissions import MODES, listed
 
-PLACE = Place("$JS.API", "nats_scheduler", "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
+FAILURES = "nats_scheduler_failures"
+PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
+NAMED["failures"] = FAILURES
 
 
 def test_the_rows_are_those_of_the_document() -> None:
