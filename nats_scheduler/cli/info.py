@@ -17,7 +17,7 @@ import click
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.fire_table import print_next_fires
 from nats_scheduler.cli.history import print_past_fires
-from nats_scheduler.cli.ls import Listing, read_listing
+from nats_scheduler.cli.listing import Listing, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_json, printable

@@ -6,8 +6,8 @@ Rule: its schedules are those of `observe.documents`, with the same keys as in e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from nats_scheduler.cli.listing import Listing
 from nats_scheduler.cli.session import ServedStream
 from nats_scheduler.engine.view import Counts, ListedSchedule
 from nats_scheduler.observe.documents import (
@@ -17,9 +17,6 @@ from nats_scheduler.observe.documents import (
     schedule_document,
 )
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-
-if TYPE_CHECKING:
-    from nats_scheduler.cli.ls import Listing
 
 
 def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> dict[str, object]:

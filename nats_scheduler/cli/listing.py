@@ -1,0 +1,100 @@
+"""What `ls` and `info` show: read from a running sidecar if one answers, else from the streams themselves.
+
+Rule: nothing is changed. Cost: a question, or all of each stream, headers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nats_scheduler.cli.failing import FailingSchedules, with_failing
+from nats_scheduler.cli.progress import of_stream, progress_bar
+from nats_scheduler.cli.session import ServedStream, Session
+from nats_scheduler.cli.sidecars import BY_SIDECAR, Sidecars, with_sidecars
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.engine.view import ListedSchedule, Query, soonest_first
+from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.runtime.checkpoints import read_checkpoint
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.engine_basis import removes_expired
+from nats_scheduler.runtime.failing import FAILING, read_failures
+from nats_scheduler.runtime.snapshot import Snapshot, take_snapshot
+from nats_scheduler.service.client import Answered, ask_for_schedules
+from nats_scheduler.settings.load import ResolvedSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is shown; the column `in` counts from the instant `at` (ns since the Unix epoch)."""
+
+    at: int
+    streams: Sequence[ServedStream]
+    sidecars: Sidecars
+    schedules: Sequence[tuple[ServedStream, ListedSchedule]]
+    rejected: Sequence[tuple[ServedStream, Rejected]]
+    misnamed: Sequence[tuple[ServedStream, HeadersMisnamed]]
+    failing: FailingSchedules
+
+    @property
+    def early(self) -> Sequence[tuple[ServedStream, ListedSchedule]]:
+        """The schedules that end before their next fire."""
+        return [row for row in self.schedules if row[1].state is State.EXPIRING]
+
+
+async def read_listing(session: Session, resolved: ResolvedSettings, stream: str | None, query: Query) -> Listing:
+    """Read the schedules of one stream, or of all, that a query wants."""
+    session, sidecars = await with_sidecars(session, resolved)
+    served = await session.served_streams() if stream is None else [await session.served_stream(stream)]
+    clock = SystemClock()
+    schedules: list[tuple[ServedStream, ListedSchedule]] = []
+    rejected: list[tuple[ServedStream, Rejected]] = []
+    misnamed: list[tuple[ServedStream, HeadersMisnamed]] = []
+    answered: set[str] = set()
+    for one in served:
+        # With warnings, this command may have other settings than the sidecars.
+        asked = one.mode in BY_SIDECAR and sidecars.serving(one) > 0 and not sidecars.warnings
+        every_state = replace(query, states=None)
+        found: Answered | None = None
+        if asked:
+            found = await ask_for_schedules(session.connection, one.state.name, every_state, one.state.last_sequence)
+        answered |= {one.state.name} if found else set()
+        read = found or await _read_stream(session, one, every_state, clock)
+        schedules.extend((one, schedule) for schedule in read.schedules)
+        rejected.extend((one, found) for found in read.rejected)
+        misnamed.extend((one, noted) for noted in read.misnamed)
+    if len(served) > 1:
+        schedules.sort(key=lambda row: soonest_first(row[1])[0])
+    # Read last, so that a schedule that was read as waiting may have failed since, and not the other way round.
+    shared = await session.registry.get(FAILING)
+    failures = read_failures(shared, {one.name for one in sidecars.alive})
+    shown, failing = with_failing(served, schedules, failures, answered)
+    if query.states is not None:  # only now: which schedules fail is not written in their streams
+        shown = [row for row in shown if row[1].state in query.states]
+        failing = replace(failing, rows=[row for row in failing.rows if row[1].state in query.states])
+    return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
+
+
+async def _read_stream(session: Session, one: ServedStream, query: Query, clock: SystemClock) -> Snapshot:
+    """Read a stream as a sidecar would, because none answers for it."""
+    # By the server's clock, as in the checkpoints: that of this machine may be wrong.
+    at = server_time(await session.api.stream(one.state.name)) or clock.now()
+    checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
+    with progress_bar() as bar:
+        return await take_snapshot(
+            session.connection,
+            session.api,
+            one.state,
+            one.mode,
+            checkpoints or (),
+            clock.now,
+            query=query,
+            restrictions=session.settings.restrictions_on(one.state.name),
+            removes_expired=removes_expired(one.state, session.server),
+            notify_read=of_stream(bar, one.state),
+        )
+
+
+# -- tables ----------------------------------------------------------------------------------------------------
