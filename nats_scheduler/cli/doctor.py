@@ -13,6 +13,7 @@ from itertools import groupby
 
 import click
 
+from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table
 from nats_scheduler.cli.progress import progress_bar
@@ -36,7 +37,6 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 EXIT_WARNINGS = 3
 """The worst finding is a warning."""
@@ -57,8 +57,7 @@ def command(resolved: ResolvedSettings, stream: str | None, wide: bool, as_json:
     Examines all streams, or one STREAM. Run it as the sidecar's user, so that its permissions are examined.
     Exit codes: 0 nothing or only notes, 1 an error was found, 2 wrong use or settings, 3 only warnings were found.
     """
-    if stream is not None and (not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream)):
-        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    check_stream(stream)
     for warning in resolved.warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
     with progress_bar() as bar:

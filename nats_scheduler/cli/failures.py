@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
+from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_json
-from nats_scheduler.cli.past import check_stream, instant_since, limit_option, since_option
+from nats_scheduler.cli.past import instant_since, limit_option, since_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.streams import StreamState
@@ -51,8 +52,7 @@ def command(
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    if stream is not None:
-        check_stream(stream)
+    check_stream(stream)
     if subject is not None and not is_valid_subject(subject):
         raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
     query = FailureQuery(stream, subject, limit, instant_since(since))

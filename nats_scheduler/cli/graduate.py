@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import click
 
+from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
@@ -26,7 +27,6 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 MAX_ROWS_SHOWN = 10
 """The most schedules, and findings of one kind, that the tables show; JSON has all findings."""
@@ -70,8 +70,7 @@ def command(
     A sidecar served STREAM, and its server is 2.12 or later now.
     Exit codes: 0 done, 1 blocked, refused or not reached, 2 wrong use or settings.
     """
-    if not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream):
-        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    check_stream(stream)
     accepted = frozenset(map(Kind, force))
     outcome, sidecars = in_session(
         resolved, lambda session: _begin(session, resolved, stream, accepted, dry_run=dry_run)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import click
 
+from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_json, printable
-from nats_scheduler.cli.past import check_schedule, check_stream, instant_since, limit_option, since_option
+from nats_scheduler.cli.past import check_schedule, instant_since, limit_option, since_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.jetstream.streams import StreamState

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import click
 
+from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.fire_table import print_next_fires
 from nats_scheduler.cli.history import print_past_fires
@@ -39,7 +40,6 @@ from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.fire_history import FireQuery, FoundFires, find_fires
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 MAX_FIRES_SHOWN = 1_000
 """The most fires that one call shows."""
@@ -108,8 +108,7 @@ def command(resolved: ResolvedSettings, stream: str, subject: str, count: int, w
     It is the schedule on SUBJECT, in STREAM.
     Exit codes: 0 shown, 1 there is none, or the server refuses or is not reached, 2 wrong use or settings.
     """
-    if not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream):
-        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    check_stream(stream)
     if not is_literal_subject(subject):
         raise click.UsageError(f"{subject!r}: expected a subject without wildcards, such as 'orders.reminder'")
     story = in_session(resolved, lambda session: _read(session, resolved, stream, subject, count))

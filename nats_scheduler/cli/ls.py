@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.failing import FailingSchedules
 from nats_scheduler.cli.listing import Listing, read_listing
@@ -27,11 +28,9 @@ from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.view import ListedSchedule, Query
-from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import rollup_of
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "next fire (UTC)", "in"})
 """Columns that are shown without --wide."""
@@ -70,13 +69,11 @@ def command(
     Lists one STREAM, or all streams that carry schedules.
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    if stream is not None and (not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream)):
-        raise click.UsageError(f"{stream!r}: expected the name of a stream")
+    check_stream(stream)
     if invalid and count is not None:
         raise click.UsageError("--count counts schedules, and --invalid lists none")
-    for option, value in (("--filter", subject), ("--target", target)):
-        if value is not None and not is_valid_subject(value):
-            raise click.UsageError(f"{option} of {value!r}: expected a subject such as 'orders.>'")
+    check_filter("--filter", subject)
+    check_filter("--target", target)
     wanted_states = frozenset(map(State, states)) or None
     query = Query(subject, target, wanted_states, frozenset(map(Kind, kinds)) or None)
     listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, query))

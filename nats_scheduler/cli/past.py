@@ -15,7 +15,6 @@ from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 since_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--since", metavar="TIME", help="Only what was stored since then: RFC 3339, or a duration such as 2h."
@@ -44,12 +43,6 @@ def instant_since(text: str | None) -> int | None:
     if isinstance(instant, int):
         return instant
     raise click.UsageError(f"--since of {text!r}: expected a duration such as 2h, or a time as 2026-01-31T09:00:00Z")
-
-
-def check_stream(name: str) -> None:
-    """End the command with 2 if a stream cannot have this name."""
-    if not name or any(letter in FORBIDDEN_IN_NAMES for letter in name):
-        raise click.UsageError(f"{name!r}: expected the name of a stream")
 
 
 def check_schedule(subject: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import click
 
+from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.dev_screen import Screen, fire_line
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
@@ -29,13 +30,12 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.message.fires import StoredFire
-from nats_scheduler.message.subjects import is_covered, is_valid_subject
+from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.stream_files import FORBIDDEN_IN_NAMES
 
 STREAMS_CHECK_INTERVAL_SECONDS = 5.0
 """How often the list of served streams is read again."""
@@ -167,10 +167,8 @@ def command(resolved: ResolvedSettings, stream: str | None, subject: str | None,
     Follows one STREAM, or all streams that carry schedules. Ctrl-C ends it.
     Exit codes: 0 ended so, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    if stream is not None and (not stream or any(letter in FORBIDDEN_IN_NAMES for letter in stream)):
-        raise click.UsageError(f"{stream!r}: expected the name of a stream")
-    if subject is not None and not is_valid_subject(subject):
-        raise click.UsageError(f"--filter of {subject!r}: expected a subject such as 'orders.>'")
+    check_stream(stream)
+    check_filter("--filter", subject)
     for warning in resolved.warnings:
         click.echo(f"nats-scheduler: warning: {warning}", err=True)
 

@@ -12,6 +12,11 @@ FORBIDDEN_IN_NAMES = " \t.*>/\\"
 """The characters that a stream's name cannot contain."""
 
 
+def is_stream_name(name: str) -> bool:
+    """Return whether a stream can have this name."""
+    return bool(name) and not any(letter in FORBIDDEN_IN_NAMES for letter in name)
+
+
 class StreamFileError(Exception):
     """A stream file cannot be used; its author has to correct it."""
 
@@ -27,7 +32,7 @@ def read_stream_file(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise StreamFileError(f"{path} contains {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
     name = config.get("name")
-    if not isinstance(name, str) or not name or any(letter in FORBIDDEN_IN_NAMES for letter in name):
+    if not isinstance(name, str) or not is_stream_name(name):
         raise StreamFileError(
             f"{path}: name is {name!r}, expected a stream name without blanks, '.', '*', '>', '/' or '\\'"
         )
