@@ -20,6 +20,7 @@ from nats_scheduler.cli.output import (
     EXIT_WRONG_USE,
     CommandError,
     print_json,
+    print_warning,
     printable,
     rejection_error,
 )
@@ -90,7 +91,7 @@ def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequenc
     if reading is None:
         raise no_schedule_error(hint)
     for warning in warnings:
-        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+        print_warning(warning)
     click.echo("\n".join(f"{name}: {printable(str(value))}" for name, value in _lines(_document(reading))))
 
 

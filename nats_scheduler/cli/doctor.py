@@ -15,7 +15,7 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table, print_warning
 from nats_scheduler.cli.progress import progress_bar
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.cli.sidecars import with_sidecars
@@ -59,7 +59,7 @@ def command(resolved: ResolvedSettings, stream: str | None, wide: bool, as_json:
     """
     check_stream(stream)
     for warning in resolved.warnings:
-        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+        print_warning(warning)
     with progress_bar() as bar:
         try:
             facts = asyncio.run(gather_facts(resolved, stream, SystemClock().now, bar.show))

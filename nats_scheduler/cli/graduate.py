@@ -16,7 +16,7 @@ import click
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning
 from nats_scheduler.cli.progress import of_stream, progress_bar
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
@@ -142,7 +142,7 @@ def _print(outcome: Outcome, *, wide: bool) -> None:
             click.echo(f"and {len(outcome.handed_over) - MAX_ROWS_SHOWN} more")
     click.echo(_summary(outcome))
     if outcome.done is not None and outcome.done.doubtful:
-        click.echo(f"nats-scheduler: warning: {DOUBTFUL_TEXT}", err=True)
+        print_warning(DOUBTFUL_TEXT)
     if outcome.blocked:
         CommandError(f"stream {outcome.stream} was not graduated: {_advice(outcome.blocked)}").show()
 

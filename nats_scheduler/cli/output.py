@@ -23,6 +23,7 @@ __all__ = [
     "CommandError",
     "print_json",
     "print_table",
+    "print_warning",
     "printable",
     "rejection_error",
 ]
@@ -45,6 +46,11 @@ class CommandError(click.ClickException):
         """Print the message on standard error, each line with a prefix."""
         for line in self.message.splitlines():
             click.echo(f"nats-scheduler: error: {line}", file=file or sys.stderr)
+
+
+def print_warning(text: str) -> None:
+    """Print a warning on standard error."""
+    click.echo(f"nats-scheduler: warning: {text}", err=True)
 
 
 def print_json(document: object) -> None:

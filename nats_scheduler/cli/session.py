@@ -14,9 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-import click
-
-from nats_scheduler.cli.output import CommandError
+from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
@@ -95,7 +93,7 @@ class Session:
 def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T]]) -> T:
     """Connect, run a command's work and return its result; end the command with 1 if that fails."""
     for warning in resolved.warnings:
-        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+        print_warning(warning)
     # Not the task's result: asyncio.run builds the repr of a finished task twice, with all 100,000 schedules of a list.
     done: list[T] = []
 

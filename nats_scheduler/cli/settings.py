@@ -10,7 +10,7 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.options import settings_options
-from nats_scheduler.cli.output import print_json
+from nats_scheduler.cli.output import print_json, print_warning
 from nats_scheduler.cli.tables import print_table, wide_option
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.schema import settings_schema, shown_values
@@ -46,7 +46,7 @@ def show(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     given = sum(resolved.sources[key] != "default" for key in values)
     click.echo(f"{len(values)} in all: {given} given, {len(values) - given} by default")
     for warning in resolved.warnings:
-        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+        print_warning(warning)
 
 
 def _text(value: object) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import click
 from pydantic import ValidationError
 
+from nats_scheduler.cli.output import print_warning
 from nats_scheduler.cli.session import ServedStream, Session
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
@@ -66,7 +66,7 @@ class Sidecars:
     def print_warnings(self) -> None:
         """Print the warnings on standard error."""
         for warning in self.warnings:
-            click.echo(f"nats-scheduler: warning: {warning}", err=True)
+            print_warning(warning)
 
 
 async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Session, Sidecars]:

@@ -21,7 +21,7 @@ from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.dev_screen import Screen, fire_line
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, printable
+from nats_scheduler.cli.output import CommandError, print_warning, printable
 from nats_scheduler.cli.process import stop_on_signals
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.cli.sidecars import with_sidecars
@@ -71,7 +71,7 @@ class Watch:
                 if self._fires is None:
                     raise
                 if self._is_connected:
-                    self._print_warning(f"the connection is lost: {error}")
+                    print_warning(printable(f"the connection is lost: {error}"))
                 self._is_connected = False
             await asyncio.sleep(RECONNECT_WAIT_SECONDS)
 
@@ -83,7 +83,7 @@ class Watch:
             self._since = await self._server_time(session)
             self._fires = FireWatch(self._served, self._since, self._fired, self._introduced)
             if not self._served:
-                self._print_warning("no stream carries schedules yet")
+                print_warning("no stream carries schedules yet")
         self._is_connected = True
         finding = asyncio.create_task(self._keep_finding(session))
         try:
@@ -113,9 +113,9 @@ class Watch:
                 await self._find_streams(session)
             except CommandError as error:
                 self._served.clear()
-                self._print_warning(error.message)
+                print_warning(printable(error.message))
             except JetStreamError as error:
-                self._print_warning(str(error))
+                print_warning(printable(str(error)))
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
@@ -152,9 +152,6 @@ class Watch:
     def _print(self, documents: Iterable[object]) -> None:
         self._screen.lines(*map(json.dumps, documents))
 
-    def _print_warning(self, text: str) -> None:
-        click.echo(f"nats-scheduler: warning: {printable(text)}", err=True)
-
 
 @click.command("watch")
 @click.argument("stream", required=False, shell_complete=complete_stream)
@@ -170,7 +167,7 @@ def command(resolved: ResolvedSettings, stream: str | None, subject: str | None,
     check_stream(stream)
     check_filter("--filter", subject)
     for warning in resolved.warnings:
-        click.echo(f"nats-scheduler: warning: {warning}", err=True)
+        print_warning(warning)
 
     def is_wanted(schedule: str) -> bool:
         return subject is None or is_covered(schedule, (subject,))
