@@ -16,9 +16,9 @@ from nats_scheduler.cli.check import no_schedule_error, one_line
 from nats_scheduler.cli.fire_table import weekday_of_text
 from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
 from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
+from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.checks import read_pattern
 from nats_scheduler.observe.documents import error_document, fire_document
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -60,10 +60,10 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
     """
     stored_at = instant_of(after)
     one_line(pattern + (tz or ""))
-    definition = read_pattern(pattern, tz, stored_at)
-    if definition is None or isinstance(definition, Rejection):
-        _refuse(pattern, tz, definition, as_json)
-    timetable = definition.timetable(stored_at)
+    read = read_pattern(pattern, tz, stored_at)
+    if read is None or isinstance(read, Rejection):
+        _refuse(pattern, tz, read, as_json)
+    timetable = Timetable(read, stored_at)
     fires = timetable.fires(count + 1)
     shown, ends = fires[:count], len(fires) <= count
     if as_json:

@@ -7,6 +7,7 @@ Cost: some microseconds for each fire of an interval, tens of microseconds for e
 
 from collections.abc import Generator
 
+from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
@@ -18,7 +19,6 @@ from nats_scheduler.observe.checks import (
     DEFAULT_SUBJECT,
     is_valid,
     pattern_reading,
-    read_pattern,
     reading_document,
 )
 from nats_scheduler.observe.documents import error_document, fire_document
@@ -50,9 +50,9 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
     if read is None or isinstance(read, Rejection):
         error = None if read is None else error_document(read)
         return {**_head(asked, pattern, request.time_zone, after), "ends": True, "error": error, "fires": []}
-    timetable = read.timetable(after)
+    timetable = Timetable(read, after)
     work = _fires(timetable, timetable.first_fire(), request.count)
-    return await _next(asked, read.pattern, request.time_zone, after, work)
+    return await _next(asked, read, request.time_zone, after, work)
 
 
 def _head(asked: Asked, pattern: str, zone: str | None, after: int) -> dict[str, object]:
