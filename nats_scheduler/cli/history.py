@@ -1,6 +1,6 @@
 """`nats-scheduler history`: the past fires of one schedule, newest first, and how late each of them was.
 
-Rule: what is shown is what is stored in the stream (`service.fire_history`), whoever fired it.
+Rule: what is shown is what is stored in the stream (`service.fire_history`): fires of sidecars and of servers.
 Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
 million other messages. Limit: fires that are not stored any more are not shown.
 """

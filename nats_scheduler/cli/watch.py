@@ -1,8 +1,9 @@
 """`nats-scheduler watch`: the fires of one stream or of all, and what goes wrong, as it happens.
 
-Rule: a fire is shown when it is stored in its stream, whoever fired it (`cli.fire_watch`); what goes wrong is what the
-sidecars publish as advisories. Nothing is changed. When the connection is lost, the watch goes on through the next
-one; fires that were stored meanwhile are shown then, advisories that were published meanwhile are not.
+Rule: a fire is shown when it is stored in its stream, whether a sidecar or the server fired it (`cli.fire_watch`). What
+goes wrong is what the sidecars publish as advisories. Nothing is changed. When the connection is lost, the watch goes
+on through the next one; fires that were stored meanwhile are shown then, advisories that were published meanwhile are
+not.
 Cost: the streams are read from their beginning, headers only, because a fire is understood by its schedule; then each
 of their messages is delivered to this process.
 Limit: each sidecar reports what it sees, so several may report one fault.

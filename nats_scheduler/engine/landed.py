@@ -12,7 +12,7 @@ Such a guard tells whether anything else came onto the subject, and not whether 
 A server of 2.11 keeps the identity of what its guard refused for the whole duplicate window where the stream has
 replicas: there a covered schedule fires without a guard, and one that was covered just now with another identity.
 So a schedule that is covered is looked at as where there is no guard: at most 50 ms before its fire, at each retry, and
-whenever somebody asks for a removal.
+whenever a client asks for a removal.
 
 Cost: an entry for each schedule that is covered, and nothing for all others.
 """

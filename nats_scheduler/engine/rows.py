@@ -3,8 +3,9 @@
 A dictionary cannot be read in parts: a change ends its iteration, and a copy of a million entries takes too long
 between two fires.
 
-The rule: a schedule stays in the row into which it was put until it is removed. So whoever visits the rows one after
-the other sees each schedule that is held all the time exactly once; one that is added meanwhile may be missed.
+The rule: a schedule stays in the row into which it was put until it is removed. So a visit of
+all rows, one after the other, finds each schedule that is held all the time exactly once; one that is added meanwhile
+may be missed.
 
 Cost: a fraction of a microsecond to add or to remove, 24 bytes for each schedule.
 Limit: rows that became empty stay, and are filled again first.

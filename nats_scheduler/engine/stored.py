@@ -36,7 +36,7 @@ class StoredSchedules:
         *,
         removes_expired: bool = False,
     ) -> None:
-        """Begin with the checkpoints of whoever fires; `removes_expired` if the sidecar acts on TTLs."""
+        """Begin with the checkpoints of the sidecars; `removes_expired` if the sidecar acts on TTLs."""
         # The limits concern fires, and there are none.
         self._engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
         self._engine.step(0, checkpoints)

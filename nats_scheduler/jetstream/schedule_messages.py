@@ -60,7 +60,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Nothing is stored on the subject: somebody else deleted the schedule, or it has ended."""
+    """Nothing is stored on the subject: another client deleted the schedule, or it has ended."""
 
 
 Published = Stored | Changed | Refused | Unknown

@@ -52,7 +52,7 @@ def fault_of(generated: Generated, message: StoredMessage, timetable: Timetable,
 
 
 def fault_of_following(generated: Generated, message: StoredMessage) -> str:
-    """Say why a fire cannot say what it says follows it, whatever its schedule is; "" where it can."""
+    """Return why the next fire that a fire names is impossible for any schedule; "" if it is possible."""
     for dialect in DIALECTS:
         following = _line(message.block, dialect.next)
         if following:

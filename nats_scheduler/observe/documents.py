@@ -1,4 +1,4 @@
-"""Schedules, fires and rejections as JSON objects: one vocabulary for every command, and for whoever asks a sidecar.
+"""Schedules, fires and rejections as JSON objects: one vocabulary for every command and for the micro service.
 
 Rule: one thing has one key in all documents. An object always has all of its keys; what does not apply is null. Times
 are RFC 3339 in UTC with the nanoseconds that are not zero; only the next fire also has the local time, and the number.

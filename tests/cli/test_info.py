@@ -1,4 +1,4 @@
-"""`nats-scheduler info`: all that is known of one schedule, whoever fires it and whatever is wrong with it."""
+"""`nats-scheduler info`: all that is known of a schedule, valid or not, fired by a sidecar or by the server."""
 
 from __future__ import annotations
 

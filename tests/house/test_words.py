@@ -14,8 +14,8 @@ ORDINARY = frozenset(
     {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "owner", "dead", "leave", "fit", "who", "words"}
 ) | {"job", "doubt", "move on", "forget", "marked", "stuck", "sight", "he", "on its way"}
 """Words with an ordinary meaning too ("in this order"): no test can tell them apart."""
-MORE = frozenset({"lets go", "letting go", "in the way"})
-"""Forms of what the glossary avoids, and a phrase that belongs to them."""
+MORE = frozenset({"lets go", "letting go", "in the way", "whoever", "somebody", "everybody"})
+"""Forms of what the glossary avoids, a phrase that belongs to them, and pronouns that do not name who acts."""
 
 
 def avoided() -> set[str]:
