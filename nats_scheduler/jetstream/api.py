@@ -81,31 +81,31 @@ class JetStreamApi:
         return await self.call("INFO")
 
     async def streams(self) -> AsyncIterator[Any]:
-        """Yield the information of every stream of the account."""
-        offset = 0
-        while True:
-            page = await self.call("STREAM.LIST", {"offset": offset})
-            found = _listed(page.get("streams"))
-            for stream in found:
-                yield _stream_information(stream, "STREAM.LIST")
-            offset += len(found)
-            if not found or offset >= integer(page.get("total")):
-                return
+        """Yield the information of every stream of the account whose leader answers."""
+        found, _unanswered = await self.listed_streams()
+        for info in found:
+            yield info
 
     async def listed_streams(self) -> tuple[list[Any], list[str]]:
         """Return the information of every stream of the account, and the streams whose leaders did not answer."""
         infos: dict[str, Any] = {}
         unanswered: set[str] = set()
+        async for page in self._pages("STREAM.LIST", "streams", "missing"):
+            found = [_stream_information(stream, "STREAM.LIST") for stream in _listed(page.get("streams"))]
+            infos.update((stream["config"]["name"], stream) for stream in found)
+            unanswered.update(str(name) for name in _listed(page.get("missing")))
+        return list(infos.values()), sorted(unanswered - set(infos))
+
+    async def _pages(self, request: str, *keys: str) -> AsyncIterator[Object]:
+        """Yield each page of a list; the next one begins after all that the lists with these keys name."""
         offset = 0
         while True:
-            page = await self.call("STREAM.LIST", {"offset": offset})
-            found = [_stream_information(stream, "STREAM.LIST") for stream in _listed(page.get("streams"))]
-            missing = [str(name) for name in _listed(page.get("missing"))]
-            infos.update((stream["config"]["name"], stream) for stream in found)
-            unanswered.update(missing)
-            offset += len(found) + len(missing)
-            if not (found or missing) or offset >= integer(page.get("total")):
-                return list(infos.values()), sorted(unanswered - set(infos))
+            page = await self.call(request, {"offset": offset})
+            yield page
+            count = sum(len(_listed(page.get(key))) for key in keys)
+            offset += count
+            if not count or offset >= integer(page.get("total")):
+                return
 
     async def stream(self, name: str) -> Any:
         """Return a stream's information, or None if it does not exist."""
@@ -182,15 +182,9 @@ class JetStreamApi:
 
     async def consumers(self, stream: str) -> AsyncIterator[Object]:
         """Yield the information of every consumer of a stream."""
-        offset = 0
-        while True:
-            page = await self.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
-            found = _listed(page.get("consumers"))
-            for consumer in found:
+        async for page in self._pages(f"CONSUMER.LIST.{stream}", "consumers"):
+            for consumer in _listed(page.get("consumers")):
                 yield inner(consumer)
-            offset += len(found)
-            if not found or offset >= integer(page.get("total")):
-                return
 
     def abandon_consumer(self, stream: str, name: str) -> None:
         """Ask for the deletion of a consumer, without waiting for the answer."""

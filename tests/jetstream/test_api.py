@@ -1,4 +1,4 @@
-"""How long the client waits for an answer of the JetStream API."""
+"""The JetStream API: how long the client waits for an answer, and how it reads a list page by page."""
 
 from typing import Any
 
@@ -38,3 +38,28 @@ async def test_a_consumer_is_awaited_for_less_than_anything_else(deadline: float
         "CONSUMER.INFO.S.name": (deadline, True),
     }
     assert CONSUMER_DEADLINE_SECONDS < REQUEST_DEADLINE_SECONDS
+
+
+class DeadNodes(Connection):
+    """Lists four streams in pages of two; the leader of the second one is dead, so only its name is listed."""
+
+    NAMES = ("A", "B", "C", "D")
+    PAGE = 2
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    async def request_json(
+        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
+    ) -> Object:
+        """Return a page."""
+        self.offsets.append(body["offset"])
+        names = self.NAMES[body["offset"] : body["offset"] + self.PAGE]
+        infos = [{"config": {"name": name}, "state": {}} for name in names if name != "B"]
+        return {"total": len(self.NAMES), "streams": infos, "missing": [name for name in names if name == "B"]}
+
+
+async def test_a_stream_without_a_leader_is_passed_and_no_other_is_listed_twice() -> None:
+    connection = DeadNodes()
+    listed = [info["config"]["name"] async for info in JetStreamApi(connection).streams()]
+    assert (listed, connection.offsets) == (["A", "C", "D"], [0, 2])
