@@ -1,16 +1,13 @@
 """Work that is done in slices, so that fires that become due between two of them need not wait.
 
-The rule: a generator does the work and yields after each unit, which takes a fraction of a millisecond; who runs it
-decides what happens between two slices.
+The rule: a generator does the work and yields after each unit, which takes a fraction of a millisecond. A slice is as
+many units as the caller of `advance` wants to do before it looks at the clock again.
 """
 
 from collections.abc import Generator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-UNITS_PER_SLICE = 4
-"""Units of work in one slice: it takes a fraction of a millisecond, and about 2 ms at most."""
 
 
 class Sliced(Generic[T]):
@@ -22,10 +19,8 @@ class Sliced(Generic[T]):
         self._results: list[T] = []
 
     def advance(self) -> bool:
-        """Do one slice; return whether there is more to do."""
-        for _ in range(UNITS_PER_SLICE):
-            if self._results:
-                return False
+        """Do one unit of work; return whether there is more to do."""
+        if not self._results:
             self._do_one()
         return not self._results
 

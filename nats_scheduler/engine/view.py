@@ -12,7 +12,7 @@ The rules:
 
 The engine keeps no index by next fire, because each fire would have to pay for it. So a page looks at each schedule
 that is held: a fraction of a microsecond for one that is not on the page, some microseconds for one that is. A page of
-1,000 out of a million takes 0.2 s in all (1.4 s to count them), in about 1,000 slices of about 2 ms at most.
+1,000 out of a million takes 0.2 s in all (1.4 s to count them), in some 4,000 units of a fraction of a millisecond.
 
 Limit: what the server alone knows is not seen, such as a schedule that was removed a moment ago.
 """
@@ -51,7 +51,7 @@ SEARCHED_PER_UNIT = 16
 MAX_UNSORTED = 512
 """Schedules that may be on a page and are not sorted yet."""
 
-DESCRIBED_PER_UNIT = 64
+DESCRIBED_PER_UNIT = 32
 """Schedules of a page that are described in one unit of work."""
 
 

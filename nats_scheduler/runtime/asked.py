@@ -15,6 +15,7 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.stream_services import StreamServices
 from nats_scheduler.service.port import Fleet
 from nats_scheduler.service.service import serve
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -83,18 +84,20 @@ class AskedSidecar:
         self,
         access: Access,
         leases: Leases,
-        services: Mapping[str, StreamService],
+        services: StreamServices,
         not_ready: Callable[[], list[str]],
         clock: Clock,
         settings: SidecarSettings,
     ) -> None:
-        self._streams = AskedStreams(services, settings)
+        self._streams = AskedStreams(services.by_name, settings)
         self._access = access
         self._leases = leases
-        self._services = services
+        self._services = services.by_name
         self._clock = clock
         self.not_ready = not_ready
         self.now = clock.now
+        self.is_burst = services.is_burst
+        self.spare_seconds = services.spare_seconds
         self.failures_stream = settings.failures_stream if settings.keep_failures else None
 
     @property
@@ -114,10 +117,6 @@ class AskedSidecar:
     def holders(self, stream: str) -> frozenset[str]:
         """Return the instances that hold shards of a stream."""
         return frozenset(self._holders(stream)) - {NO_HOLDER}
-
-    def is_burst(self) -> bool:
-        """Return whether a burst of fires lasts on any stream."""
-        return any(service.is_burst for service in self._services.values())
 
     async def fleet(self) -> Fleet:
         """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""

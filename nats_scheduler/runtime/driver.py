@@ -87,6 +87,11 @@ class StreamDriver:
         """Whether there is a contact with the stream at this moment."""
         return self._port is not None
 
+    @property
+    def fires_in_flight(self) -> int:
+        """How many fires were published and are not answered."""
+        return self.engine.in_flight.count
+
     def attach(self, port: StreamPort) -> None:
         """Use this contact from now on; nothing fires before it has caught up."""
         self._port = port

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, StreamReady
 from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld, StreamChanged
 from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.engine.port import StreamPort
@@ -183,11 +182,6 @@ class StreamService:
     def view(self) -> EngineView:
         """What is held, to be asked."""
         return self._engine.view()
-
-    @property
-    def is_burst(self) -> bool:
-        """Whether so many fires are in flight that what can wait should."""
-        return self._engine.in_flight.count > BURST_IN_FLIGHT
 
     def holds(self, subject: str) -> bool:
         """Return whether a schedule on this subject is held."""

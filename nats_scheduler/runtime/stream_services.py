@@ -6,9 +6,11 @@ The rule: `runtime.serving` starts and ends services. All other parts get `by_na
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 from types import MappingProxyType
 
 from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import Clock
@@ -48,6 +50,14 @@ class StreamServices:
         service = StreamService(state, mode, server, self._settings, self._clock, self._report, *self._shared)
         self._services[state.name] = service
         return service
+
+    def is_burst(self) -> bool:
+        """Return whether so many fires of one stream are in flight that what can wait should."""
+        return self._shared is not None and self._shared[0].most_in_flight > BURST_IN_FLIGHT
+
+    def spare_seconds(self) -> float:
+        """Return how long (s) no stream has anything to do, as far as is known: 0 while a fire is in flight."""
+        return inf if self._shared is None else self._shared[0].spare_seconds()
 
     def end(self, name: str) -> bool:
         """End and remove the service of a stream; returns whether there was one."""

@@ -19,6 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from typing import Protocol
 
 from nats_scheduler.runtime.clock import Clock
@@ -51,6 +52,10 @@ class Sleeper(Protocol):
 
     wake_at: int | None
     """When (ns since the Unix epoch) it is to be stepped next; None if only an input makes it step."""
+
+    @property
+    def fires_in_flight(self) -> int:
+        """How many fires were published and are not answered."""
 
     def step(self) -> None:
         """Process what happened, and the time."""
@@ -123,6 +128,17 @@ class Wakes:
             self._remove_replaced()
         if self._timer is None or instant < self._timer_for:
             self._set_timer()
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most fires that one of the drivers has in flight."""
+        return max((one.fires_in_flight for one in self._restless.values()), default=0)
+
+    def spare_seconds(self) -> float:
+        """Return how long (s) no driver has anything to do, as far as is known: 0 while a fire is in flight."""
+        if self._others or self.most_in_flight:
+            return 0.0
+        return max((self._timer_for - self._clock.now()) / SECOND, 0.0) if self._waiting else inf
 
     def is_restless(self, sleeper: Sleeper) -> None:
         """Ask `sleeper` at each tick from now on whether it is to be stepped: something is under way."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-ITEMS_PER_UNIT = 8
+ITEMS_PER_UNIT = 4
 """Items that are described and encoded in one unit of work, some tens of microseconds each."""
 
 FRAME_BYTES = 2_048

@@ -87,7 +87,19 @@ class Fleet:
     instances: Sequence[Instance]
 
 
-class Deployment(Protocol):
+class Fires(Protocol):
+    """What long work has to give way to."""
+
+    def is_burst(self) -> bool:
+        """Return whether a burst of fires lasts on any stream."""
+        ...
+
+    def spare_seconds(self) -> float:
+        """Return how long (s) no stream has anything to do, as far as is known: 0 while a fire is in flight."""
+        ...
+
+
+class Deployment(Fires, Protocol):
     """This instance, and what it knows of the others."""
 
     @property
@@ -118,10 +130,6 @@ class Deployment(Protocol):
 
     def holders(self, stream: str) -> Collection[str]:
         """Return the instances that hold shards of a stream, as this one knows it."""
-        ...
-
-    def is_burst(self) -> bool:
-        """Return whether a burst of fires lasts on any stream."""
         ...
 
     async def fleet(self) -> Fleet:

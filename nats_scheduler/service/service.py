@@ -26,7 +26,7 @@ async def serve(
     connection: Connection, api: JetStreamApi, deployment: Deployment, defect: Callable[[Exception], None]
 ) -> None:
     """Answer requests on a connection until cancelled; `defect` takes errors of the service itself."""
-    asked = Asked(deployment, connection, api, Turns(deployment.is_burst), SUBJECTS)
+    asked = Asked(deployment, connection, api, Turns(deployment), SUBJECTS)
     identity = Identity(SERVICE_NAME, deployment.instance, VERSION, DESCRIPTION)
     served = [
         Served(

@@ -2,27 +2,39 @@
 
 The rules:
 
-- A slice takes about `SLICE_SECONDS`. Between two of them the loop sends what is due and reads what arrived, and the
-  pause is at least as long as the slice was: requests take at most half of the process's time, however many there are.
+- A slice takes about `SLICE_SECONDS`, and is done when nothing is due during it and no fire is in flight. Between two
+  of them the loop sends what is due and reads what arrived, and the pause is at least as long as the slice was:
+  requests take at most half of the process's time, however many there are.
+- If fires follow each other so closely that this is never so, a slice is done after `FIRES_PAUSE_LIMIT_SECONDS`.
 - Works take turns one after the other: many requests at once do not make slices longer.
 - While a burst of fires lasts, no slice is done: its acknowledgements are many turns, and a slice would delay each.
   What lasts longer than `BURST_PAUSE_LIMIT_SECONDS` is not waited for: with a distant server it is the usual load.
 - A work that is not finished within `WORK_LIMIT_SECONDS` is given up, and its request is refused.
 
-Cost: two reads of the loop's clock for each slice.
+Cost: two reads of the loop's clock for each slice, and one for each unit of work.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TypeVar
 
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.port import Fires
 
 T = TypeVar("T")
 
-SLICE_SECONDS = 0.001
-"""How long a slice takes about; one unit of work may exceed it, by 2 ms at most."""
+SLICE_SECONDS = 0.0005
+"""How long a slice takes about; its last unit of work may exceed it, by a fraction of a millisecond."""
+
+SPARE_SECONDS = 2 * SLICE_SECONDS
+"""No slice begins if something is due within this time."""
+
+FIRES_CHECK_INTERVAL_SECONDS = 0.0005
+"""How often it is checked whether fires are still due or in flight."""
+
+FIRES_PAUSE_LIMIT_SECONDS = 0.003
+"""Longest wait for a moment without fires before one slice."""
 
 BURST_CHECK_INTERVAL_SECONDS = 0.01
 """How often it is checked whether a burst is over."""
@@ -37,9 +49,9 @@ WORK_LIMIT_SECONDS = 30.0
 class Turns:
     """The turns of all requests of one process."""
 
-    def __init__(self, is_burst: Callable[[], bool]) -> None:
-        """Do nothing while `is_burst` returns True."""
-        self._is_burst = is_burst
+    def __init__(self, fires: Fires) -> None:
+        """Give way to these fires."""
+        self._fires = fires
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
@@ -62,10 +74,7 @@ class Turns:
     async def _slice(self, work: Sliced[T]) -> bool:
         """Do one slice and make a pause; return whether there is more to do."""
         async with self._turn:
-            waited = 0.0
-            while waited < BURST_PAUSE_LIMIT_SECONDS and self._is_burst():
-                await asyncio.sleep(BURST_CHECK_INTERVAL_SECONDS)
-                waited += BURST_CHECK_INTERVAL_SECONDS
+            await self.moment_without_fires()
             began = now = self._loop.time()
             is_more = True
             while is_more and now - began < SLICE_SECONDS:
@@ -73,3 +82,14 @@ class Turns:
                 now = self._loop.time()
             await asyncio.sleep(now - began)
             return is_more
+
+    async def moment_without_fires(self) -> None:
+        """Wait until a slice would delay no fire, or until it has been waited for long enough."""
+        waited = 0.0
+        while waited < BURST_PAUSE_LIMIT_SECONDS and self._fires.is_burst():
+            await asyncio.sleep(BURST_CHECK_INTERVAL_SECONDS)
+            waited += BURST_CHECK_INTERVAL_SECONDS
+        waited = 0.0
+        while waited < FIRES_PAUSE_LIMIT_SECONDS and self._fires.spare_seconds() < SPARE_SECONDS:
+            await asyncio.sleep(FIRES_CHECK_INTERVAL_SECONDS)
+            waited += FIRES_CHECK_INTERVAL_SECONDS

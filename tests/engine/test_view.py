@@ -10,7 +10,6 @@ from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.sliced import UNITS_PER_SLICE
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import MAX_PAGE_LENGTH, SEARCHED_PER_UNIT, Cursor, FiredBy, Page, Query, read_cursor
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
@@ -199,18 +198,18 @@ def many(count: int, pattern: str) -> Sequence[StoredMessage]:
 
 
 @pytest.mark.parametrize("pattern", ["@every 1h", "0 {0} {1} * * *"])
-def test_a_slice_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
+def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
     """The fires that have to be searched are counted too: after an outage every schedule is overdue."""
     count, later = 40 * ROW_LENGTH, START + 3 * DAY
     stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), DIALECTS, FiredBy.SIDECAR)
     stored.take(many(count, pattern), START)
-    slices = 1
+    units = 1
     page = stored.view.page(later, limit=100)
     while page.advance():
-        slices += 1
+        units += 1
     assert len(page.result.schedules) == 100
     searched = count // SEARCHED_PER_UNIT if "{" in pattern else 0
-    assert slices >= (40 + searched) // UNITS_PER_SLICE
+    assert units >= 40 + searched
 
 
 def test_an_engine_that_steps_between_two_slices_hides_nothing() -> None:
@@ -233,7 +232,7 @@ def test_an_engine_that_steps_between_two_slices_hides_nothing() -> None:
 
 
 def test_a_schedule_that_ends_while_its_page_is_found_is_not_on_it() -> None:
-    count = 2 * UNITS_PER_SLICE * ROW_LENGTH
+    count = 2 * ROW_LENGTH
     desk = Desk(*(at(HOUR + number * SECOND, number) for number in range(1, count)))
     page = desk.engine.view().page(desk.now, limit=2)
     assert page.advance()

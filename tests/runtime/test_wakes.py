@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from math import inf
 
 import pytest
 from structlog.testing import capture_logs
@@ -27,6 +28,7 @@ class Sleeper:
         self.name = name
         self.steps: list[str] = [] if steps is None else steps
         self.wake_at: int | None = None
+        self.fires_in_flight = 0
         self.is_restless = False
         self.asked = 0
         self.reasons: list[str] = []
@@ -159,3 +161,25 @@ async def test_a_loop_that_does_not_keep_up_is_told_as_overloaded() -> None:
     assert lines[0]["log_level"] == "warning"
     assert lines[0]["loop_late_ms"] > 50
     assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == 1
+
+
+async def test_there_is_no_spare_time_while_a_fire_is_in_flight_or_due() -> None:
+    clock = ManualClock(START)
+    wakes, one, other = Wakes(clock), Sleeper(), Sleeper()
+    assert wakes.spare_seconds() == inf
+    wakes.attach(one)
+    wakes.attach(other)
+    wakes.wake(other, START + 2 * SECOND)
+    wakes.wake(one, START + 3 * SECOND)
+    assert wakes.spare_seconds() == 2.0
+    clock.set(START + 5 * SECOND)
+    assert wakes.spare_seconds() == 0.0, "it is due"
+    clock.set(START)
+    one.fires_in_flight, other.fires_in_flight = 3, 70
+    wakes.is_restless(one)
+    wakes.is_restless(other)
+    assert (wakes.spare_seconds(), wakes.most_in_flight) == (0.0, 70)
+    wakes.is_at_rest(other)
+    assert wakes.most_in_flight == 3
+    for sleeper in (one, other):
+        wakes.detach(sleeper)

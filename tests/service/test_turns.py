@@ -1,13 +1,28 @@
 """Long work is done in slices between which other work of the loop runs, and waits while fires do."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import repeat
+from math import inf
 
 import pytest
 
 from nats_scheduler.service import turns
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.turns import SLICE_SECONDS, Turns
+from nats_scheduler.service.turns import SLICE_SECONDS, SPARE_SECONDS, Turns
+
+
+class Fires:
+    """Fires as the test says: by default there are none."""
+
+    def __init__(self, bursts: Iterable[bool] = (), spare: Iterable[float] = ()) -> None:
+        self._bursts, self._spare = iter(bursts), iter(spare)
+
+    def is_burst(self) -> bool:
+        return next(self._bursts, False)
+
+    def spare_seconds(self) -> float:
+        return next(self._spare, inf)
 
 
 def steps(count: int, name: str, seen: list[str]) -> Generator[None, None, str]:
@@ -24,7 +39,7 @@ def steps(count: int, name: str, seen: list[str]) -> Generator[None, None, str]:
 
 async def test_works_take_turns_and_each_returns_its_result() -> None:
     seen: list[str] = []
-    shared = Turns(lambda: False)
+    shared = Turns(Fires())
     results = await asyncio.gather(*(shared.run(steps(20, name, seen)) for name in "ab"))
     assert results == ["a", "b"]
     assert seen.index("b") < 20, "b begins before a is finished"
@@ -40,32 +55,42 @@ async def test_the_loop_does_other_work_between_two_slices() -> None:
         loop.call_soon(other)
 
     other()
-    await Turns(lambda: False).run(steps(20, "work", seen))
+    await Turns(Fires()).run(steps(20, "work", seen))
     first, last = seen.index("work"), len(seen) - 1 - seen[::-1].index("work")
     assert "other" in seen[first:last]
 
 
 async def test_no_slice_is_done_while_a_burst_lasts() -> None:
     seen: list[str] = []
-    burst = asyncio.Event()
-    asked = 0
 
-    def is_burst() -> bool:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
-            assert seen == []
-            burst.set()
-        return asked < 3
+    def bursts() -> Iterator[bool]:
+        yield from (True, True)
+        assert seen == []
+        yield False
 
-    await Turns(is_burst).run(steps(3, "work", seen))
-    assert burst.is_set()
+    await Turns(Fires(bursts())).run(steps(3, "work", seen))
     assert seen == ["work"] * 3
+
+
+async def test_no_slice_is_done_while_a_fire_is_near_or_in_flight() -> None:
+    seen: list[str] = []
+
+    def spare() -> Iterator[float]:
+        yield from (SPARE_SECONDS / 2, 0.0, 0.0)
+        assert seen == []
+        yield SPARE_SECONDS
+
+    await Turns(Fires(spare=spare())).run(steps(3, "work", seen))
+    assert seen == ["work"] * 3
+
+
+async def test_fires_that_never_pause_do_not_keep_a_request_from_its_answer() -> None:
+    assert await Turns(Fires(spare=repeat(0.0))).run(steps(3, "work", [])) == "work"
 
 
 async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "WORK_LIMIT_SECONDS", 0.05)
-    shared = Turns(lambda: False)
+    shared = Turns(Fires())
     with pytest.raises(ServiceError) as refused:
         await shared.run(steps(1_000_000, "work", []))
     assert refused.value.code == 503
