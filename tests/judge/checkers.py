@@ -230,14 +230,15 @@ def _over_at(case: Case, version: Version) -> int:
 
 def _stale(case: Case) -> list[Violation]:
     found = []
-    window = 0 if case.terms.guard else case.terms.window
     for version in case.versions.values():
         replaced = version.ended_by is not None and version.ended_by.verb in (Verb.STORE, Verb.OVERWRITE)
         for fire in version.fires:
             if fire.stored_at >= version.uncovered_from:
                 continue
             late = fire.stored_at - version.must_end_by
-            outrun = case.terms.guard and fire.sequence > version.replaced_at_sequence
+            is_guarded = case.terms.guard and not (case.terms.lands_unguarded and _has_landing(case, version, fire))
+            window = 0 if is_guarded else case.terms.window
+            outrun = is_guarded and fire.sequence > version.replaced_at_sequence
             if outrun or late > window:
                 evidence = f"stored at {case.at(fire.stored_at)}, {late / SECOND:.3f} s after its end was acknowledged"
                 found.append(_violation("Latest" if replaced else "Gone", version, evidence))
@@ -245,6 +246,14 @@ def _stale(case: Case) -> list[Violation]:
                 evidence = f"stored at {case.at(fire.stored_at)}, cancelled at {case.at(version.cancelled_by)}"
                 found.append(_violation("Gone", version, evidence))
     return found
+
+
+def _has_landing(case: Case, version: Version, fire: FireSeen) -> bool:
+    """Return whether a fire of another schedule lay on a version when one of its fires was stored."""
+    return any(
+        other.target == version.schedule and version.sequence < other.sequence < fire.sequence
+        for other in case.history.fires
+    )
 
 
 def live(case: Case) -> list[Violation]:

@@ -125,6 +125,8 @@ class Terms:
 
     guard: bool = True
     """Whether the server refuses stale fires (2.11)."""
+    lands_unguarded: bool = False
+    """Whether no guard decides for a schedule on which a fire has landed: on streams with replicas of a 2.11."""
     resumes_within: int = 3 * SECOND
     """How long (ns) after the last fault an instance may need until it is ready."""
     slack: int = SECOND // 2

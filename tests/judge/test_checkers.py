@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.judge.checkers import ALL_SHARDS, verdict
-from tests.judge.history import SECOND, Fault, History, Life, Operation, Verb
+from tests.judge.history import SECOND, Fault, FireSeen, History, Life, Operation, ScheduleSeen, Verb
 from tests.judge.made_by_hand import at, fire, history
 from tests.judge.matching import matched
+from tests.judge.patterns import Pattern
 
 
 def asked(made: History, verb: Verb, seconds: float, *, sequence: int | None = None, known: bool = True) -> None:
@@ -63,6 +64,17 @@ def was_stored_in_the_window_without_a_guard(made: History) -> None:
     made.remaining = set()
 
 
+def was_stored_in_the_window_on_what_had_landed(made: History) -> None:
+    """Another schedule fires onto it; on streams with replicas there is no guard from then on."""
+    was_stored_in_the_window_without_a_guard(made)
+    made.terms = replace(made.terms, guard=True, lands_unguarded=True)
+    landed = Operation(Verb.STORE, "s.2", at(1), at(1.1), 0, pattern=Pattern("at", at(7) // SECOND), target="s.1")
+    made.operations.append(landed)
+    made.schedules.append(ScheduleSeen("s.2", 0, at(1.05), b""))
+    headers = (("Nats-Scheduler", "s.2"), ("Nats-Schedule-Next", "purge"))
+    made.fires.append(FireSeen("s.2", 0, at(7), "s.1", at(7.001), 17, b"", headers))
+
+
 def was_taken_over(made: History) -> None:
     """The holder dies at 5.2 s, another one lives all the time, and takes over 1.3 s later."""
     made.terms = replace(made.terms, divided=True)
@@ -112,6 +124,7 @@ def was_taken_over_when_that_could_be_written(made: History) -> None:
         was_repeated_after_it_was_consumed,
         has_no_identity,
         was_stored_in_the_window_without_a_guard,
+        was_stored_in_the_window_on_what_had_landed,
     ],
 )
 def test_what_the_promises_allow_is_no_violation(change: Callable[[History], None]) -> None:
@@ -226,9 +239,16 @@ def has_restless_holders(made: History) -> None:
     made.hand_overs = 11
 
 
+def was_stored_in_the_window_although_nothing_had_landed(made: History) -> None:
+    was_stored_in_the_window_on_what_had_landed(made)
+    made.fires.pop()
+    del made.operations[-1], made.schedules[-1]
+
+
 @pytest.mark.parametrize(
     ("change", "promise"),
     [
+        (was_stored_in_the_window_although_nothing_had_landed, "Gone"),
         (has_restless_holders, "Divided"),
         (was_taken_over_late, "Live"),
         (was_taken_over_late_from_one_that_is_silent, "Live"),
