@@ -19,22 +19,17 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
-from nats_scheduler.runtime.modes import Facts, Mode, mode_of
+from nats_scheduler.runtime.carrying import CarryingStreams, ServedStream
+from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class ServedStream:
-    """A stream that carries schedules, and its mode: what fires them."""
-
-    state: StreamState
-    mode: Mode
+__all__ = ["ServedStream", "Session", "in_session", "open_session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +47,18 @@ class Session:
         """The streams that carry the flag."""
         return FlaggedStreams(self.api, self.registry, self.server)
 
-    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
-        """Return a stream with its registry entry, and its mode by the sidecar's own rules.
+    @property
+    def carrying(self) -> CarryingStreams:
+        """What finds the streams that carry schedules, by the settings of this session."""
+        return CarryingStreams(self.api, self.flagged, self.server, self.settings.portable_streams)
 
-        The mode is None if the stream is not served.
-        """
-        try:
-            state = await self.flagged.recall(state)
-        except NotPermittedError:
-            if not state.is_native and not state.has_metadata_flag:  # these are flagged without a registry entry
-                raise
-        facts = Facts(
-            server_is_native=self.server.schedules_natively,
-            echoed=state.is_native,
-            remembered=state.is_flagged,
-            named=state.name in self.settings.portable_streams,
-            sealed=state.config.get("sealed") is True,
-        )
-        mode = mode_of(facts)
-        return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode
+    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
+        """Return a stream with its registry entry, and its mode; the mode is None if the stream is not served."""
+        return await self.carrying.with_mode(state)
 
     async def served_streams(self) -> list[ServedStream]:
         """Return every stream of the account that is served, by name."""
-        states = [StreamState.from_info(info) async for info in self.api.streams()]
-        served = [await self.with_mode(state) for state in sorted(states, key=lambda state: state.name)]
-        return [ServedStream(state, mode) for state, mode in served if mode is not None]
+        return await self.carrying.all()
 
     async def served_stream(self, name: str) -> ServedStream:
         """Return one stream; end the command with 1 if it does not exist or is not served."""

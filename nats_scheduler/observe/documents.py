@@ -100,6 +100,20 @@ class ScheduleDocument(StoredDocument, DefinitionDocument):
     ends: EndDocument | None
 
 
+class StreamModeDocument(TypedDict):
+    """A stream that carries schedules, and who fires them."""
+
+    stream: str
+    mode: str
+    """`emulated`, `portable`, `native` or `dormant`."""
+    served: str
+    """The mode in words."""
+    retention: str
+    created: str
+    since: str | None
+    """Since when it is known to carry schedules; null if that is not recorded."""
+
+
 class PastFireDocument(TypedDict):
     """A generated message."""
 

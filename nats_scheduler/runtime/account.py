@@ -18,6 +18,7 @@ from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import access_through
 from nats_scheduler.runtime.background import Background
+from nats_scheduler.runtime.carrying import CarryingStreams
 from nats_scheduler.runtime.discovery import Discovery
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.flags import StreamFlags
@@ -102,6 +103,11 @@ class Account:
                 for task in works:
                     task.cancel()
                 serving.end_all()
+
+    @property
+    def carrying(self) -> CarryingStreams:
+        """What finds the streams that carry schedules; only after `prepare`."""
+        return CarryingStreams(self.access.api, self._flagged, self._server, self._settings.portable_streams)
 
     @property
     def _flagged(self) -> FlaggedStreams:

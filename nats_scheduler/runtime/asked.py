@@ -10,8 +10,10 @@ from nats_scheduler.engine.leases import NO_HOLDER, Holders, Leases
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.view import EngineView
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.carrying import CarryingStreams, mode_document
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.stream_service import StreamService
@@ -88,12 +90,14 @@ class AskedSidecar:
         not_ready: Callable[[], list[str]],
         clock: Clock,
         settings: SidecarSettings,
+        carrying: CarryingStreams,
     ) -> None:
         self._streams = AskedStreams(services.by_name, settings)
         self._access = access
         self._leases = leases
         self._services = services.by_name
         self._clock = clock
+        self._carrying = carrying
         self.not_ready = not_ready
         self.now = clock.now
         self.is_burst = services.is_burst
@@ -121,6 +125,10 @@ class AskedSidecar:
     async def fleet(self) -> Fleet:
         """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""
         return await read_fleet(self._access.registry, self._access.api, self._clock.now)
+
+    async def stream_modes(self) -> list[StreamModeDocument]:
+        """Look up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
+        return [mode_document(one) for one in await self._carrying.all()]
 
     def _holders(self, stream: str) -> Holders:
         service = self._services.get(stream)

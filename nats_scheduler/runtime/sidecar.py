@@ -177,7 +177,9 @@ class Sidecar:
         registry, api = account.access.registry, account.access.api
         sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
         leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
-        asked = AskedSidecar(account.access, self._leases, self._services, self.not_ready, self._clock, self._settings)
+        asked = AskedSidecar(
+            account.access, self._leases, self._services, self.not_ready, self._clock, self._settings, account.carrying
+        )
         answering = partial(answer_requests, asked, account.access, self._reporter)
         works: list[Callable[[], Awaitable[None]]] = [
             sharing,

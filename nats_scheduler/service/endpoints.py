@@ -5,7 +5,18 @@ To add one: its request and answer in `service.schemas`, a handler, and a line h
 
 from typing import Any
 
-from nats_scheduler.service import failing, health, instances, past, past_schemas, patterns, schedules, schemas, streams
+from nats_scheduler.service import (
+    failing,
+    health,
+    instances,
+    past,
+    past_schemas,
+    patterns,
+    schedules,
+    schemas,
+    stream_modes,
+    streams,
+)
 from nats_scheduler.service.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -15,6 +26,13 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.StreamsRequest,
         schemas.StreamsAnswer,
         streams.list_streams,
+    ),
+    Endpoint(
+        "streams.modes",
+        "All streams of the account that carry schedules, served or not, and who fires them.",
+        schemas.StreamsRequest,
+        schemas.StreamModesAnswer,
+        stream_modes.list_modes,
     ),
     Endpoint(
         "schedules.list",

@@ -1,6 +1,6 @@
 """What the micro service asks of the sidecar: the runtime answers it, and the service imports nothing of the runtime.
 
-The rule: nothing is changed, and only `fleet` sends requests.
+The rule: nothing is changed, and only `fleet` and `stream_modes` send requests.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +11,7 @@ from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.view import EngineView
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.documents import StreamModeDocument
 
 
 class AskedStream(Protocol):
@@ -134,4 +135,8 @@ class Deployment(Fires, Protocol):
 
     async def fleet(self) -> Fleet:
         """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""
+        ...
+
+    async def stream_modes(self) -> Sequence[StreamModeDocument]:
+        """Look up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
         ...

@@ -21,6 +21,7 @@ from nats_scheduler.observe.documents import (
     MisnamedDocument,
     RejectedDocument,
     ScheduleDocument,
+    StreamModeDocument,
 )
 from nats_scheduler.observe.explanations import ExplanationDocument
 
@@ -262,6 +263,13 @@ class StreamsAnswer(Answer):
     """The holders that did not answer: their failing schedules are missing."""
     cursor: str | None
     streams: list[StreamDocument]
+
+
+class StreamModesAnswer(Answer):
+    """A page of streams, by name."""
+
+    cursor: str | None
+    streams: list[StreamModeDocument]
 
 
 class SchedulesAnswer(Answer):

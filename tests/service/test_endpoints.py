@@ -86,6 +86,23 @@ async def test_pages_of_streams(asked: Asked) -> None:
     assert second["cursor"] is None
 
 
+async def test_streams_that_carry_schedules_are_looked_up_on_pages(asked: Asked) -> None:
+    await asked.account.create("PLAIN", allow_msg_schedules=False)
+    for name in ("A", "B"):
+        await asked.account.create(name, retention="workqueue")
+        await asked.running.ready(name)
+    first = await asked.answer("streams.modes", limit=2)
+    second = await asked.answer("streams.modes", limit=2, cursor=first["cursor"])
+    found = [*first["streams"], *second["streams"]]
+    assert [(one["stream"], one["mode"], one["retention"]) for one in found] == [
+        ("A", "emulated", "workqueue"),
+        ("B", "emulated", "workqueue"),
+        ("O", "emulated", "limits"),
+    ]
+    assert all(one["created"] and one["since"] for one in found)
+    assert second["cursor"] is None
+
+
 async def test_pages_of_schedules_are_soonest_first_and_each_schedule_is_on_one(asked: Asked) -> None:
     found, cursor = [], None
     while True:
