@@ -1,6 +1,7 @@
 """`nats-scheduler failures`: what went wrong with schedules, newest first.
 
 Rule: what is shown is what sidecars published as advisories, as far as a stream keeps it (`service.kept_failures`).
+A running sidecar is asked (`service.client`); if none answers, that stream is read here, with the same code.
 Cost: a few requests. Limit: what went wrong while no sidecar had a connection was not published.
 """
 
@@ -19,6 +20,7 @@ from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.service.client import ask_for_failures
 from nats_scheduler.service.kept_failures import (
     DEFAULT_FAILURES,
     MAX_FAILURES,
@@ -66,6 +68,9 @@ def command(
 
 
 async def _read(session: Session, kept_in: str, query: FailureQuery) -> FoundFailures:
+    answered = await ask_for_failures(session.service, kept_in, query)
+    if answered is not None:
+        return answered
     info = await session.api.stream(kept_in)
     if info is None:
         raise CommandError(f"stream {kept_in} does not exist: a sidecar creates it, unless keep_failures is false")

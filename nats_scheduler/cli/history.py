@@ -1,6 +1,7 @@
 """`nats-scheduler history`: the past fires of one schedule, newest first, and how late each of them was.
 
 Rule: what is shown is what is stored in the stream (`service.fire_history`): fires of sidecars and of servers.
+A running sidecar is asked (`service.client`); if none answers, the stream is read here, with the same code.
 Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
 million other messages. Limit: fires that are not stored any more are not shown.
 """
@@ -24,6 +25,7 @@ from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import past_fire_document
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.client import ask_for_fires
 from nats_scheduler.service.fire_history import DEFAULT_FIRES, MAX_FIRES, FireQuery, FoundFires, find_fires
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -69,19 +71,23 @@ def command(
     if target is not None and not is_valid_subject(target):
         raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
     query = FireQuery(subject, limit, instant_since(since), target)
-    past = in_session(resolved, lambda session: _read(session, stream, query))
+    past = Past(stream, in_session(resolved, lambda session: read_fires(session, stream, query)))
     if as_json:
         print_json(_document(past, query))
     else:
         _print(past, query, wide=wide)
 
 
-async def _read(session: Session, stream: str, query: FireQuery) -> Past:
+async def read_fires(session: Session, stream: str, query: FireQuery) -> FoundFires:
+    """Return the past fires of a schedule; end the command with 1 if its stream does not exist."""
+    answered = await ask_for_fires(session.service, stream, query)
+    if answered is not None:
+        return answered
     info = await session.api.stream(stream)
     if info is None:
         raise CommandError(f"stream {stream} does not exist")
     state, _mode = await session.with_mode(StreamState.from_info(info))
-    return Past(stream, await find_fires(session.connection, session.api, state, query))
+    return await find_fires(session.connection, session.api, state, query)
 
 
 def _document(past: Past, query: FireQuery) -> dict[str, object]:

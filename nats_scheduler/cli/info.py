@@ -17,7 +17,7 @@ import click
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.fire_table import print_next_fires
-from nats_scheduler.cli.history import print_past_fires
+from nats_scheduler.cli.history import print_past_fires, read_fires
 from nats_scheduler.cli.listing import Listing, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
@@ -38,7 +38,7 @@ from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.fire_history import FireQuery, FoundFires, find_fires
+from nats_scheduler.service.fire_history import FireQuery, FoundFires
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000
@@ -126,8 +126,7 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str, subje
     if not sequences:
         raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
     message = await session.api.message(stream, seq=sequences[0])
-    state = listing.streams[0].state
-    past = await find_fires(session.connection, session.api, state, FireQuery(subject, count))
+    past = await read_fires(session, stream, FireQuery(subject, count))
     return Story(subject, listing, message, session.server.version, past)
 
 

@@ -1,6 +1,7 @@
 """`nats-scheduler instances`: the sidecars of the account, and which shards of which streams each of them holds.
 
 Rule: what is shown is what the sidecars themselves use, read from the bucket of the registry; nothing is written.
+A running sidecar is asked (`service.client`); if none answers, the bucket is read here, with the same code.
 Ages are by the server's clock, which also stamps the heartbeats.
 Cost: two requests for each instance, one for each stream.
 Limit: an instance that serves more streams than fit into its heartbeat is shown as serving all.
@@ -9,20 +10,23 @@ Limit: an instance that serves more streams than fit into its heartbeat is shown
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import print_json, printable
-from nats_scheduler.cli.session import in_session
+from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.client import AnsweredInstances, ask_for_instances
 from nats_scheduler.service.instances import instance_document
-from nats_scheduler.service.port import Fleet, Instance
+from nats_scheduler.service.read_back import read_instant
+from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 
@@ -35,32 +39,40 @@ def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
 
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    fleet = in_session(resolved, lambda session: read_fleet(session.registry, session.api, SystemClock().now))
+    found = in_session(resolved, _read)
     if as_json:
-        print_json(
-            {"at": format_rfc3339(fleet.at), "instances": [instance_document(one, fleet.at) for one in fleet.instances]}
-        )
-    elif fleet.instances:
-        _print(fleet, wide=wide)
-        for one in fleet.instances:
-            for key, why in sorted(one.unable.items()):
-                click.echo(printable(f"{one.name} cannot serve {key.partition('.')[2]}: {why}"))
+        print_json({"at": format_rfc3339(found.at), "instances": found.instances})
+    elif found.instances:
+        _print(found.instances, wide=wide)
+        for one in found.instances:
+            for unable in one["unable"]:
+                click.echo(printable(f"{one['id']} cannot serve {unable['stream']}: {unable['reason']}"))
     else:
         click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")
 
 
-def _print(fleet: Fleet, *, wide: bool) -> None:
+async def _read(session: Session) -> AnsweredInstances:
+    answered = await ask_for_instances(session.service)
+    if answered is not None:
+        return answered
+    fleet = await read_fleet(session.registry, session.api, SystemClock().now)
+    by_id = sorted(fleet.instances, key=lambda one: one.name)
+    return AnsweredInstances(fleet.at, [instance_document(one, fleet.at) for one in by_id])
+
+
+def _print(instances: Sequence[InstanceDocument], *, wide: bool) -> None:
     columns = ["instance", "state", "since (UTC)", "heartbeat", "stream", "mode", "shards"]
-    rows = [row for one in fleet.instances for row in _rows(one, fleet.at)]
+    rows = [row for one in instances for row in _rows(one)]
     shown = [number for number, name in enumerate(columns) if wide or name != "since (UTC)"]
     chosen = [[row[number] for number in shown] for row in rows]
     print_table([columns[number] for number in shown], chosen, optional=["heartbeat", "mode"], wide=wide)
-    states = Counter(one.state(fleet.at) for one in fleet.instances)
-    click.echo(f"{len(fleet.instances)} in all: {', '.join(f'{n} {state}' for state, n in sorted(states.items()))}")
+    states = Counter(one["state"] for one in instances)
+    click.echo(f"{len(instances)} in all: {', '.join(f'{n} {state}' for state, n in sorted(states.items()))}")
 
 
-def _rows(one: Instance, at: int) -> list[list[str]]:
-    age = "-" if one.heartbeat_at is None else f"{max(at - one.heartbeat_at, 0) // (100 * MILLISECOND) / 10} s ago"
-    about = [one.name, one.state(at), "-" if one.since is None else moment_text(one.since), age]
-    held = [[part.stream, part.mode, f"{len(part.shards)} of {SHARDS}"] for part in one.parts]
+def _rows(one: InstanceDocument) -> list[list[str]]:
+    since, age = one["since"], one["age_nanoseconds"]
+    heartbeat = "-" if age is None else f"{age // (100 * MILLISECOND) / 10} s ago"
+    about = [one["id"], one["state"], "-" if since is None else moment_text(read_instant(since)), heartbeat]
+    held = [[part["stream"], part["mode"], f"{len(part['shards'])} of {SHARDS}"] for part in one["holds"]]
     return [[*about, *part] for part in held or [["-", "-", "0"]]]

@@ -59,7 +59,7 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
         every_state = replace(query, states=None)
         found: Answered | None = None
         if asked:
-            found = await ask_for_schedules(session.connection, one.state.name, every_state, one.state.last_sequence)
+            found = await ask_for_schedules(session.service, one.state.name, every_state, one.state.last_sequence)
         answered |= {one.state.name} if found else set()
         read = found or await _read_stream(session, one, every_state, clock)
         schedules.extend((one, schedule) for schedule in read.schedules)
@@ -95,6 +95,3 @@ async def _read_stream(session: Session, one: ServedStream, query: Query, clock:
             removes_expired=removes_expired(one.state, session.server),
             notify_read=of_stream(bar, one.state),
         )
-
-
-# -- tables ----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from nats_scheduler.cli.output import CommandError, print_warning
@@ -23,7 +24,9 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.runtime.carrying import CarryingStreams, ServedStream
+from nats_scheduler.runtime.fleet import is_instance
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.service.client import ServiceClient
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -41,6 +44,8 @@ class Session:
     registry: Registry
     server: Capabilities
     settings: SidecarSettings
+    service: ServiceClient
+    """Asks the running sidecars."""
 
     @property
     def flagged(self) -> FlaggedStreams:
@@ -101,6 +106,8 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
         if server.is_too_old:
             oldest = ".".join(map(str, OLDEST_VERSION))
             raise CommandError(f"the server is version {server.version}: message schedules need {oldest} or later")
-        yield Session(connection, api, Registry(connection, api, settings.registry_bucket), server, settings)
+        registry = Registry(connection, api, settings.registry_bucket)
+        service = ServiceClient(connection, partial(is_instance, registry))
+        yield Session(connection, api, registry, server, settings, service)
     finally:
         await connection.close()

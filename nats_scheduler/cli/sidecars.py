@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import print_warning
-from nats_scheduler.cli.session import ServedStream, Session
+from nats_scheduler.cli.session import Session
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
@@ -31,6 +31,20 @@ BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
 """The modes in which nothing fires without a sidecar."""
 
 
+class StreamWithMode(Protocol):
+    """A stream that carries schedules, and who fires them."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def mode(self) -> Mode:
+        """Which side fires."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sidecars:
     """The sidecars that are alive, and warnings about their settings."""
@@ -38,21 +52,21 @@ class Sidecars:
     alive: Sequence[Instance]
     warnings: Sequence[str]
 
-    def serving(self, stream: ServedStream) -> int:
+    def serving(self, stream: StreamWithMode) -> int:
         """Return how many of them serve a stream."""
-        key = f"{stream.mode}.{stream.state.name}"
+        key = f"{stream.mode}.{stream.name}"
         return sum(one.serves is None or key in one.serves for one in self.alive)
 
-    def why_not_fired(self, stream: ServedStream) -> str:
+    def why_not_fired(self, stream: StreamWithMode) -> str:
         """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
         if stream.mode not in BY_SIDECAR or self.serving(stream):
             return ""
         return NOT_SERVED_YET if self.alive else NONE_RUNNING
 
-    def stream_document(self, stream: ServedStream) -> dict[str, object]:
+    def stream_document(self, stream: StreamWithMode) -> dict[str, object]:
         """Return a stream, and who serves it, as a JSON object."""
         return {
-            "stream": stream.state.name,
+            "stream": stream.name,
             "mode": stream.mode,
             "served": EXPLANATIONS[stream.mode],
             "sidecars": self.serving(stream),

@@ -24,15 +24,17 @@ from nats_scheduler.cli.output import (
     print_json,
     printable,
 )
-from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
-from nats_scheduler.observe.documents import error_document
+from nats_scheduler.observe.documents import StreamModeDocument, error_document
+from nats_scheduler.runtime.carrying import mode_document
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.service.client import ask_for_modes
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.stream_files import StreamFileError, read_stream_file
 
@@ -53,6 +55,23 @@ class Added:
     def served(self) -> str:
         """What fires the schedules, as text."""
         return NOT_SERVED if self.mode is None else EXPLANATIONS[self.mode]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStream:
+    """A stream that carries schedules."""
+
+    document: StreamModeDocument
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.document["stream"]
+
+    @property
+    def mode(self) -> Mode:
+        """Which side fires."""
+        return Mode(self.document["mode"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,22 +197,24 @@ def _document(added: list[Added], failed: list[NotAdded]) -> dict[str, object]:
     return {"streams": streams, "errors": [{"file": one.file, "stream": one.stream, **one.error} for one in failed]}
 
 
-async def _list(session: Session, resolved: ResolvedSettings) -> tuple[list[ServedStream], Sidecars]:
+async def _list(session: Session, resolved: ResolvedSettings) -> tuple[list[ListedStream], Sidecars]:
     session, sidecars = await with_sidecars(session, resolved)
-    return await session.served_streams(), sidecars
+    # With warnings, this command may have other settings than the sidecars.
+    answered = await ask_for_modes(session.service) if sidecars.alive and not sidecars.warnings else None
+    if answered is None or any(one["mode"] not in {*Mode} for one in answered):
+        answered = [mode_document(one) for one in await session.served_streams()]
+    return [ListedStream(one) for one in answered], sidecars
 
 
-def _print_streams(found: Sequence[ServedStream], sidecars: Sidecars, *, wide: bool) -> None:
+def _print_streams(found: Sequence[ListedStream], sidecars: Sidecars, *, wide: bool) -> None:
     columns: dict[str, list[str]] = {
-        "stream": [one.state.name for one in found],
+        "stream": [one.name for one in found],
         "mode": [one.mode for one in found],
     }
     if wide:
-        columns["retention"] = [_retention(one) for one in found]
-        columns["created"] = [_created(one) for one in found]
-        columns["with schedules since"] = [
-            "-" if (since := _since(one)) is None else moment_text(since) for one in found
-        ]
+        columns["retention"] = [one.document["retention"] for one in found]
+        columns["created"] = [_moment(one.document["created"]) for one in found]
+        columns["with schedules since"] = [_moment(one.document["since"] or "-") for one in found]
     columns["sidecars"] = [str(sidecars.serving(one)) for one in found]
     columns["who fires"] = [sidecars.why_not_fired(one) or EXPLANATIONS[one.mode] for one in found]
     print_table(list(columns), list(zip(*columns.values(), strict=True)), wide=wide)
@@ -201,23 +222,12 @@ def _print_streams(found: Sequence[ServedStream], sidecars: Sidecars, *, wide: b
     click.echo(f"{len(found)} in all: {', '.join(f'{n} {mode}' for mode, n in sorted(modes.items()))}")
 
 
-def _created(one: ServedStream) -> str:
-    created = parse_rfc3339(one.state.created)
-    return moment_text(created) if isinstance(created, int) else one.state.created
+def _moment(text: str) -> str:
+    instant = parse_rfc3339(text)
+    return moment_text(instant) if isinstance(instant, int) else text
 
 
-def _listed(one: ServedStream, sidecars: Sidecars) -> dict[str, object]:
-    return {
-        **sidecars.stream_document(one),
-        "retention": _retention(one),
-        "created": one.state.created,
-        "since": None if (since := _since(one)) is None else format_rfc3339(since),
-    }
-
-
-def _retention(one: ServedStream) -> str:
-    return str(one.state.config.get("retention", "limits"))
-
-
-def _since(one: ServedStream) -> int | None:
-    return None if one.state.remembered is None else one.state.remembered.since
+def _listed(one: ListedStream, sidecars: Sidecars) -> dict[str, object]:
+    listed = one.document
+    times = {"retention": listed["retention"], "created": listed["created"], "since": listed["since"]}
+    return {**sidecars.stream_document(one), **times}

@@ -36,6 +36,11 @@ async def read_fleet(registry: Registry, api: JetStreamApi, now: Callable[[], in
     return Fleet(at, [*(one for one in known if one is not None), *silent])
 
 
+async def is_instance(registry: Registry, name: str) -> bool:
+    """Return whether an instance has a heartbeat in this registry; raises `JetStreamError`."""
+    return await registry.written_at(f"{INSTANCE}{name}") is not None
+
+
 async def _keys(registry: Registry, kind: str) -> list[str]:
     return await registry.keys(kind.removesuffix("."))
 

@@ -1,38 +1,59 @@
-"""Ask a running sidecar for the schedules of a stream, for a command that would else read the whole stream.
+"""Ask a running sidecar, for a command that would else read what is stored itself.
 
-The rules: what comes back is what reading the stream would give, so that a command prints the same. If anything is
-missing (no sidecar answers, it refuses, another version answers something else, the stream is too large for pages), the
-answer is None and the command reads the stream itself. The sidecar has to have read what was stored when the command
-began, so that a schedule that was just published is listed.
+The rules: what comes back is what reading would give, so that a command prints the same. If anything is missing (no
+sidecar answers, it refuses, another version answers something else, an item was shortened, the user may not ask), the
+answer is None and the command reads. An answer counts only if it comes from an instance of the registry that the
+command reads: another JetStream domain of the account may have sidecars, and streams of the same names.
+A sidecar that lists schedules has to have read what was stored when the command began, so that one that was just
+published is listed.
 
-Cost: a request for each 1,000 schedules. Limit: each page visits all schedules, so more than `MAX_PAGES` of them cost
-more than reading the stream.
+After a request that was not answered in time nothing is asked any more: a command waits for that only once.
+
+Cost: a request for each question, one for each 1,000 schedules, and one for each instance that answers.
+Limit: each page visits all schedules, so more than `MAX_PAGES` of them cost more than reading the stream.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.outlook import State
+from pydantic import TypeAdapter
+
+from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.rejections import Rejected
-from nats_scheduler.engine.view import MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.view import MAX_PAGE_LENGTH, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, integer, read_object
-from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.misnamed import Misnamed
-from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.encoding import SHORTENED
+from nats_scheduler.service.fire_history import FireQuery, FoundFires
+from nats_scheduler.service.kept_failures import FailureQuery, FoundFailures
+from nats_scheduler.service.micro import is_inbox
+from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
+from nats_scheduler.service.read_back import (
+    read_instant,
+    read_kept_failure,
+    read_misnamed,
+    read_past_fire,
+    read_rejected,
+    read_schedule,
+)
+from nats_scheduler.service.schemas import (
+    InstanceDocument,
+    InstancesAnswer,
+    MisnamedAnswer,
+    RejectedAnswer,
+    SchedulesAnswer,
+    StreamModesAnswer,
+)
 from nats_scheduler.service.service import SUBJECTS
 
 ANSWER_SECONDS = 5.0
-"""Longest wait for one page."""
+"""Longest wait for one answer."""
 
 MAX_PAGES = 10
 """Pages after which the stream is read instead."""
@@ -42,6 +63,89 @@ CATCH_UP_WAIT_SECONDS = 0.05
 """A sidecar that has not read everything yet is asked so often, with this pause."""
 
 T = TypeVar("T")
+A = TypeVar("A")
+
+
+class UnexpectedAnswerError(ValueError):
+    """The answer is an error, or not what this version can read."""
+
+
+class ServiceClient:
+    """Asks the sidecars of one registry, on one connection."""
+
+    def __init__(self, connection: Connection, is_ours: Callable[[str], Awaitable[bool]]) -> None:
+        """Ask nothing yet; `is_ours` returns whether an instance is one of the registry, or raises `JetStreamError`."""
+        self._connection = connection
+        self._is_ours = is_ours
+        self._ours: set[str] = set()
+        # Sidecars answer on inboxes only.
+        self._is_silent = not is_inbox(connection.inbox("").encode())
+
+    async def found(self, asking: Awaitable[T]) -> T | None:
+        """Return what was asked for and read back; None if there is no answer, or it cannot be read."""
+        try:
+            return await asking
+        except (JetStreamError, ValueError, LookupError):
+            return None
+
+    async def answer(self, endpoint: str, request: Mapping[str, object], answer: type[A]) -> A:
+        """Return an answer of this type; raises `UnexpectedAnswerError` for another one, and `JetStreamError`."""
+        if self._is_silent:
+            raise UnexpectedAnswerError(f"{endpoint}: no sidecar answers")
+        try:
+            body = json.dumps(request).encode()
+            reply = await self._connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=ANSWER_SECONDS)
+        except NoAnswerError:
+            self._is_silent = True
+            raise
+        given = None if reply.block else read_object(reply.body)
+        if given is None or given.get("unanswered") or _is_shortened(given):
+            raise UnexpectedAnswerError(f"{endpoint}: an error, or a part of the answer")
+        read = TypeAdapter(answer).validate_python(given, strict=True)
+        await self._check_instance(given["instance"])
+        return read
+
+    async def pages(
+        self, endpoint: str, request: Mapping[str, object], answer: type[Any], through: int = 0
+    ) -> tuple[Any, list[Any]]:
+        """Return the last page of a list, and the items of all pages; raises as `answer` does.
+
+        The sidecar has to have read the stream of the request up to the sequence `through`.
+        """
+        items: list[Any] = []
+        cursor, key = None, endpoint.partition(".")[0]
+        for _ in range(MAX_PAGES):
+            wanted = {**request, "limit": MAX_PAGE_LENGTH, "cursor": cursor}
+            page = await self._page(endpoint, wanted, answer, through)
+            items += page[key]
+            cursor = page["cursor"]
+            if cursor is None:
+                return page, items
+        raise UnexpectedAnswerError(f"{endpoint}: more than {MAX_PAGES} pages")
+
+    async def _page(self, endpoint: str, request: Mapping[str, object], answer: type[Any], through: int) -> Any:
+        for _ in range(MAX_CATCH_UP_ATTEMPTS):
+            page = await self.answer(endpoint, request, answer)
+            if page.get("read_through", through) >= through:
+                return page
+            await asyncio.sleep(CATCH_UP_WAIT_SECONDS)
+        raise UnexpectedAnswerError(f"{endpoint}: sequence {through} is not read")
+
+    async def _check_instance(self, instance: str) -> None:
+        if instance in self._ours:
+            return
+        if not await self._is_ours(instance):
+            raise UnexpectedAnswerError(f"{instance} is an instance of another registry")
+        self._ours.add(instance)
+
+
+def _is_shortened(answer: Object) -> bool:
+    """Return whether an item of an answer was too long for it."""
+    lists = [value for value in answer.values() if isinstance(value, list)]
+    return any(isinstance(item, dict) and SHORTENED in item for items in lists for item in items)
+
+
+# -- questions -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,115 +157,84 @@ class Answered:
     misnamed: Sequence[HeadersMisnamed]
 
 
-class UnexpectedAnswerError(Exception):
-    """The answer is none, or not what this version can read."""
+@dataclass(frozen=True, slots=True)
+class AnsweredInstances:
+    """The instances of the account, and when (ns, by the server's clock) they were read."""
+
+    at: int
+    instances: Sequence[InstanceDocument]
 
 
-async def ask_for_schedules(connection: Connection, stream: str, query: Query, through: int = 0) -> Answered | None:
+async def ask_for_schedules(client: ServiceClient, stream: str, query: Query, through: int = 0) -> Answered | None:
     """Return what a running sidecar knows of the schedules that a query wants; None if the stream has to be read.
 
     The sidecar has to have read the stream up to the sequence `through`.
     """
     kinds = None if query.kinds is None else sorted(kind.value for kind in query.kinds)
     wanted = {"stream": stream, "filter": query.subject, "target": query.target}
-    try:
+
+    async def read(
+        endpoint: str, request: Mapping[str, object], answer: type[Any], item: Callable[[Any], T]
+    ) -> list[T]:
+        _last, items = await client.pages(endpoint, request, answer, through)
+        return [item(one) for one in items]
+
+    async def read_all() -> Answered:
         return Answered(
-            await _all(connection, "schedules", through, {**wanted, "kind": kinds}, read_schedule),
-            await _all(connection, "rejected", through, wanted, read_rejected),
-            await _all(connection, "misnamed", through, wanted, read_misnamed),
+            await read("schedules.list", {**wanted, "kind": kinds}, SchedulesAnswer, read_schedule),
+            await read("rejected.list", wanted, RejectedAnswer, read_rejected),
+            await read("misnamed.list", wanted, MisnamedAnswer, read_misnamed),
         )
-    except (JetStreamError, UnexpectedAnswerError):
-        return None
+
+    return await client.found(read_all())
 
 
-async def _all(
-    connection: Connection, key: str, through: int, wanted: Mapping[str, object], read: Callable[[Any], T]
-) -> list[T]:
-    """Return the items of all pages; raises `UnexpectedAnswerError` if they are too many, or cannot be read."""
-    items: list[T] = []
-    cursor = None
-    for _ in range(MAX_PAGES):
-        request = {**wanted, "limit": MAX_PAGE_LENGTH, "cursor": cursor}
-        page = await _page(connection, f"{key}.list", request, through)
-        try:
-            items += [read(one) for one in page[key]]
-            cursor = page["cursor"]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UnexpectedAnswerError(f"{key}: {error!r}") from None
-        if cursor is None:
-            return items
-    raise UnexpectedAnswerError(f"{key}: more than {MAX_PAGES} pages")
+async def ask_for_fires(client: ServiceClient, stream: str, query: FireQuery) -> FoundFires | None:
+    """Return the past fires of a schedule; None if the stream has to be read."""
+    request = {"stream": stream, "subject": query.schedule, "limit": query.limit, "target": query.target}
+
+    async def read() -> FoundFires:
+        answer = await client.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
+        if not answer["complete"]:  # more may be read than fits into an answer
+            raise UnexpectedAnswerError("not all fires")
+        oldest = None if answer["oldest_read"] is None else read_instant(answer["oldest_read"])
+        return FoundFires(answer["searched"], [*map(read_past_fire, answer["fires"])], oldest, is_complete=True)
+
+    return await client.found(read())
 
 
-async def _page(connection: Connection, endpoint: str, request: Mapping[str, object], through: int) -> Object:
-    """Return one page of a sidecar that has read the stream up to a sequence."""
-    body = json.dumps(request).encode()
-    for _ in range(MAX_CATCH_UP_ATTEMPTS):
-        reply = await connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=ANSWER_SECONDS)
-        page = None if reply.block else read_object(reply.body)
-        if page is None or page.get("unanswered"):
-            break
-        if integer(page.get("read_through"), -1) >= through:
-            return page
-        await asyncio.sleep(CATCH_UP_WAIT_SECONDS)
-    raise UnexpectedAnswerError(endpoint)
+async def ask_for_failures(client: ServiceClient, kept_in: str, query: FailureQuery) -> FoundFailures | None:
+    """Return what went wrong; None if the stream `kept_in` has to be read."""
+    request = {"stream": query.stream, "subject": query.schedule, "limit": query.limit}
+
+    async def read() -> FoundFailures:
+        answer = await client.answer("failures.list", {**request, "since": _text(query.since)}, FailuresAnswer)
+        if not answer["complete"] or answer["kept_in"] != kept_in:
+            raise UnexpectedAnswerError("not all failures, or those of another stream")
+        return FoundFailures([*map(read_kept_failure, answer["failures"])])
+
+    return await client.found(read())
 
 
-def read_schedule(document: Any) -> ListedSchedule:
-    """Read a document of a schedule; raises `ValueError`, `KeyError` or `TypeError` if it is none."""
-    pattern, (terms, ends) = _pattern(document), (_terms(document), document["ends"])
-    failing, fire = document["failing"], document["next_fire"]
-    return ListedSchedule(
-        document["subject"],
-        document["sequence"],
-        _instant(document["stored"]),
-        pattern,
-        terms,
-        None if fire is None else int(fire["nanoseconds"]),
-        State(document["state"]),
-        FiredBy(document["fired_by"]),
-        None if ends is None else _instant(ends["utc"]),
-        None if ends is None else Ending[str(ends["reason"]).upper()],
-        None if failing is None else Failing(failing["err_code"], failing["description"], _instant(failing["since"])),
-    )
+async def ask_for_instances(client: ServiceClient) -> AnsweredInstances | None:
+    """Return the instances of the account, by id; None if the registry's bucket has to be read."""
+
+    async def read() -> AnsweredInstances:
+        page, items = await client.pages("instances.list", {}, InstancesAnswer)
+        return AnsweredInstances(read_instant(page["at"]), items)
+
+    return await client.found(read())
 
 
-def read_rejected(document: Any) -> Rejected:
-    """Read a document of a rejected schedule; raises as `read_schedule` does."""
-    error = document["error"]
-    codes = error["err_code"], error["description"], error["header"], error["value"], error["reason"], error["code"]
-    return Rejected(
-        document["subject"],
-        document["sequence"],
-        Rejection(*codes),
-        _instant(document["stored"]),
-        next(dialect for dialect in DIALECTS if dialect.name == document["dialect"]),
-        document["pattern"] or "",
-        document["target"] or "",
-    )
+async def ask_for_modes(client: ServiceClient) -> list[StreamModeDocument] | None:
+    """Return the streams of the account that carry schedules, by name; None if the server has to be asked."""
+
+    async def read() -> list[StreamModeDocument]:
+        _last, items = await client.pages("streams.modes", {}, StreamModesAnswer)
+        return items
+
+    return await client.found(read())
 
 
-def read_misnamed(document: Any) -> HeadersMisnamed:
-    """Read a document of a message with misnamed headers; raises as `read_schedule` does."""
-    headers = tuple(Misnamed(one["header"], one["reason"]) for one in document["headers"])
-    return HeadersMisnamed(document["subject"], document["sequence"], _instant(document["stored"]), headers)
-
-
-def _pattern(document: Any) -> Pattern:
-    pattern = parse_pattern(document["pattern"], document["time_zone"])
-    if pattern is None or isinstance(pattern, InvalidPattern | InvalidTimeZone):
-        raise ValueError(f"pattern of {document['pattern']!r}")
-    return pattern
-
-
-def _terms(document: Any) -> Terms:
-    dialect = {one.name: one for one in DIALECTS}[document["dialect"]]
-    is_rolled_up = document["rollup"] is not None
-    return Terms(dialect, document["target"], document["source"], document["ttl"] or "", is_rolled_up)
-
-
-def _instant(text: str) -> int:
-    instant = parse_rfc3339(text)
-    if not isinstance(instant, int):
-        raise ValueError(f"time of {text!r}")
-    return instant
+def _text(instant: int | None) -> str | None:
+    return None if instant is None else format_rfc3339(instant)

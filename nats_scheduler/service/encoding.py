@@ -2,7 +2,7 @@
 
 The rules: a list ends where the next item would not fit, and the requester gets a cursor instead of an error. At least
 one item is always in it: one that does not fit alone is shortened, its texts to `MAX_TEXT_CHARS` and its lists to
-`MAX_LIST_LENGTH`, until it does.
+`MAX_LIST_LENGTH`, and has the key `SHORTENED`.
 
 Cost: some microseconds for each item.
 """
@@ -21,6 +21,9 @@ FRAME_BYTES = 2_048
 
 MAX_TEXT_CHARS = 256
 MAX_LIST_LENGTH = 64
+
+SHORTENED = "shortened"
+"""A key that only a shortened item has; its value is true."""
 
 
 def encode_items(
@@ -43,7 +46,7 @@ def encode_items(
 def encode_item(document: Mapping[str, Any], room: int) -> bytes:
     """Encode one item; shorten it if it does not fit into so many bytes."""
     item = json.dumps(document).encode()
-    return item if len(item) <= room else json.dumps(_shortened(document)).encode()
+    return item if len(item) <= room else json.dumps({**_shortened(document), SHORTENED: True}).encode()
 
 
 def with_items(document: Mapping[str, Any], key: str, items: Iterable[bytes]) -> bytes:

@@ -80,6 +80,20 @@ async def test_the_fires_of_a_native_server_are_shown_on_80_columns(
         assert any("newest first, on S.out in S" in line for line in lines), text
 
 
+async def test_fires_are_found_on_a_target_that_is_not_allowed_any_more(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url) as running:
+            await account.create("S")
+            await running.ready("S")
+            await fired_twice(account)
+        async with sidecar_on(server.url, allowed_targets=("S=S.other",)) as running:
+            await running.ready("S")
+            asked = await shown(cli, server.url, "S", "S.s")
+        assert (asked["searched"], len(asked["fires"]) >= 2) == ("S.out", True)
+        assert await shown(cli, server.url, "S", "S.s") == asked
+
+
 async def test_a_schedule_that_never_fired_has_no_fires(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:

@@ -1,5 +1,8 @@
 """What a running sidecar answers to a command is what reading the stream gives."""
 
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -7,10 +10,21 @@ import pytest
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.engine.outlook import Kind
 from nats_scheduler.engine.view import Query
+from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.snapshot import Snapshot, take_snapshot
 from nats_scheduler.service import client
-from nats_scheduler.service.client import Answered, ask_for_schedules
+from nats_scheduler.service.client import (
+    Answered,
+    ServiceClient,
+    ask_for_failures,
+    ask_for_fires,
+    ask_for_instances,
+    ask_for_modes,
+    ask_for_schedules,
+)
+from nats_scheduler.service.fire_history import FireQuery
+from nats_scheduler.service.kept_failures import FailureQuery
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
@@ -32,6 +46,15 @@ MESSAGES: dict[str, dict[str, str]] = {
     "invalid": {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "O.out"},
     "misnamed": {"Nats-Schedul": "@every 1s"},
 }
+
+
+def client_on(account: Account) -> ServiceClient:
+    """Return a client to which the instances of any registry count."""
+    return ServiceClient(account.connection, always)
+
+
+async def always(_instance: str) -> bool:
+    return True
 
 
 async def read(session: Session, query: Query) -> Snapshot:
@@ -67,35 +90,141 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
         await store(account)
         async with open_session(settings) as session:
             for query in (Query(), Query(subject="O.*y"), Query(target="O.out"), Query(kinds=frozenset({Kind.CRON}))):
-                answered, snapshot = await ask_for_schedules(session.connection, "O", query), await read(session, query)
+                answered, snapshot = await ask_for_schedules(session.service, "O", query), await read(session, query)
                 assert answered == Answered(snapshot.schedules, snapshot.rejected, snapshot.misnamed)
-            assert await ask_for_schedules(session.connection, "NONE", Query()) is None
+            assert await ask_for_schedules(session.service, "NONE", Query()) is None
             monkeypatch.setattr(client, "MAX_PAGE_LENGTH", 2)
-            paged = await ask_for_schedules(session.connection, "O", Query())
+            paged = await ask_for_schedules(session.service, "O", Query())
             assert paged is not None
             assert [one.subject for one in paged.schedules] == [
                 one.subject for one in (await read(session, Query())).schedules
             ]
             monkeypatch.setattr(client, "MAX_PAGES", 2)
-            assert await ask_for_schedules(session.connection, "O", Query()) is None, "too many pages"
+            assert await ask_for_schedules(session.service, "O", Query()) is None, "too many pages"
 
 
-async def test_nothing_is_known_where_no_sidecar_answers(start_server: StartServer) -> None:
-    server = await start_server()
-    async with account_on(server.url) as account:
-        assert await ask_for_schedules(account.connection, "O", Query()) is None
+Question = Callable[[ServiceClient], Awaitable[object]]
+
+QUESTIONS: dict[str, Question] = {
+    "schedules": lambda client: ask_for_schedules(client, "O", Query()),
+    "fires": lambda client: ask_for_fires(client, "O", FireQuery("O.s")),
+    "failures": lambda client: ask_for_failures(client, "nats_scheduler_failures", FailureQuery()),
+    "instances": ask_for_instances,
+    "modes": ask_for_modes,
+}
 
 
-@pytest.mark.parametrize(
-    "answer", [b"", b"{}", b'{"schedules": 1}', b'{"schedules": [{}], "cursor": null}', b"[]", b"x"]
-)
-async def test_an_answer_of_another_kind_counts_as_none(start_server: StartServer, answer: bytes) -> None:
-    server = await start_server()
-    async with account_on(server.url) as account, account_on(server.url) as other:
+@pytest.fixture(params=QUESTIONS)
+def question(request: pytest.FixtureRequest) -> Question:
+    return QUESTIONS[request.param]
 
-        def reply(_subject: bytes, to: bytes, _block: bytes, _body: bytes) -> None:
-            other.connection.publish(to.decode(), answer)
+
+@asynccontextmanager
+async def stand_in(url: str, answer: Callable[[str], bytes | None]) -> AsyncIterator[list[str]]:
+    """Answer in place of a sidecar, and return the endpoints that were asked; None is no answer."""
+    asked: list[str] = []
+    async with account_on(url) as other:
+
+        def reply(subject: bytes, to: bytes, _block: bytes, _body: bytes) -> None:
+            asked.append(subject.decode().removeprefix("nats_scheduler.v1."))
+            answered = answer(asked[-1])
+            if answered is not None:
+                other.connection.publish(to.decode(), answered)
 
         other.connection.subscribe("nats_scheduler.v1.>", reply)
         await other.api.info()  # the server has taken the subscription
-        assert await ask_for_schedules(account.connection, "O", Query()) is None
+        yield asked
+
+
+async def test_nothing_is_known_where_no_sidecar_answers(start_server: StartServer, question: Question) -> None:
+    server = await start_server()
+    async with account_on(server.url) as account:
+        assert await question(client_on(account)) is None
+
+
+HEAD = {"at": "2026-01-31T09:00:00Z", "instance": "abc", "stream": "O", "schedule": "O.s", "mode": "emulated"}
+EMPTY: dict[str, Any] = {
+    **HEAD,
+    "read_through": 0,
+    "unanswered": [],
+    "cursor": None,
+    "complete": True,
+    "searched": "O.out",
+    "oldest_read": None,
+    "kept_in": "nats_scheduler_failures",
+    **{key: [] for key in ("schedules", "rejected", "misnamed", "fires", "failures", "instances", "streams")},
+}
+"""What answers every question: there is nothing."""
+
+WRONG: dict[str, bytes] = {
+    "nothing": b"",
+    "no object": b"[]",
+    "no JSON": b"x",
+    "no keys": b"{}",
+    "items of another kind": json.dumps(EMPTY | {key: [{}] for key, value in EMPTY.items() if value == []}).encode(),
+    "no lists": json.dumps({key: 1 if value == [] else value for key, value in EMPTY.items()}).encode(),
+    "a shortened item": json.dumps(EMPTY | {"streams": [{"shortened": True}]}).encode(),
+    "a part": json.dumps(EMPTY | {"unanswered": ["xyz"]}).encode(),
+    "no instance": json.dumps({key: value for key, value in EMPTY.items() if key != "instance"}).encode(),
+}
+
+
+async def test_an_answer_of_another_kind_counts_as_none(start_server: StartServer, question: Question) -> None:
+    server = await start_server()
+    given = [b""]
+    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: given[0]) as asked:
+        for number, (kind, given[0]) in enumerate(WRONG.items(), start=1):
+            assert await question(client_on(account)) is None, kind
+            assert len(asked) >= number, kind
+
+
+async def test_an_answer_counts_only_from_an_instance_of_the_registry(
+    start_server: StartServer, question: Question
+) -> None:
+    async def never(_instance: str) -> bool:
+        return False
+
+    async def not_known(_instance: str) -> bool:
+        raise NotPermittedError("$JS.API.STREAM.MSG.GET.KV_nats_scheduler")
+
+    server = await start_server()
+    answer = json.dumps(EMPTY).encode()
+    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: answer):
+        assert await question(client_on(account)) is not None
+        for is_ours in (never, not_known):
+            assert await question(ServiceClient(account.connection, is_ours)) is None
+
+
+@pytest.mark.parametrize(
+    ("question_", "change"),
+    [("fires", {"complete": False}), ("failures", {"complete": False}), ("failures", {"kept_in": "another"})],
+)
+async def test_an_answer_with_less_than_the_command_reads_counts_as_none(
+    start_server: StartServer, question_: str, change: dict[str, Any]
+) -> None:
+    server = await start_server()
+    answer = json.dumps(EMPTY | change).encode()
+    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: answer):
+        assert await QUESTIONS[question_](client_on(account)) is None
+
+
+async def test_after_a_request_without_an_answer_nothing_is_asked(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.1)
+    server = await start_server()
+    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: None) as asked:
+        asking = client_on(account)
+        for one in QUESTIONS.values():
+            assert await one(asking) is None
+        assert len(asked) == 1
+
+
+async def test_nothing_is_asked_where_sidecars_do_not_answer(start_server: StartServer) -> None:
+    server = await start_server()
+    async with (
+        account_on(server.url, inbox_prefix="INBOX") as account,
+        stand_in(server.url, lambda _endpoint: json.dumps(EMPTY).encode()) as asked,
+    ):
+        assert await ask_for_modes(client_on(account)) is None
+        assert asked == []

@@ -29,6 +29,7 @@ def test_an_item_that_does_not_fit_alone_is_shortened() -> None:
     (item,) = encoded([large, large], 1_200)
     read = json.loads(item)
     assert (len(item) <= 1_200, read["n"], read["text"][-1]) == (True, 7, "…")
+    assert read["shortened"] is True
 
 
 def test_items_are_put_into_an_object_that_may_have_other_keys() -> None:
