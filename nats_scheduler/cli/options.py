@@ -31,7 +31,18 @@ Command = Callable[..., Any]
 
 def connection_options(command: Command) -> Command:
     """Give a command the connection flags of the `nats` CLI: servers and credentials."""
-    return _with_flags(command, [field for key, field in setting_fields().items() if "." in key])
+    return _with_flags(command, _connection_fields())
+
+
+def connection_parameters() -> list[click.Parameter]:
+    """Return the connection flags, for a command that adds them only where it needs them."""
+    return click.command()(_declared(lambda: None, _connection_fields())).params
+
+
+def resolve_connection(given: Mapping[str, Any]) -> ResolvedSettings:
+    """Return the settings in force for the values of the connection flags; raises as `resolve` does."""
+    flags = {name: value for name, value in given.items() if name != "settings_file"}
+    return resolve(flags, given["settings_file"])
 
 
 def settings_options(command: Command) -> Command:
@@ -75,10 +86,18 @@ def _with_flags(command: Command, fields: list[SettingField]) -> Command:
         flags = {name: arguments.pop(name) for name in names}
         return command(resolved=resolve(flags, settings_file), **arguments)
 
-    decorated: Command = run
+    return _declared(run, fields)
+
+
+def _connection_fields() -> list[SettingField]:
+    return [field for key, field in setting_fields().items() if "." in key]
+
+
+def _declared(command: Command, fields: list[SettingField]) -> Command:
+    """Give a command the flags of the settings, and those that name their sources."""
     for option in reversed([*map(_option, fields), *_beside_the_fields()]):
-        decorated = option(decorated)
-    return decorated
+        command = option(command)
+    return command
 
 
 def _option(field: SettingField) -> Callable[[Command], Command]:

@@ -41,7 +41,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
             where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
         timetable = Timetable(listed.pattern, listed.stored_at)
-        work = _fires(timetable, listed.next_fire, request.count, listed.ends)
+        work = fires_from(timetable, listed.next_fire, request.count, listed.ends)
         return await _next(asked, listed.pattern, time_zone_of(listed.pattern), now, work)
     pattern, after = request.pattern or "", _instant(request.after, now)
     one_line("pattern", pattern)
@@ -51,7 +51,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
         error = None if read is None else error_document(read)
         return {**_head(asked, pattern, request.time_zone, after), "ends": True, "error": error, "fires": []}
     timetable = Timetable(read, after)
-    work = _fires(timetable, timetable.first_fire(), request.count)
+    work = fires_from(timetable, timetable.first_fire(), request.count)
     return await _next(asked, read, request.time_zone, after, work)
 
 
@@ -75,7 +75,7 @@ async def _next(
     return with_items({**_head(asked, pattern.text, zone, after), "ends": ends, "error": None}, "fires", items)
 
 
-def _fires(
+def fires_from(
     timetable: Timetable, first: int | None, count: int, before: int | None = None
 ) -> Generator[None, None, tuple[list[int], bool]]:
     """Find the fires from the first one on, at most `count`, and whether nothing fires after them.

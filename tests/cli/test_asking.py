@@ -41,6 +41,8 @@ COMMANDS: dict[str, frozenset[str]] = {
     "failures S S.bad --since 1h": frozenset({"failures.list"}),
     "instances": frozenset({"instances.list"}),
     "stream ls": frozenset({"streams.modes"}),
+    "next S S.s": SCHEDULES,
+    "next S S.cron --count 3": SCHEDULES,
     "ls S": SCHEDULES,
     "info S S.s": SCHEDULES | {"fires.list"},
 }
@@ -177,7 +179,7 @@ async def test_with_no_sidecar_running_the_commands_read_what_is_stored(cli: Cli
         assert "no sidecar lives" in (await one.says("all", "instances"))[1]
 
 
-NOT_ABOUT_SIDECARS = frozenset({"history", "failures"})
+NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})
 
 
 # -- permissions -----------------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ PAST, SERVED, READING = range(3)
 
 WORDS: dict[int, tuple[tuple[str, ...], ...]] = {
     PAST: (("history", "S", "S.s"), ("failures",), ("instances",)),
-    SERVED: (("ls", "S"), ("info", "S", "S.s"), ("stream", "ls")),
+    SERVED: (("ls", "S"), ("info", "S", "S.s"), ("next", "S", "S.s"), ("stream", "ls")),
     READING: (("history", "S", "S.s"), ("failures",), ("instances",), ("ls",), ("info", "S", "S.s"), ("stream", "ls")),
 }
 

@@ -53,10 +53,6 @@ async def on(cli: Cli, server: EmbeddedServer, *arguments: str) -> Document:
     return document
 
 
-def test_next_has_the_keys_that_are_promised(cli: Cli) -> None:
-    check("next", without_server(cli, "next", "@daily"), without_server(cli, "next", "@often"))
-
-
 def test_explain_has_the_keys_that_are_promised(cli: Cli) -> None:
     night = ("explain", "0 30 2 * * *", "--tz", "Europe/Berlin", "--after", "2026-03-28T12:00:00Z")
     check("explain", without_server(cli, *night), without_server(cli, "explain", "@often"))
@@ -106,6 +102,8 @@ async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, runn
         (True, False, True),
         (True, True, False),
     ]
+    patterns = [without_server(cli, "next", "@daily"), without_server(cli, "next", "@often")]
+    check("next", *patterns, await on(cli, server, "next", "ORDERS", "ORDERS.s"))
     check("stream ls", await on(cli, server, "stream", "ls"))
     await account.publish("ORDERS.soon", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"})
     await account.wait_for("ORDERS", "ORDERS.out")

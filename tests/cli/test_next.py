@@ -107,7 +107,14 @@ def test_what_is_no_schedule_is_said_to_be_none(cli: Cli, pattern: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["@daily", "--after", "soon"], ["@daily", "--count", "0"], ["@daily", "--count", "x"], ["a\r\nb"], ["a", "b"]],
+    [
+        [],
+        ["@daily", "--after", "soon"],
+        ["@daily", "--count", "0"],
+        ["@daily", "--count", "x"],
+        ["a\r\nb"],
+        ["@every", "5m"],
+    ],
 )
 def test_wrong_use_ends_with_2(cli: Cli, arguments: list[str]) -> None:
     assert cli("next", *arguments).exit_code == 2

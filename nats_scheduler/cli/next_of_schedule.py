@@ -1,0 +1,77 @@
+"""`nats-scheduler next STREAM SUBJECT`: when a schedule fires next that is stored.
+
+Rule: it is found as `ls` finds it: a running sidecar is asked, and if none answers the stream is read. Its fires are
+those of its pattern until the stream removes it.
+Cost: a request, or all of the stream, headers only. Limit: the next fire of a schedule of the server is that of its
+pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.listing import Listing, read_listing
+from nats_scheduler.cli.next import next_document, print_fire_times
+from nats_scheduler.cli.options import resolve_connection
+from nats_scheduler.cli.output import CommandError, print_json, printable
+from nats_scheduler.cli.past import check_schedule
+from nats_scheduler.cli.session import in_session
+from nats_scheduler.cli.tables import moment_text
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.schedule.patterns import time_zone_of
+from nats_scheduler.service.patterns import fires_from
+
+
+def show_next_fires(
+    connection: Mapping[str, Any], stream: str, subject: str, count: int, *, wide: bool, as_json: bool
+) -> None:
+    """Show the next fires of the schedule on a subject of a stream; `connection` has the flags of the connection.
+
+    Ends the command with 1 if there is no schedule, or an invalid one.
+    """
+    check_stream(stream)
+    check_schedule(subject)
+    resolved = resolve_connection(connection)
+    listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, Query(subject=subject)))
+    one = _schedule(listing, subject)
+    timetable = Timetable(one.pattern, one.stored_at)
+    fires, ends = Sliced(fires_from(timetable, one.next_fire, count, one.ends)).finish()
+    zone = time_zone_of(one.pattern)
+    if as_json:
+        shown = next_document(one.pattern, zone, listing.at, fires, ends=ends)
+        print_json({"stream": stream, "subject": subject, **shown})
+        return
+    listing.sidecars.print_warnings()
+    if fires:
+        print_fire_times(one.pattern, zone, listing.at, fires, wide=wide)
+        if ends:
+            click.echo(f"then it ends: {_why_it_ends(one, repeats=timetable.repeats)}")
+    else:
+        click.echo(printable(f"{subject} does not fire again: it is {one.state.value}"))
+
+
+def _schedule(listing: Listing, subject: str) -> ListedSchedule:
+    """Return the schedule; if the message has both spellings of the headers, the one of the sidecar."""
+    found = [one for _, one in listing.schedules]
+    if found:
+        return next((one for one in found if one.fired_by is FiredBy.SIDECAR), found[0])
+    for _, rejected in listing.rejected:
+        raise CommandError(printable(f"the schedule on {subject!r} never fires: {rejected.rejection.shortened()}"))
+    stream = listing.streams[0].state.name
+    raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
+
+
+def _why_it_ends(one: ListedSchedule, *, repeats: bool) -> str:
+    if not repeats:
+        return "it fires once"
+    if one.ends is None:
+        return "no further fire within five years"
+    reason = "the max_age of the stream" if one.ended_by is Ending.MAX_AGE else "its Nats-TTL"
+    return f"at {moment_text(one.ends)} it is removed by {reason}"
