@@ -1,12 +1,13 @@
 """`nats-scheduler watch`: the fires of one stream or of all, and what goes wrong, as it happens.
 
 Rule: a fire is shown when it is stored in its stream, whether a sidecar or the server fired it (`cli.fire_watch`). What
-goes wrong is what the sidecars publish as advisories. Nothing is changed. When the connection is lost, the watch goes
-on through the next one; fires that were stored meanwhile are shown then, advisories that were published meanwhile are
-not.
+goes wrong is what the sidecars publish as advisories; one that repeats another is counted (`cli.repetitions`). Which
+streams are served depends on the settings of the running sidecars, as for `ls`. Nothing is changed.
+When the connection is lost, the watch goes on through the next one; fires that were stored meanwhile are shown then,
+advisories that were published meanwhile are not.
 Cost: the streams are read from their beginning, headers only, because a fire is understood by its schedule; then each
 of their messages is delivered to this process.
-Limit: each sidecar reports what it sees, so several may report one fault.
+Limit: on a stream with work queue or interest retention the server's own fires are not shown, and a warning says so.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_warning, printable
 from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.repetitions import Repetitions
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.cli.sidecars import with_sidecars
 from nats_scheduler.cli.tables import moment_text
@@ -34,13 +36,16 @@ from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.modes import EXPLANATIONS
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
+from nats_scheduler.runtime.shared_settings import SETTINGS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
 STREAMS_CHECK_INTERVAL_SECONDS = 5.0
 """How often the list of served streams is read again."""
 RECONNECT_WAIT_SECONDS = 1.0
+LIMITS = "limits"
+"""The retention of a stream to which consumers may be attached that take nothing away."""
 KNOWN_KEYS = frozenset({"type", "stream", "schedule", "subject", "seq", "reason"})
 """The keys of an advisory that its line shows in a place of their own."""
 
@@ -61,9 +66,17 @@ class Watch:
         self._since = 0
         self._fires: FireWatch | None = None
         self._is_connected = False
+        self._repetitions = Repetitions()
+        self._warned: set[str] = set()
 
     async def run(self, resolved: ResolvedSettings) -> None:
         """Watch until cancelled; raises `JetStreamError` if the first connection does not serve."""
+        try:
+            await self._keep_watching(resolved)
+        finally:
+            self._show_repeated(None)
+
+    async def _keep_watching(self, resolved: ResolvedSettings) -> None:
         while True:
             try:
                 async with open_session(resolved.settings) as session:
@@ -77,21 +90,29 @@ class Watch:
             await asyncio.sleep(RECONNECT_WAIT_SECONDS)
 
     async def _watch(self, session: Session, resolved: ResolvedSettings) -> None:
-        session, _sidecars = await with_sidecars(session, resolved)
+        served_by, settings = await self._with_settings(session, resolved)
         session.connection.subscribe(f"{ADVISORY_PREFIX}.>", lambda _to, _reply, _block, body: self._advised(body))
-        await self._find_streams(session)
+        await self._find_streams(served_by)
         if self._fires is None:
             self._since = await self._server_time(session)
             self._fires = FireWatch(self._served, self._since, self._fired, self._introduced)
             if not self._served:
                 print_warning("no stream carries schedules yet")
         self._is_connected = True
-        finding = asyncio.create_task(self._keep_finding(session))
+        finding = asyncio.create_task(self._keep_finding(session, resolved, served_by, settings))
         try:
             await self._fires.run(session.connection, session.api)
         finally:
             finding.cancel()
             await asyncio.gather(finding, return_exceptions=True)
+
+    async def _with_settings(self, session: Session, resolved: ResolvedSettings) -> tuple[Session, Object | None]:
+        """Return the session with the settings of the running sidecars, and how these are written in the bucket."""
+        settings = await session.registry.get(SETTINGS)
+        session, sidecars = await with_sidecars(session, resolved)
+        for warning in sidecars.warnings:
+            self._warn_once(warning)
+        return session, settings
 
     async def _server_time(self, session: Session) -> int:
         """Return the time (ns) by the clock that stamps messages; that of this machine may be wrong."""
@@ -104,14 +125,27 @@ class Watch:
         else:
             found = [await session.served_stream(self._stream)]
         self._served.clear()
-        self._served.update({one.state.name: one for one in found})
+        self._served.update({one.name: one for one in found})
+        for one in found:
+            retention = one.state.config.get("retention", LIMITS)
+            if one.mode is Mode.NATIVE and retention != LIMITS:
+                what = f"what the server fires on {one.name} cannot be followed"
+                self._warn_once(f"{what}: with {retention} retention, no consumer may be attached to read it")
 
-    async def _keep_finding(self, session: Session) -> None:
-        """Read the list of streams again and again; one that cannot be read now is read the next time."""
+    async def _keep_finding(
+        self, session: Session, resolved: ResolvedSettings, served_by: Session, settings: Object | None
+    ) -> None:
+        """Read the list of streams again and again; one that cannot be read now is read the next time.
+
+        `served_by` is the session with `settings`, those of the sidecars, which are read again when they have changed.
+        """
         while True:
             await asyncio.sleep(STREAMS_CHECK_INTERVAL_SECONDS)
+            self._show_repeated(self._clock.monotonic())
             try:
-                await self._find_streams(session)
+                if await session.registry.get(SETTINGS) != settings:
+                    served_by, settings = await self._with_settings(session, resolved)
+                await self._find_streams(served_by)
             except CommandError as error:
                 self._served.clear()
                 print_warning(printable(error.message))
@@ -138,10 +172,28 @@ class Watch:
         advisory = read_object(body)
         if advisory is None or not self._is_about_these(advisory):
             return
+        now = self._clock.monotonic()
+        self._show_repeated(now)
+        if not self._repetitions.is_new(advisory, now):
+            return
         if self._as_json:
             self._print([{"event": "advisory", **advisory}])
         else:
             self._screen.lines(click.style(advisory_line(advisory, self._clock.now()), fg="red"))
+
+    def _show_repeated(self, now: int | None) -> None:
+        """Show how often advisories were repeated, if that is over at `now` (ns); without a time, all that were."""
+        for one in self._repetitions.take_over(now):
+            if self._as_json:
+                self._print([{"event": "repeated", **one.about, "times": one.times}])
+            else:
+                about = {**one.about, "reason": f"reported {one.times} more time{'' if one.times == 1 else 's'}"}
+                self._screen.lines(click.style(advisory_line(about, self._clock.now()), fg="red"))
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            print_warning(printable(warning))
 
     def _is_about_these(self, advisory: Object) -> bool:
         """Return whether an advisory is about a stream and a schedule that are watched; some are about no schedule."""

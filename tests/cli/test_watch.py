@@ -75,6 +75,83 @@ async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(
     assert advisories[0]["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
 
 
+async def test_what_several_sidecars_report_is_shown_once_and_counted(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    with capture_logs():
+        async with account_on(server.url) as account, sidecar_on(server.url) as running:
+            published: list[tuple[bytes, bytes]] = []
+            account.connection.subscribe(
+                "nats_scheduler.advisory.>", lambda to, _reply, _block, body: published.append((to, body))
+            )
+            await account.create("ORDERS")
+            await running.ready("ORDERS")
+            with (
+                sidecar("watch", "--json", "--server", server.url, folder=tmp_path / "json") as process,
+                sidecar("watch", "--server", server.url, folder=tmp_path / "text") as for_people,
+            ):
+                for each in (process, for_people):
+                    await each.wait_for_line("ORDERS")
+                await account.publish("ORDERS.wrong", WRONG)
+                await eventually(lambda: published, within_seconds=45)
+                subject, body = published[0]
+                account.connection.publish(subject.decode(), body)  # as another sidecar does
+                await account.publish("ORDERS.last", WRONG)
+                for each in (process, for_people):
+                    await each.wait_for_line(r"ORDERS\.last")
+                assert await process.interrupt() == 0
+                assert await for_people.interrupt() == 0
+    shown = [advisory["schedule"] for advisory in events(process.stdout, "advisory")]
+    assert shown == ["ORDERS.wrong", "ORDERS.last"]
+    first = next(repeated for repeated in events(process.stdout, "repeated") if repeated["schedule"] == "ORDERS.wrong")
+    kind = "io.nats_scheduler.advisory.v1.schedule_rejected"
+    assert first == {
+        "event": "repeated",
+        "type": kind,
+        "stream": "ORDERS",
+        "schedule": "ORDERS.wrong",
+        "seq": 1,
+        "header": "Nats-Schedule",
+        "code": 10189,
+        "times": 1,
+    }
+    assert "schedule_rejected: ORDERS ORDERS.wrong; reported 1 more time;" in for_people.stdout
+
+
+async def test_settings_of_a_sidecar_that_starts_later_are_used(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("NAMED", allow_msg_schedules=False)
+        with sidecar("watch", "--server", server.url, folder=tmp_path) as process:
+            await process.wait_for_line("no stream carries schedules yet")
+            with capture_logs():
+                async with sidecar_on(server.url, portable_streams=("NAMED",)) as running:
+                    await running.ready("NAMED")
+                    await process.wait_for_line("stream NAMED is portable")
+                    assert await process.interrupt() == 0
+
+
+async def test_that_fires_of_a_native_work_queue_cannot_be_followed_is_said_once(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_14)
+    async with account_on(server.url) as account:
+        await account.create("JOBS", retention="workqueue")
+        await account.create("ORDERS")
+        await account.publish("ORDERS.s", EACH_SECOND)
+        with sidecar("watch", "--server", server.url, folder=tmp_path) as process:
+            await process.wait_for_line("ORDERS.s -> ORDERS.out")
+            await account.create("LATER", retention="interest")
+            await process.wait_for_line("stream LATER is native")  # the streams were read again
+            assert await process.interrupt() == 0
+    assert process.stderr.splitlines() == [
+        f"nats-scheduler: warning: what the server fires on {name} cannot be followed: "
+        f"with {retention} retention, no consumer may be attached to read it"
+        for name, retention in (("JOBS", "workqueue"), ("LATER", "interest"))
+    ]
+
+
 async def test_fires_of_the_server_are_shown_and_those_from_before_are_not(
     start_server: StartServer, tmp_path: Path
 ) -> None:
