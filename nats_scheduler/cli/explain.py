@@ -33,6 +33,7 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
     """Say in plain words when a pattern fires; needs no server.
 
     PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'.
+    No sidecar is asked; `info` explains a schedule that is stored.
     Exit codes: 0 explained, 1 invalid pattern or time zone, 2 wrong use.
     """
     stored_at = instant_of(after)

@@ -52,6 +52,7 @@ def command(
     """Show what went wrong with schedules, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
+    A running sidecar is asked; if none answers, the stream that keeps them is read.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     check_stream(stream)

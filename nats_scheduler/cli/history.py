@@ -64,6 +64,7 @@ def command(
     """Show the past fires of a schedule, and how late they were.
 
     SUBJECT is that of the schedule in STREAM; the schedule itself may be gone.
+    A running sidecar is asked; if none answers, the stream is read.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     check_stream(stream)

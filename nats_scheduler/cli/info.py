@@ -106,6 +106,7 @@ def command(resolved: ResolvedSettings, stream: str, subject: str, count: int, w
     """Show all that is known of one schedule.
 
     It is the schedule on SUBJECT, in STREAM.
+    A running sidecar is asked; if none answers, the stream is read.
     Exit codes: 0 shown, 1 there is none, or the server refuses or is not reached, 2 wrong use or settings.
     """
     check_stream(stream)

@@ -37,6 +37,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """List the sidecars of the account, and what each of them holds.
 
+    A running sidecar is asked; if none answers, their bucket is read.
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     found = in_session(resolved, _read)

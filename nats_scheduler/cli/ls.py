@@ -67,6 +67,7 @@ def command(
     """List schedules, their next fires, and what is wrong with them.
 
     Lists one STREAM, or all streams that carry schedules.
+    A running sidecar is asked; if none answers, the streams are read.
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     check_stream(stream)

@@ -111,7 +111,8 @@ def command(
     """Show when a pattern fires, or a schedule that is stored.
 
     PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'; it needs no server.
-    With STREAM and SUBJECT it is the schedule that is stored there.
+    With STREAM and SUBJECT it is the schedule that is stored there: a running sidecar is asked; if none answers, the
+    stream is read.
     Exit codes: 0 shown, 1 invalid pattern or time zone, no such schedule, or no server, 2 wrong use.
     """
     if subject is not None:

@@ -125,6 +125,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
 def ls(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """List the streams that carry schedules, and what fires them.
 
+    A running sidecar is asked; if none answers, the server is.
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     found, sidecars = in_session(resolved, lambda session: _list(session, resolved))

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from nats_scheduler.cli.sidecars import NONE_RUNNING
+from tests.cli.command_reference import sections
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
@@ -180,6 +181,14 @@ async def test_with_no_sidecar_running_the_commands_read_what_is_stored(cli: Cli
 
 
 NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})
+
+
+@pytest.mark.parametrize("command", ["ls", "info", "next", "history", "failures", "instances", "stream ls"])
+def test_help_and_reference_say_of_each_command_that_it_asks(cli: Cli, command: str) -> None:
+    assert "A running sidecar is asked" in " ".join(
+        cli(*command.split(), "--help").stdout.replace(": a", ". A").split()
+    )
+    assert "](#asked-or-read)" in sections()[command]
 
 
 # -- permissions -----------------------------------------------------------------------------------------------
