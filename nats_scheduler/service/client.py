@@ -17,6 +17,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -101,7 +102,8 @@ class ServiceClient:
         given = None if reply.block else read_object(reply.body)
         if given is None or given.get("unanswered") or _is_shortened(given):
             raise UnexpectedAnswerError(f"{endpoint}: an error, or a part of the answer")
-        read = TypeAdapter(answer).validate_python(given, strict=True)
+        model: Any = answer
+        read: A = _adapter(model).validate_python(given, strict=True)
         await self._check_instance(given["instance"])
         return read
 
@@ -137,6 +139,11 @@ class ServiceClient:
         if not await self._is_ours(instance):
             raise UnexpectedAnswerError(f"{instance} is an instance of another registry")
         self._ours.add(instance)
+
+
+@cache
+def _adapter(answer: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(answer)
 
 
 def _is_shortened(answer: Object) -> bool:

@@ -217,6 +217,8 @@ async def test_after_a_request_without_an_answer_nothing_is_asked(
         asking = client_on(account)
         for one in QUESTIONS.values():
             assert await one(asking) is None
+        await eventually(lambda: asked, within_seconds=WAIT_SECONDS, describe="the first request arrives")
+        await account.api.info()  # what else was sent would have arrived
         assert len(asked) == 1
 
 
