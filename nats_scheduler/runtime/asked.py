@@ -13,7 +13,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.carrying import CarryingStreams, mode_document
+from nats_scheduler.runtime.carrying import CarryingStreams, SharedLookup, mode_document
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.stream_service import StreamService
@@ -97,7 +97,7 @@ class AskedSidecar:
         self._leases = leases
         self._services = services.by_name
         self._clock = clock
-        self._carrying = carrying
+        self._carrying = SharedLookup(carrying)
         self.not_ready = not_ready
         self.now = clock.now
         self.is_burst = services.is_burst
@@ -128,7 +128,7 @@ class AskedSidecar:
 
     async def stream_modes(self) -> list[StreamModeDocument]:
         """Look up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
-        return [mode_document(one) for one in await self._carrying.all()]
+        return [mode_document(one) for one in await self._carrying.streams()]
 
     def _holders(self, stream: str) -> Holders:
         service = self._services.get(stream)

@@ -5,6 +5,8 @@ another question.
 Cost: the list of streams, and a request to the registry for each stream where the server does not keep the flag.
 """
 
+import asyncio
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -15,6 +17,9 @@ from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+LOOKUP_INTERVAL_SECONDS = 0.5
+"""Time between two look-ups for requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,32 @@ class CarryingStreams:
         )
         mode = mode_of(facts)
         return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode
+
+
+class SharedLookup:
+    """Looks the streams up for requests: once for all that wait when it begins, and not more often than allowed.
+
+    A page of the server's list takes milliseconds to read, and no fire is sent meanwhile.
+    """
+
+    def __init__(self, carrying: CarryingStreams) -> None:
+        self._carrying = carrying
+        self._turn = asyncio.Lock()
+        self._found: list[ServedStream] = []
+        self._found_from = self._began_at = -math.inf
+        """When the look-up of `_found`, and the last one, began (seconds, by the clock of the event loop)."""
+
+    async def streams(self) -> list[ServedStream]:
+        """Return what is stored when this is called or later; raises `JetStreamError`."""
+        now = asyncio.get_running_loop().time
+        asked_at = now()
+        async with self._turn:
+            if self._found_from < asked_at:
+                await asyncio.sleep(max(self._began_at + LOOKUP_INTERVAL_SECONDS - now(), 0))
+                self._began_at = began_at = now()
+                self._found = await self._carrying.all()
+                self._found_from = began_at
+            return self._found
 
 
 def mode_document(one: ServedStream) -> StreamModeDocument:

@@ -103,6 +103,15 @@ async def test_streams_that_carry_schedules_are_looked_up_on_pages(asked: Asked)
     assert second["cursor"] is None
 
 
+async def test_requests_for_the_same_streams_share_a_look_up(asked: Asked) -> None:
+    lists: list[bytes] = []
+    asked.account.connection.subscribe("$JS.API.STREAM.LIST", lambda *_seen: lists.append(b""))
+    await asked.account.api.info()  # the server has taken the subscription
+    answers = await asyncio.gather(*(asked.answer("streams.modes") for _ in range(20)))
+    assert [[one["stream"] for one in answer["streams"]] for answer in answers] == [["O"]] * 20
+    assert 1 <= len(lists) <= 5, "a few for requests that came later, and one of the sidecar's own"
+
+
 async def test_pages_of_schedules_are_soonest_first_and_each_schedule_is_on_one(asked: Asked) -> None:
     found, cursor = [], None
     while True:
