@@ -180,6 +180,18 @@ async def test_with_no_sidecar_running_the_commands_read_what_is_stored(cli: Cli
         assert "no sidecar lives" in (await one.says("all", "instances"))[1]
 
 
+async def test_a_sidecar_of_another_bucket_is_asked_and_its_answer_is_not_used(
+    cli: Cli, start_server: StartServer
+) -> None:
+    server = await start_server(V2_11, config=USERS.format(users=""))
+    one = Scene(cli, server.url, None)  # type: ignore[arg-type]  # the account needs the address of the user
+    async with account_on(one.url_of("all")) as account, sidecar_on(one.url_of("all"), registry_bucket="other"):
+        one = one._replace(account=account)
+        before = await one.asked()
+        assert "no sidecar lives" in (await one.says("all", "instances"))[1]
+        assert grown(before, await one.asked()) == {"instances.list"}
+
+
 NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})
 
 
