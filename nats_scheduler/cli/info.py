@@ -31,7 +31,6 @@ from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
-from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.runtime.modes import EXPLANATIONS
@@ -86,12 +85,11 @@ class Story:
         one = self.schedule
         if one is None or one.next_fire is None or one.state in DONE:
             return []
-        timetable = Timetable(one.pattern, one.stored_at)
         fires: list[int] = []
         fire: int | None = one.next_fire
         while fire is not None and len(fires) < count:
             fires.append(fire)
-            fire = timetable.next_fire(fire)
+            fire = one.fire_after(fire)
         return with_clock_changes(one.pattern, min(self.listing.at, one.next_fire), fires)
 
 

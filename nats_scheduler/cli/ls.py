@@ -6,8 +6,7 @@ as failing, and the command itself fires and removes nothing.
 Columns without a value for any listed schedule are left out; JSON always has all of them.
 A sidecar that serves the stream is asked for it (`service.client`); if none answers, the stream is read.
 Cost: some requests, or the stream's headers are read once; 100,000 schedules take seconds.
-Limit: streams are read one after the other, and a schedule of a native server is listed with the next fire of its
-pattern.
+Limit: streams are read one after the other.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def show_next_fires(
     listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, Query(subject=subject)))
     one = _schedule(listing, subject)
     timetable = Timetable(one.pattern, one.stored_at)
-    fires, ends = Sliced(fires_from(timetable, one.next_fire, count, one.ends)).finish()
+    fires, ends = Sliced(fires_from(one.fire_after, one.next_fire, count, one.ends)).finish()
     zone = time_zone_of(one.pattern)
     if as_json:
         shown = next_document(one.pattern, zone, listing.at, fires, ends=ends)

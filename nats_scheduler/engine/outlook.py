@@ -13,6 +13,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.flight import DONE
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 
 
@@ -58,8 +59,11 @@ def kind_of(pattern: Pattern) -> Kind:
     return Kind.EVERY if isinstance(pattern, Every) else Kind.CRON
 
 
-def outlook_of(held: Held, now: int, lifetimes: Lifetimes) -> Outlook:
-    """Return what becomes of a schedule at `now` (ns since the Unix epoch), on a stream with these lifetimes."""
+def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = False) -> Outlook:
+    """Return what becomes of a schedule at `now` (ns since the Unix epoch), on a stream with these lifetimes.
+
+    If it is fired `by_server`, the fires after the one that is due are those of the native scheduler.
+    """
     flight = held.flight
     if flight is not None and flight.stage in DONE:
         return Outlook(None, State.CANCELLED if flight.ending is Ending.CANCELLED else State.FIRED)
@@ -71,7 +75,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes) -> Outlook:
         return Outlook(fire_time, usual)
     if not held.repeats:
         return Outlook(fire_time, State.OVERDUE if usual is State.WAITING else usual)
-    following = held.next_fire(now)
+    following = fire_after(held.pattern, held.stored_at, fire_time, now) if by_server else held.next_fire(now)
     if following is not None and ends <= held.send_time_of(following):
         return Outlook(None, State.EXPIRING)
     return Outlook(following, State.ENDED if following is None else usual)

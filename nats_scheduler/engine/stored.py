@@ -5,8 +5,12 @@ the actions that it returns (purges of what is done) are dropped here.
 It is the engine and no reading of its own, because a list that differs from what fires is worse than none. Most of what
 a message means is what it changes: a generated message advances its schedule, and a cancel ends one.
 
+Where the server itself fires, each of its fires says when it fires the schedule next, and the last one counts.
+
 Cost: that of reading the messages in a sidecar.
-Limit: which fires the server refuses is not known here.
+Limits: which fires the server refuses is not known here. What a server does without storing anything is not seen: if it
+lost its own index in a restart, or adopted the schedules of a stream, it counts an interval from that moment, which the
+next fire shows. Neither are its mistakes before a first fire (`schedule.native.Quirk`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +23,7 @@ from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.fires import following_fire, scheduler_of
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -44,9 +49,26 @@ class StoredSchedules:
 
     def take(self, messages: Sequence[StoredMessage], now: int) -> None:
         """Read messages at `now` (ns), those of one subject in the order in which they were stored."""
+        fires: list[StoredMessage] = []
         if self._fired_by is not FiredBy.SIDECAR:
+            fires = [message for message in messages if is_fire_of_the_server(message)]
+        if fires:
             messages = [m._replace(block=b"") if is_fire_of_the_server(m) else m for m in messages]
         self._engine.step(now, (MessagesRead(messages),))
+        if self._fired_by is FiredBy.SERVER:
+            self._advance(fires)
+
+    def _advance(self, fires: Iterable[StoredMessage]) -> None:
+        """Set the next fires of schedules: the server continues as the last fire says that it stored.
+
+        As the server does: a fire of the schedule that was replaced counts for its replacement too, if it was stored
+        after that.
+        """
+        for fire in fires:
+            held = self.held.on(scheduler_of(fire.block))
+            following = following_fire(fire.block, ADR51)
+            if held is not None and following is not None and held.sequence < fire.sequence:
+                held.fire_time = following
 
     @property
     def view(self) -> EngineView:

@@ -37,6 +37,8 @@ from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage, by_subject
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.subjects import is_covered
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import Pattern
 
 MAX_PAGE_LENGTH = 1_000
@@ -96,6 +98,12 @@ class ListedSchedule:
     def kind(self) -> Kind:
         """The kind of its pattern."""
         return kind_of(self.pattern)
+
+    def fire_after(self, fire: int) -> int | None:
+        """Return the fire time after one of its fire times, None if that is the last one."""
+        if self.fired_by is FiredBy.SERVER:
+            return fire_after(self.pattern, self.stored_at, fire, fire)
+        return Timetable(self.pattern, self.stored_at).next_fire(fire)
 
 
 def soonest_first(listed: ListedSchedule) -> tuple[int, str]:
@@ -193,7 +201,7 @@ class EngineView:
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
         """Return the schedule that is held on a subject, as it is at `now` (ns)."""
         held = self._roster.on(subject)
-        return None if held is None else self._listed(held, outlook_of(held, now, self._lifetimes))
+        return None if held is None else self._listed(held, self._outlook(held, now, NONE_FAILING))
 
     def rejection(self, subject: str) -> Rejected | None:
         """Return the rejected schedule on a subject."""
@@ -288,7 +296,7 @@ class EngineView:
             number += 1
 
     def _outlook(self, held: Held, now: int, failing: Failings) -> Outlook:
-        outlook = outlook_of(held, now, self._lifetimes)
+        outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
         if failing and held.sequence in failing and outlook.state in SHOWN_AS_FAILING:
             return Outlook(outlook.next_fire, State.FAILING)
         return outlook

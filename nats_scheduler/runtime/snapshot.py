@@ -3,10 +3,10 @@
 Rule: the messages go to the same code as in a sidecar (`engine.stored`), and are asked for in the same way.
 Where the server itself serves the headers of ADR-51 those are read apart, since a message may carry both spellings and
 is then fired by both.
-There the server's own generated messages are taken for what they are, plain messages.
+There the server's own generated messages say when it fires next, and end nothing.
 
 Cost: one pass over the stream's headers; where no consumer may be attached, one request a subject.
-Limit: for a schedule of the server the next fire is that of its pattern; the server cannot be asked for its own.
+Limit: the server cannot be asked for its next fires (`engine.stored`).
 """
 
 import asyncio

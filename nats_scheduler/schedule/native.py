@@ -1,4 +1,4 @@
-"""How the native scheduler treats a pattern: when it first fires after an adoption, and which patterns it gets wrong.
+"""How the native scheduler treats a pattern: when it fires next, and which patterns it gets wrong.
 
 One rule: this file describes what nats-server does; what a pattern means is in `patterns`.
 A server adopts the schedules that are stored when the flag of their stream is switched on
@@ -54,6 +54,21 @@ def adopted_fire(pattern: Pattern, stored_at: int, now: int) -> int | None:
     if isinstance(pattern, Every):
         return round_to_second(now) + pattern.interval
     return pattern.next_fire(round_to_second(now), stored_at)
+
+
+def fire_after(pattern: Pattern, stored_at: int, due: int, now: int) -> int | None:
+    """Return the first fire time after `now`, and after `due`, if the server fires at `due` and is never late by more.
+
+    As the server does: an interval counts from the fire before, rounded to the second. So one with a fraction of a
+    second has another grid than its pattern says, and `due` decides which.
+    """
+    if not isinstance(pattern, Every):
+        return pattern.next_fire(max(due, now), stored_at)
+    following = round_to_second(due) + pattern.interval
+    if following > now:
+        return following
+    step = round_to_second(pattern.interval)
+    return following + ((now - following) // step + 1) * step
 
 
 def quirk_of(pattern: Pattern, now: int) -> Quirk | None:

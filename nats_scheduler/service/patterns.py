@@ -5,7 +5,7 @@ The rule: the answers are those of the commands with the same names, by the same
 Cost: some microseconds for each fire of an interval, tens of microseconds for each of a cron pattern, in slices.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.dialect import DIALECTS
@@ -40,8 +40,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
         if listed is None:
             where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
-        timetable = Timetable(listed.pattern, listed.stored_at)
-        work = fires_from(timetable, listed.next_fire, request.count, listed.ends)
+        work = fires_from(listed.fire_after, listed.next_fire, request.count, listed.ends)
         return await _next(asked, listed.pattern, time_zone_of(listed.pattern), now, work)
     pattern, after = request.pattern or "", _instant(request.after, now)
     one_line("pattern", pattern)
@@ -51,7 +50,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
         error = None if read is None else error_document(read)
         return {**_head(asked, pattern, request.time_zone, after), "ends": True, "error": error, "fires": []}
     timetable = Timetable(read, after)
-    work = fires_from(timetable, timetable.first_fire(), request.count)
+    work = fires_from(timetable.next_fire, timetable.first_fire(), request.count)
     return await _next(asked, read, request.time_zone, after, work)
 
 
@@ -76,7 +75,7 @@ async def _next(
 
 
 def fires_from(
-    timetable: Timetable, first: int | None, count: int, before: int | None = None
+    fire_after: Callable[[int], int | None], first: int | None, count: int, before: int | None = None
 ) -> Generator[None, None, tuple[list[int], bool]]:
     """Find the fires from the first one on, at most `count`, and whether nothing fires after them.
 
@@ -87,7 +86,7 @@ def fires_from(
         if len(fires) == count:
             return fires, False
         fires.append(following)
-        following = timetable.next_fire(following)
+        following = fire_after(following)
         yield
     return fires, True
 

@@ -14,6 +14,8 @@ from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.fires import following_fire
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -23,6 +25,7 @@ from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
 from tests.harness.servers import V2_12, V2_14
+from tests.harness.waiting import eventually
 
 LONG_PAST = "@at 2020-01-01T00:00:00Z"
 
@@ -230,3 +233,24 @@ async def test_one_whose_ttl_runs_out_first_is_listed_as_such_where_the_sidecar_
         "rarely": State.EXPIRING,
         "always": State.WAITING,
     }
+
+
+async def test_the_next_fire_is_the_one_that_the_server_will_store(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    """The server rounds 1.4 s to one second after the first fire, so only its own fires show when it fires next."""
+    async with account_on((await shared_server(V2_14)).url) as account:
+        looked = await native(account, stream_name)
+        await looked.schedule("every", "@every 1.4s")
+        await account.wait_for(stream_name, f"{stream_name}.out", 2)
+        (one,) = (await looked.look(Mode.NATIVE)).schedules
+        assert one.next_fire is not None
+
+        async def announced() -> list[int | None]:
+            """Return the fire times that the fires so far have announced, once the one that was listed is stored."""
+            fires = await account.messages(stream_name, f"{stream_name}.out")
+            is_stored = fires[-1].stored_at >= (one.next_fire or 0)
+            return [following_fire(fire.block, ADR51) for fire in fires] if is_stored else []
+
+        found = await eventually(announced, within_seconds=WAIT_SECONDS, describe="it fires again")
+        assert one.next_fire in found
