@@ -24,6 +24,13 @@ class Sliced(Generic[T]):
             self._do_one()
         return not self._results
 
+    def units(self) -> Generator[None, None, T]:
+        """Do all that is left as a part of other work, which yields after each unit of it."""
+        while not self._results:
+            self._do_one()
+            yield
+        return self._results[0]
+
     def finish(self) -> T:
         """Do all that is left at once, and return the result."""
         while not self._results:

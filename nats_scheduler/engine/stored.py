@@ -16,7 +16,7 @@ next fire shows. Neither are its mistakes before a first fire (`schedule.native.
 from collections.abc import Iterable, Sequence
 
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead
+from nats_scheduler.engine.inputs import CheckpointLoaded, ExpiryConcluded, MessagesRead
 from nats_scheduler.engine.landed import Landed
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
@@ -69,6 +69,20 @@ class StoredSchedules:
             following = following_fire(fire.block, ADR51)
             if held is not None and following is not None and held.sequence < fire.sequence:
                 held.fire_time = following
+
+    def remove(self, gone: Iterable[tuple[str, int]], now: int) -> None:
+        """Hold nothing more of these messages, by subject and sequence: they are not stored any more."""
+        self._engine.step(now, [ExpiryConcluded(sequence, subject) for subject, sequence in gone])
+
+    @property
+    def read_through(self) -> int:
+        """The highest sequence that was read."""
+        return self._engine.last_read
+
+    @property
+    def count(self) -> int:
+        """How many schedules are held or rejected."""
+        return len(self._engine.held) + len(self._engine.rejected)
 
     @property
     def view(self) -> EngineView:
