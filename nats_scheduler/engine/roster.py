@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from nats_scheduler.engine.agenda import Agenda
 from nats_scheduler.engine.held import NO_WAKE, Held
-from nats_scheduler.engine.rows import Rows
+from nats_scheduler.engine.rows import ROW_LENGTH, Rows
 
 MIN_AGENDA_ENTRIES = 1024
 """Stale entries up to this number are kept until their time comes."""
@@ -95,6 +95,18 @@ class Roster:
             self.cancel_wake(held)
             self.rows.remove(held)
         return held
+
+    def emptied(self) -> Iterator[None]:
+        """Hold nothing any more, and yield after each unit of work; for an engine that is not used any more."""
+        for span in self._spans.values():
+            while span.held:
+                del span.held[-ROW_LENGTH:]
+                yield
+        while self._held:
+            for _ in range(min(ROW_LENGTH, len(self._held))):
+                self._held.popitem()
+            yield
+        yield from self.rows.emptied()
 
     def wake(self, held: Held, instant: int) -> None:
         """Wake the schedule when `instant` (ns) comes, instead of any time set before."""

@@ -11,6 +11,8 @@ Cost: a fraction of a microsecond to add or to remove, 24 bytes for each schedul
 Limit: rows that became empty stay, and are filled again first.
 """
 
+from collections.abc import Iterator
+
 from nats_scheduler.engine.held import NO_ROW, Held
 
 ROW_LENGTH = 256
@@ -42,6 +44,14 @@ class Rows:
         row.append(held)
         if len(row) == ROW_LENGTH:
             self._with_room.pop()
+
+    def emptied(self) -> Iterator[None]:
+        """Remove all schedules, and yield after each row."""
+        for row in self._rows:
+            for held in row:
+                held.row = NO_ROW
+            row.clear()
+            yield
 
     def replace(self, before: Held, held: Held) -> None:
         """Put a schedule where the version before it is, so that a visit sees one of the two."""

@@ -13,7 +13,7 @@ lost its own index in a restart, or adopted the schedules of a stream, it counts
 next fire shows. Neither are its mistakes before a first fire (`schedule.native.Quirk`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.inputs import CheckpointLoaded, ExpiryConcluded, MessagesRead
@@ -73,6 +73,18 @@ class StoredSchedules:
     def remove(self, gone: Iterable[tuple[str, int]], now: int) -> None:
         """Hold nothing more of these messages, by subject and sequence: they are not stored any more."""
         self._engine.step(now, [ExpiryConcluded(sequence, subject) for subject, sequence in gone])
+
+    def emptied(self) -> Generator[None, None, None]:
+        """Release everything, and yield after each unit of work; nothing may be asked any more, also of its views.
+
+        Work that was given up may be done again from its beginning.
+        What is dropped is freed only if no cycle holds it: the collector may have frozen it (`runtime.garbage`).
+        """
+        yield from self._engine.held.emptied()
+        for part in vars(self._engine).values():
+            if hasattr(part, "__dict__"):
+                vars(part).clear()
+        vars(self._engine).clear()
 
     @property
     def read_through(self) -> int:

@@ -6,6 +6,7 @@ The rule: nothing here changes anything; `service.port.Deployment` is what the s
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from nats_scheduler.engine.joined_view import JoinedView
 from nats_scheduler.engine.leases import NO_HOLDER, Holders, Leases
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.view import EngineView
@@ -16,19 +17,23 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.carrying import CarryingStreams, SharedLookup, mode_document
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
+from nats_scheduler.runtime.modes import FIRED_BY
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
-from nats_scheduler.service.port import Fleet
+from nats_scheduler.service.port import Fleet, Known
+from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.service import serve
+from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
 class AskedService:
     """One stream, as the service asks it."""
 
-    def __init__(self, service: StreamService, settings: SidecarSettings) -> None:
+    def __init__(self, service: StreamService, settings: SidecarSettings, others: ServerSchedules) -> None:
         self._service = service
         self._settings = settings
+        self._others = others
         self.mode = str(service.mode)
         self.failing = service.failing
 
@@ -50,8 +55,15 @@ class AskedService:
 
     @property
     def view(self) -> EngineView:
-        """What is held of the stream."""
+        """What is held of the stream, to fire it."""
         return self._service.view
+
+    async def known(self, within: float) -> Known:
+        """Return what is known of all schedules: what is held, and what the server itself fires, read for that."""
+        if (fired_by := FIRED_BY.get(self._service.mode)) is None:
+            return Known(self.view, self.last_read)
+        others, through = await self._others.read(self._service.state.name, fired_by, within)
+        return Known(JoinedView(self.view, others), min(through, self.last_read))
 
     @property
     def failing_count(self) -> int:
@@ -62,13 +74,16 @@ class AskedService:
 class AskedStreams(Mapping[str, AskedService]):
     """The streams that are served at the moment, by name."""
 
-    def __init__(self, services: Mapping[str, StreamService], settings: SidecarSettings) -> None:
+    def __init__(
+        self, services: Mapping[str, StreamService], settings: SidecarSettings, others: ServerSchedules
+    ) -> None:
         self._services = services
         self._settings = settings
+        self._others = others
 
     def __getitem__(self, name: str) -> AskedService:
         """Return one stream."""
-        return AskedService(self._services[name], self._settings)
+        return AskedService(self._services[name], self._settings, self._others)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""
@@ -92,7 +107,9 @@ class AskedSidecar:
         settings: SidecarSettings,
         carrying: CarryingStreams,
     ) -> None:
-        self._streams = AskedStreams(services.by_name, settings)
+        self.turns = Turns(self)
+        self.others = ServerSchedules(access.connection, access.api, clock.now, self.turns)
+        self._streams = AskedStreams(services.by_name, settings, self.others)
         self._access = access
         self._leases = leases
         self._services = services.by_name
@@ -137,4 +154,11 @@ class AskedSidecar:
 
 async def answer_requests(sidecar: AskedSidecar, access: Access, reporter: Reporter) -> None:
     """Answer requests on a connection until cancelled."""
-    await serve(access.connection, access.api, sidecar, lambda error: reporter.defect("request_failed", error))
+    async with sidecar.others.opened():
+        await serve(
+            access.connection,
+            access.api,
+            sidecar,
+            sidecar.turns,
+            lambda error: reporter.defect("request_failed", error),
+        )

@@ -16,6 +16,7 @@ DORMANT is what an upgrade leaves: the stored schedules wait until the flag is s
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 
 
@@ -56,6 +57,10 @@ def mode_of(facts: Facts) -> Mode | None:
 def dialects_of(mode: Mode) -> tuple[Dialect, ...]:
     """Return the headers that we fire for; the first one found in a message decides."""
     return (ADR51, PORTABLE) if mode is Mode.EMULATED else (PORTABLE,)
+
+
+FIRED_BY = {Mode.NATIVE: FiredBy.SERVER, Mode.DORMANT: FiredBy.NONE}
+"""Who fires for the headers of ADR-51 on a flagged stream if it is not the sidecar."""
 
 
 EXPLANATIONS = {

@@ -26,7 +26,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.modes import Mode, dialects_of
+from nats_scheduler.runtime.modes import FIRED_BY, Mode, dialects_of
 
 MAX_LOST_CONTACTS = 3
 """Consumers that may die one after the other without a message before reading is given up."""
@@ -68,8 +68,8 @@ async def take_snapshot(
     allowed = replace(rules, restrictions=restrictions)
     ours = StoredSchedules(allowed, dialects_of(mode), FiredBy.SIDECAR, checkpoints, removes_expired=removes_expired)
     read = [ours]
-    if mode in (Mode.NATIVE, Mode.DORMANT):
-        read.append(StoredSchedules(rules, (ADR51,), FiredBy.SERVER if mode is Mode.NATIVE else FiredBy.NONE))
+    if mode in FIRED_BY:
+        read.append(StoredSchedules(rules, (ADR51,), FIRED_BY[mode]))
 
     def take(messages: Sequence[StoredMessage]) -> None:
         for one in read:

@@ -16,8 +16,9 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, ServiceError
-from nats_scheduler.service.port import AskedStream, Deployment
+from nats_scheduler.service.port import AskedStream, Deployment, Known
 from nats_scheduler.service.questions import Questions
+from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Turns
 
 MAX_SHOWN_CHARS = 100
@@ -55,6 +56,13 @@ class Asked:
         if not stream.is_ready:
             raise ServiceError(UNAVAILABLE, f"stream {shown(name)} is not read to its end: ask again")
         return stream
+
+    async def known(self, name: str, within: float = READ_WAIT_SECONDS) -> Known:
+        """Return what is known of all schedules of a stream; raises `ServiceError` as `stream` does, or after a wait.
+
+        Each answer about schedules begins here, also about those that the server itself fires.
+        """
+        return await self.stream(name).known(within)
 
     async def ask(self, instance: str, endpoint: str, request: Mapping[str, object]) -> Object | None:
         """Return what another instance answers, None if it does not answer with an object in time."""

@@ -34,14 +34,16 @@ from nats_scheduler.service.schemas import CheckAnswer, CheckRequest, ExplainAns
 
 async def next_fires(asked: Asked, request: NextRequest) -> Document:
     """Return the next fires of a schedule or of a pattern."""
-    now = asked.deployment.now()
     if request.stream is not None and request.subject is not None:
-        listed = asked.stream(request.stream).view.schedule(request.subject, now)
+        known = await asked.known(request.stream)
+        now = asked.deployment.now()
+        listed = known.view.schedule(request.subject, now)
         if listed is None:
             where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
         work = fires_from(listed.fire_after, listed.next_fire, request.count, listed.ends)
         return await _next(asked, listed.pattern, time_zone_of(listed.pattern), now, work)
+    now = asked.deployment.now()
     pattern, after = request.pattern or "", _instant(request.after, now)
     one_line("pattern", pattern)
     one_line("time_zone", request.time_zone or "")

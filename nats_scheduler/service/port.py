@@ -1,6 +1,6 @@
 """What the micro service asks of the sidecar: the runtime answers it, and the service imports nothing of the runtime.
 
-The rule: nothing is changed, and only `fleet` and `stream_modes` send requests.
+The rule: nothing is changed, and only `fleet`, `stream_modes` and `AskedStream.known` send requests.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,10 +8,21 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.joined_view import JoinedView
 from nats_scheduler.engine.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.view import EngineView
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.documents import StreamModeDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the schedules of a stream at a moment."""
+
+    view: EngineView | JoinedView
+    """All of them, whichever part fires them."""
+    read_through: int
+    """The sequence up to which the stream was read for that."""
 
 
 class AskedStream(Protocol):
@@ -19,7 +30,7 @@ class AskedStream(Protocol):
 
     @property
     def mode(self) -> str:
-        """Who fires: `emulated`, `portable`, `native` or `dormant`; all but the first are about portable headers."""
+        """Who fires: `emulated`, `portable`, `native` or `dormant`."""
         ...
 
     @property
@@ -39,7 +50,14 @@ class AskedStream(Protocol):
 
     @property
     def view(self) -> EngineView:
-        """What is held of the stream."""
+        """What this instance holds of the stream, to fire it: not what the server itself fires."""
+        ...
+
+    async def known(self, within: float) -> Known:
+        """Return what is known of all schedules of the stream; reading what is not held takes `within` seconds at most.
+
+        Raises `ServiceError`, or `JetStreamError` if the server does not answer.
+        """
         ...
 
     @property

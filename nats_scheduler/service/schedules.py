@@ -1,6 +1,7 @@
 """The endpoints about schedules: pages of them, of messages that are no valid ones, and one of them.
 
-The rule: every instance holds all schedules of a stream, so each answers. What only the holder of a shard knows (what
+The rule: every instance holds all schedules that sidecars fire of a stream, and reads the others when it is asked
+(`service.server_schedules`), so each answers. What only the holder of a shard knows (what
 is in flight, what the server refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a
 holder did not answer.
 """
@@ -12,7 +13,7 @@ from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage
-from nats_scheduler.engine.view import Cursor, Query, read_cursor, soonest_first
+from nats_scheduler.engine.view import Cursor, FiredBy, Query, read_cursor, soonest_first
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
@@ -20,6 +21,7 @@ from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.failing import failing_elsewhere, known_of
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.names import name_cursor, read_name_cursor
+from nats_scheduler.service.port import Known
 from nats_scheduler.service.schemas import MessagesRequest, ScheduleAnswer, ScheduleRequest, SchedulesRequest
 
 T = TypeVar("T", Rejected, HeadersMisnamed)
@@ -27,8 +29,7 @@ T = TypeVar("T", Rejected, HeadersMisnamed)
 
 async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     """Return a page of schedules, soonest first."""
-    name, stream, now = request.stream, asked.stream(request.stream), asked.deployment.now()
-    read_through = stream.last_read
+    name, stream = request.stream, asked.stream(request.stream)
     after = None if request.cursor is None else read_cursor(request.cursor)
     if request.cursor is not None and after is None:
         raise ServiceError(BAD_REQUEST, f"cursor of {shown(request.cursor)}: the cursor of another page is expected")
@@ -36,8 +37,9 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     kinds = None if request.kind is None else frozenset(request.kind)
     query = Query(request.filter, request.target, states, kinds)
     failures = await failing_elsewhere(asked, [name])
+    known, now = await asked.known(name), asked.deployment.now()
     page = await asked.turns.do(
-        stream.view.page(now, query, limit=request.limit, after=after, failing=known_of(failures, name))
+        known.view.page(now, query, limit=request.limit, after=after, failing=known_of(failures, name))
     )
     mode, room = str(stream.mode), asked.room - FRAME_BYTES
     items = await asked.turns.run(encode_items(page.schedules, lambda one: schedule_document(name, mode, one), room))
@@ -49,7 +51,7 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
         "instance": asked.deployment.instance,
         "stream": name,
         "mode": mode,
-        "read_through": read_through,
+        "read_through": known.read_through,
         "unanswered": failures.unanswered,
         "cursor": None if following is None else following.text,
     }
@@ -58,16 +60,23 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
 
 async def list_rejected(asked: Asked, request: MessagesRequest) -> Document:
     """Return a page of messages that are rejected as schedules."""
-    name, stream = request.stream, asked.stream(request.stream)
-    work = stream.view.rejected_page(_query(request), request.limit, read_name_cursor(request.cursor))
-    return await _messages(asked, name, "rejected", work, lambda one: rejected_document(name, str(stream.mode), one))
+    name, known = request.stream, await asked.known(request.stream)
+    mode = str(asked.stream(name).mode)
+    work = known.view.rejected_page(_query(request), request.limit, read_name_cursor(request.cursor))
+    head = _head(name, mode, known)
+    return await _messages(asked, head, "rejected", work, lambda one: rejected_document(name, mode, one))
 
 
 async def list_misnamed(asked: Asked, request: MessagesRequest) -> Document:
     """Return a page of messages with headers that look like those of a schedule and are none."""
-    name, stream = request.stream, asked.stream(request.stream)
-    work = stream.view.misnamed_page(_query(request), request.limit, read_name_cursor(request.cursor))
-    return await _messages(asked, name, "misnamed", work, lambda one: misnamed_document(name, one))
+    name, known = request.stream, await asked.known(request.stream)
+    work = known.view.misnamed_page(_query(request), request.limit, read_name_cursor(request.cursor))
+    head = _head(name, str(asked.stream(name).mode), known)
+    return await _messages(asked, head, "misnamed", work, lambda one: misnamed_document(name, one))
+
+
+def _head(name: str, mode: str, known: Known) -> Mapping[str, Any]:
+    return {"stream": name, "mode": mode, "read_through": known.read_through}
 
 
 def _query(request: MessagesRequest) -> Query:
@@ -75,55 +84,62 @@ def _query(request: MessagesRequest) -> Query:
 
 
 async def _messages(
-    asked: Asked, name: str, key: str, work: Sliced[SubjectPage[T]], document_of: Callable[[T], Mapping[str, Any]]
+    asked: Asked,
+    head: Mapping[str, Any],
+    key: str,
+    work: Sliced[SubjectPage[T]],
+    document_of: Callable[[T], Mapping[str, Any]],
 ) -> Document:
-    stream = asked.stream(name)
-    read_through, mode = stream.last_read, str(stream.mode)
     page = await asked.turns.do(work)
     items = await asked.turns.run(encode_items(page.messages, document_of, asked.room - FRAME_BYTES))
     is_last = page.is_last and len(items) == len(page.messages)
-    head = {
+    answer = {
         "at": format_rfc3339(asked.deployment.now()),
         "instance": asked.deployment.instance,
-        "stream": name,
-        "mode": mode,
-        "read_through": read_through,
+        **head,
         "cursor": None if is_last or not items else name_cursor(page.messages[len(items) - 1].subject),
     }
-    return with_items(head, key, items)
+    return with_items(answer, key, items)
 
 
 async def get(asked: Asked, request: ScheduleRequest) -> Document:
     """Return what the holder of a schedule knows of it, or else what this instance does."""
-    asked.stream(request.stream)
-    holder = asked.deployment.holder(request.stream, request.subject)
+    known = await asked.known(request.stream)
+    holder = _holder(asked, request, known)
     if holder is None or holder == asked.deployment.instance:
-        return _known(asked, request, holder_answered=holder is not None)
+        return _known(asked, request, known)
     answer = await asked.ask(holder, "schedules.get", request.model_dump())
     if answer is not None and answer.keys() == ScheduleAnswer.__annotations__.keys():
         return answer
-    return _known(asked, request, holder_answered=False)
+    return _known(asked, request, known)
 
 
 async def get_alone(asked: Asked, request: ScheduleRequest) -> Document:
     """Return what this instance knows of a schedule."""
-    holder = asked.deployment.holder(request.stream, request.subject)
-    return _known(asked, request, holder_answered=holder == asked.deployment.instance)
+    return _known(asked, request, await asked.known(request.stream))
 
 
-def _known(asked: Asked, request: ScheduleRequest, *, holder_answered: bool) -> ScheduleAnswer:
+def _holder(asked: Asked, request: ScheduleRequest, known: Known) -> str | None:
+    """Return the instance that fires a schedule; None if none does, or if the server itself does."""
+    listed = known.view.schedule(request.subject, asked.deployment.now())
+    if listed is not None and listed.fired_by is not FiredBy.SIDECAR:
+        return None
+    return asked.deployment.holder(request.stream, request.subject)
+
+
+def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnswer:
     deployment, name, subject = asked.deployment, request.stream, request.subject
-    stream, now = asked.stream(name), deployment.now()
-    view = stream.view
+    stream, now, view = asked.stream(name), deployment.now(), known.view
     listed, rejected, misnamed = view.schedule(subject, now), view.rejection(subject), view.misnaming(subject)
     if listed is None and rejected is None and misnamed is None:
         raise ServiceError(NOT_FOUND, f"stream {name} has no schedule on {shown(subject)}: schedules.list lists them")
-    flight = view.flight(subject)
+    holder, flight = _holder(asked, request, known), view.flight(subject)
+    is_by_sidecar = listed is None or listed.fired_by is FiredBy.SIDECAR
     return {
         "at": format_rfc3339(now),
         "instance": deployment.instance,
-        "holder": deployment.holder(name, subject),
-        "holder_answered": holder_answered,
+        "holder": holder,
+        "holder_answered": holder == deployment.instance or not is_by_sidecar,
         "schedule": None if listed is None else schedule_document(name, stream.mode, listed),
         "flight": None
         if flight is None

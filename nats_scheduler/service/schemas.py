@@ -217,9 +217,12 @@ class ScheduleAnswer(TypedDict):
     instance: str
     """The instance whose knowledge this is: the holder, if it answered."""
     holder: str | None
-    """The instance that fires the schedule; null if none does."""
+    """The instance that fires the schedule; null if none does, or if the server itself does."""
     holder_answered: bool
-    """Whether the answer is that of the holder: without it, `flight` and a failing state are not known."""
+    """Whether the answer is that of the holder, if there is to be one.
+
+    Without it, `flight` and a failing state are not known.
+    """
     schedule: ScheduleDocument | None
     flight: FlightDocument | None
     rejected: RejectedDocument | None
@@ -242,9 +245,11 @@ class StreamDocument(TypedDict):
 
     stream: str
     mode: str
-    """`emulated`, `portable`, `native` or `dormant`; in the last two only portable headers are counted here."""
+    """`emulated`, `portable`, `native` or `dormant`."""
     ready: bool
     """Whether the instance that answers has read it to its end; all that follows is null or 0 if not."""
+    unread: str | None
+    """Why what the server itself fires was not read for this answer, so that `schedules` and `next` are null."""
     schedules: CountsDocument | None
     failing: int
     """How many schedules fail, those included that no holder names."""
@@ -278,7 +283,7 @@ class SchedulesAnswer(Answer):
     stream: str
     mode: str
     read_through: int
-    """The sequence up to which the instance had read the stream."""
+    """The sequence up to which the stream was read for the answer."""
     unanswered: list[str]
     cursor: str | None
     schedules: list[ScheduleDocument]
@@ -290,7 +295,7 @@ class RejectedAnswer(Answer):
     stream: str
     mode: str
     read_through: int
-    """The sequence up to which the instance had read the stream."""
+    """The sequence up to which the stream was read for the answer."""
     cursor: str | None
     rejected: list[RejectedDocument]
 
@@ -301,7 +306,7 @@ class MisnamedAnswer(Answer):
     stream: str
     mode: str
     read_through: int
-    """The sequence up to which the instance had read the stream."""
+    """The sequence up to which the stream was read for the answer."""
     cursor: str | None
     misnamed: list[MisnamedDocument]
 

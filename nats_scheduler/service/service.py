@@ -23,10 +23,14 @@ DESCRIPTION = "message schedules (ADR-51) for streams of this account"
 
 
 async def serve(
-    connection: Connection, api: JetStreamApi, deployment: Deployment, defect: Callable[[Exception], None]
+    connection: Connection,
+    api: JetStreamApi,
+    deployment: Deployment,
+    turns: Turns,
+    defect: Callable[[Exception], None],
 ) -> None:
     """Answer requests on a connection until cancelled; `defect` takes errors of the service itself."""
-    asked = Asked(deployment, connection, api, Turns(deployment), SUBJECTS)
+    asked = Asked(deployment, connection, api, turns, SUBJECTS)
     identity = Identity(SERVICE_NAME, deployment.instance, VERSION, DESCRIPTION)
     served = [
         Served(

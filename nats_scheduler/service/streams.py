@@ -1,15 +1,23 @@
 """The endpoint about the streams that are served: their modes, counts by state, and what fires next.
 
-Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million.
+Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million. What the server itself
+fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most.
 """
 
+import asyncio
+
+from nats_scheduler.engine.joined_view import JoinedView
+from nats_scheduler.engine.view import EngineView
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_item, with_items
 from nats_scheduler.service.endpoint import Asked, Document
 from nats_scheduler.service.failing import Failures, failing_elsewhere, known_of
+from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.names import name_cursor, read_name_cursor
 from nats_scheduler.service.schemas import StreamDocument, StreamsRequest
+from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
 
 async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
@@ -19,9 +27,9 @@ async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     names = [name for name in sorted(deployment.streams()) if name > after]
     failures = await failing_elsewhere(asked, names[: request.limit])
     left, items = asked.room - FRAME_BYTES, list[bytes]()
-    last = ""
+    last, until = "", asyncio.get_running_loop().time() + READ_WAIT_SECONDS
     for name in names[: request.limit]:
-        document = await _described(asked, name, failures)
+        document = await _described(asked, name, failures, until)
         item = encode_item(document, asked.room - FRAME_BYTES) if document is not None else b""
         left -= len(item) + 2
         if left < 0 and items:
@@ -37,14 +45,23 @@ async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     return with_items(answer, "streams", items)
 
 
-async def _described(asked: Asked, name: str, failures: Failures) -> StreamDocument | None:
-    """Return a stream; None if it is not served any more."""
+async def _described(asked: Asked, name: str, failures: Failures, until: float) -> StreamDocument | None:
+    """Return a stream; None if it is not served any more.
+
+    What is not held has to be read by the instant `until` of the loop's clock, for all streams of the page.
+    """
     stream = asked.deployment.streams().get(name)
     if stream is None:
         return None
-    counts, following = None, None
-    view, now = stream.view, asked.deployment.now()
+    counts, following, unread = None, None, None
+    view: EngineView | JoinedView = stream.view
     if is_ready := stream.is_ready:
+        try:
+            view = (await asked.known(name, max(until - asyncio.get_running_loop().time(), 0.0))).view
+        except (ServiceError, JetStreamError) as error:
+            unread = str(error)
+    now = asked.deployment.now()
+    if is_ready and unread is None:
         failing = known_of(failures, name)
         counts = await asked.turns.do(view.counts(now, failing=failing))
         page = await asked.turns.do(view.page(now, limit=1, failing=failing))
@@ -53,6 +70,7 @@ async def _described(asked: Asked, name: str, failures: Failures) -> StreamDocum
         "stream": name,
         "mode": str(stream.mode),
         "ready": is_ready,
+        "unread": unread,
         "schedules": None if counts is None else counts_document(counts),
         "failing": stream.failing_count + failures.totals.get(name, 0),
         "rejected": view.rejected_count,

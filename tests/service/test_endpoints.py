@@ -12,6 +12,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
 
@@ -26,6 +27,12 @@ class Asked:
     server: EmbeddedServer
     account: Account
     running: Running
+    version: str
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the server itself fires the schedules."""
+        return self.version in NATIVE_VERSIONS
 
     async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
         return await answered(self.account.connection, endpoint, request)
@@ -46,9 +53,9 @@ class Asked:
         await eventually(held, within_seconds=WAIT_SECONDS, describe=f"{count} schedules are held")
 
 
-@pytest.fixture
-async def asked(start_server: StartServer) -> AsyncIterator[Asked]:
-    server = await start_server()
+@pytest.fixture(params=[V2_10, V2_11, V2_15])
+async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Asked]:
+    server = await start_server(request.param)
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
         await account.create("O", allow_msg_ttl=True)
         for hours in HOURS:
@@ -56,10 +63,12 @@ async def asked(start_server: StartServer) -> AsyncIterator[Asked]:
             await account.publish(f"O.s.{hours}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "O.out"})
         cron = {"Nats-Schedule": "0 30 9 * * mon-fri", "Nats-Schedule-Time-Zone": "Europe/Berlin"}
         await account.publish("O.cron", {**cron, "Nats-Schedule-Target": "O.morning"})
-        await account.publish("O.invalid", {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "O.out"})
+        prefix = "X-" if request.param in NATIVE_VERSIONS else ""  # a native server refuses what is invalid
+        invalid = {f"{prefix}Nats-Schedule": "@every soon", f"{prefix}Nats-Schedule-Target": "O.out"}
+        await account.publish("O.invalid", invalid)
         await account.publish("O.misnamed", {"Nats-Schedul": "@every 1s"})
         await running.ready("O")
-        asked = Asked(server, account, running)
+        asked = Asked(server, account, running, request.param)
         await asked.holds(len(HOURS) + 1)
         yield asked
 
@@ -67,7 +76,9 @@ async def asked(start_server: StartServer) -> AsyncIterator[Asked]:
 async def test_streams_with_their_counts_and_what_fires_next(asked: Asked) -> None:
     answer = await asked.answer("streams.list")
     (stream,) = answer["streams"]
-    assert (stream["stream"], stream["mode"], stream["ready"]) == ("O", "emulated", True)
+    mode = "native" if asked.is_native else "emulated"
+    assert (stream["stream"], stream["mode"], stream["ready"]) == ("O", mode, True)
+    assert stream["unread"] is None
     assert stream["schedules"]["total"] == 6
     assert stream["schedules"]["kinds"] == {"at": 5, "cron": 1}
     assert (stream["rejected"], stream["misnamed"], stream["failing"]) == (1, 1, 0)
@@ -94,12 +105,13 @@ async def test_streams_that_carry_schedules_are_looked_up_on_pages(asked: Asked)
     first = await asked.answer("streams.modes", limit=2)
     second = await asked.answer("streams.modes", limit=2, cursor=first["cursor"])
     found = [*first["streams"], *second["streams"]]
+    mode = "native" if asked.is_native else "emulated"
     assert [(one["stream"], one["mode"], one["retention"]) for one in found] == [
-        ("A", "emulated", "workqueue"),
-        ("B", "emulated", "workqueue"),
-        ("O", "emulated", "limits"),
+        ("A", mode, "workqueue"),
+        ("B", mode, "workqueue"),
+        ("O", mode, "limits"),
     ]
-    assert all(one["created"] and one["since"] for one in found)
+    assert all(one["created"] and (one["since"] is None) is asked.is_native for one in found)
     assert second["cursor"] is None
 
 
@@ -137,8 +149,9 @@ async def test_schedules_are_chosen_by_target_state_and_kind(asked: Asked) -> No
 async def test_one_schedule_and_what_is_known_of_it(asked: Asked) -> None:
     answer = await asked.answer("schedules.get", stream="O", subject="O.s.5")
     me = asked.running.sidecar.instance
-    assert (answer["instance"], answer["holder"], answer["holder_answered"]) == (me, me, True)
-    assert (answer["schedule"]["target"], answer["schedule"]["fired_by"]) == ("O.out", "sidecar")
+    holder, fired_by = (None, "server") if asked.is_native else (me, "sidecar")
+    assert (answer["instance"], answer["holder"], answer["holder_answered"]) == (me, holder, True)
+    assert (answer["schedule"]["target"], answer["schedule"]["fired_by"]) == ("O.out", fired_by)
     invalid = await asked.answer("schedules.get", stream="O", subject="O.invalid")
     assert (invalid["schedule"], invalid["rejected"]["error"]["err_code"]) == (None, 10189)
     misnamed = await asked.answer("schedules.get", stream="O", subject="O.misnamed")
@@ -200,6 +213,7 @@ async def test_instances_and_their_health(asked: Asked) -> None:
         assert (health["instance"], health["ready"], health["reasons"]) == (me, True, [])
 
 
+@pytest.mark.parametrize("asked", EMULATED_VERSIONS, indirect=True)
 async def test_schedules_whose_fires_are_refused_are_listed_as_failing(asked: Asked) -> None:
     config = {"name": "O", "subjects": ["O.>"], "storage": "memory", "allow_msg_schedules": True, "allow_msg_ttl": True}
     await asked.account.api.call("STREAM.UPDATE.O", {**config, "max_msg_size": 400})
@@ -251,6 +265,7 @@ async def test_a_wrong_request_is_refused_in_a_sentence(asked: Asked) -> None:
         assert len(refused.sentence) < 600
 
 
+@pytest.mark.parametrize("asked", [V2_11, V2_15], indirect=True)
 async def test_more_requests_than_are_worked_on_are_refused_and_the_next_is_answered(asked: Asked) -> None:
     body = {"stream": "O"}
     answers = await asyncio.gather(*(ask(asked.account.connection, "schedules.list", body) for _ in range(200)))
@@ -260,6 +275,7 @@ async def test_more_requests_than_are_worked_on_are_refused_and_the_next_is_answ
     assert (await asked.answer("health.get"))["ready"]
 
 
+@pytest.mark.parametrize("asked", [V2_11], indirect=True)
 async def test_an_answer_goes_to_an_inbox_and_nowhere_else(asked: Asked) -> None:
     arrived: list[bytes] = []
     connection = asked.account.connection
@@ -280,7 +296,7 @@ async def test_one_long_answer_is_a_shorter_page_and_a_cursor(start_server: Star
             at = in_seconds(3600 + number)
             await account.publish(f"O.s.{number:02}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "O.out"})
         await running.ready("O")
-        asked = Asked(server, account, running)
+        asked = Asked(server, account, running, V2_11)
         await asked.holds(count)
         found, cursor, pages = list[str](), None, 0
         while cursor is not None or not pages:
@@ -305,6 +321,7 @@ def test_no_answer_goes_to_an_inbox_where_it_could_pass_for_an_acknowledgement()
     assert not any(map(is_inbox, refused))
 
 
+@pytest.mark.parametrize("asked", EMULATED_VERSIONS, indirect=True)
 async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked) -> None:
     """Who sees a fire knows the inbox of its acknowledgements, and asks for an answer there."""
     seen: list[bytes] = []

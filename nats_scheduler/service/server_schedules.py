@@ -1,0 +1,260 @@
+"""The schedules that the server itself fires, or that nothing fires, for requests: read when they are asked for.
+
+A sidecar beside the native scheduler holds what it fires itself, the portable schedules. To hold the others all the
+time would cost memory for questions that may never come. So the first request about a stream reads it, as `ls` does
+(`engine.stored`), and each later one reads what was stored since.
+
+The rules:
+
+- Each answer contains what was stored, and nothing that was removed, when its request arrived.
+- A stream is read once at a time, however many ask, and the reading goes on if they do not wait. A requester waits
+  `READ_WAIT_SECONDS` and is then refused with the sequence that was reached.
+- What is held is bounded, in all streams together: `MAX_SCHEDULES` and `MAX_STREAMS`. The stream that was not asked
+  about for longest is released first; one that has too many schedules alone is refused.
+- What nobody asked about for `IDLE_LIMIT_SECONDS` is released, and so is everything if the connection ends or the
+  stream is another one, or has another configuration.
+- What is released is emptied, in slices, as soon as no request has a view of it: it holds cycles, and the collector
+  may never find them (`runtime.garbage`).
+
+Cost: about 0.6 KB for each schedule, so 150 MB at most (a million would take 0.6 GB). The first request reads the
+stream (`service.stored_reading`), in half of the process's time at most; a later one takes a request to the server, and
+some more if anything was stored or removed.
+Limit: where consumers are harmful, reading takes a request for each message, and streams with many are refused.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from nats_scheduler.engine.view import EngineView, FiredBy
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
+from nats_scheduler.service.stored_reading import Access, Numbers, Reading
+from nats_scheduler.service.turns import Turns
+
+MAX_SCHEDULES = 250_000
+"""Schedules that are held for requests, in all streams together."""
+
+MAX_STREAMS = 64
+"""Streams whose schedules are held for requests."""
+
+READ_WAIT_SECONDS = 1.5
+"""Longest wait of a request until a stream is read: requesters wait 2 s by default."""
+
+LATEST_LIMIT_SECONDS = 30.0
+"""If reading what is new takes longer than a request waits, it is answered with what was read so long ago at most."""
+
+IDLE_LIMIT_SECONDS = 300.0
+"""After so long without a request the schedules of a stream are released."""
+
+IDLE_CHECK_INTERVAL_SECONDS = 30.0
+
+AGE_LIMIT_SECONDS = 3600.0
+"""After so long a stream is read anew: what is held of replaced versions is released only with the rest."""
+
+REFUSED_SECONDS = 60.0
+"""A stream with too many schedules is read again after so long, and refused at once before."""
+
+
+class Kept:
+    """One stream that was asked about."""
+
+    def __init__(self) -> None:
+        self.read: Reading | None = None
+        """What was read last to its end."""
+        self.begun: Reading | None = None
+        """What is being read from the beginning; after an error it is continued."""
+        self.fresh_at = float("-inf")
+        """When (by the loop's clock) `read` was begun to be brought up to date: what was stored until then is in it."""
+        self.asked_at = float("-inf")
+        """When it was asked about last."""
+        self.reading: asyncio.Task[Exception | None] | None = None
+        self.progress = (0, 0)
+        """The sequence that was reached, and the one that is to be reached."""
+        self.refused: tuple[float, str] = float("-inf"), ""
+        """Until when it is refused, and why."""
+
+    @property
+    def is_being_read(self) -> bool:
+        """Whether a task reads it now."""
+        return self.reading is not None and not self.reading.done()
+
+    @property
+    def held(self) -> int:
+        """How many schedules are held."""
+        return sum(read.count for read in (self.read, self.begun) if read is not None)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it is being read, or a request has a view of it."""
+        return self.is_being_read or (self.read is not None and self.read.is_in_use)
+
+    def released(self) -> list[Reading]:
+        """Hold nothing any more; returns what is to be emptied when no request has a view of it."""
+        released = [read for read in (self.read, self.begun) if read is not None]
+        self.read = self.begun = None
+        return released
+
+
+class ServerSchedules:
+    """The schedules that others than the sidecar fire, on one connection."""
+
+    def __init__(self, connection: Connection, api: JetStreamApi, now: Callable[[], int], turns: Turns) -> None:
+        """Read nothing yet; `now` returns the time (ns since the Unix epoch) by the server's clock.
+
+        Work is done in `turns` with that of all requests.
+        """
+        self._access = Access(connection, api, now, turns)
+        self._kept: dict[str, Kept] = {}
+        self._released: list[Reading] = []
+        """What is to be emptied."""
+        self._tasks: TaskGroup | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Read for those who ask, and release what nobody asks about; at the end all is released."""
+        try:
+            async with TaskGroup() as self._tasks:
+                releasing = self._tasks.create_task(self._keep_releasing())
+                try:
+                    yield
+                finally:
+                    self._tasks = None
+                    for task in (releasing, *(kept.reading for kept in self._kept.values())):
+                        if task is not None:
+                            task.cancel()
+        finally:  # no request is answered any more, and nothing fires through this connection
+            for kept in self._kept.values():
+                self._released += kept.released()
+            self._kept.clear()
+            while self._released:
+                deque(self._released.pop().emptied(), maxlen=0)
+
+    async def _keep_releasing(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_CHECK_INTERVAL_SECONDS)
+            with suppress(ServiceError):  # there was no time for it
+                await self.release_idle()
+
+    async def release_idle(self) -> None:
+        """Release the streams that nobody asked about for long, and empty what was released."""
+        before = self._loop.time() - IDLE_LIMIT_SECONDS
+        for name, kept in list(self._kept.items()):
+            if kept.asked_at < before and not kept.is_in_use:
+                self._released += self._kept.pop(name).released()
+        await self._empty_released()
+
+    async def _empty_released(self) -> None:
+        """Empty what no request has a view of."""
+        while (read := next((one for one in self._released if not one.is_in_use), None)) is not None:
+            self._released.remove(read)
+            is_emptied = False
+            try:
+                await self._access.turns.run(read.emptied())
+                is_emptied = True
+            finally:
+                if not is_emptied:
+                    self._released.append(read)
+
+    async def read(self, name: str, fired_by: FiredBy, within: float = READ_WAIT_SECONDS) -> tuple[EngineView, int]:
+        """Return the view of a stream as it is now, and the sequence up to which it was read.
+
+        Waits at most `within` seconds. Raises `ServiceError`, or `JetStreamError` if the server does not answer.
+        """
+        asked_at, kept = self._loop.time(), self._kept.get(name) or Kept()
+        kept.asked_at = asked_at
+        while kept.fresh_at < asked_at or kept.read is None:
+            kept = self._kept.setdefault(name, kept)  # it may have been released while it was waited for
+            until, why = kept.refused
+            if asked_at < until:
+                raise ServiceError(UNAVAILABLE, why)
+            left = asked_at + within - self._loop.time()
+            if kept.reading is None or kept.reading.done():
+                kept.reading = self._begin(name, kept, fired_by)
+            reading = kept.reading
+            await asyncio.wait((reading,), timeout=max(left, 0.0))
+            if not reading.done():
+                return self._latest(name, kept)
+            if (error := reading.result()) is not None:
+                raise error
+        return kept.read.view, kept.read.through
+
+    def _latest(self, name: str, kept: Kept) -> tuple[EngineView, int]:
+        """Return what was read a moment ago, because reading takes longer than a requester waits."""
+        if kept.read is not None and self._loop.time() - kept.fresh_at < LATEST_LIMIT_SECONDS:
+            return kept.read.view, kept.read.through
+        reached, last = kept.progress
+        sentence = f"stream {name!r} is being read, and sequence {reached} of {last} is reached: ask again"
+        raise ServiceError(UNAVAILABLE, sentence)
+
+    def _begin(self, name: str, kept: Kept, fired_by: FiredBy) -> asyncio.Task[Exception | None]:
+        if self._tasks is None:
+            raise ServiceError(UNAVAILABLE, "the service is not ready: ask again")
+        return self._tasks.create_task(self._concluded(name, kept, fired_by))
+
+    async def _concluded(self, name: str, kept: Kept, fired_by: FiredBy) -> Exception | None:
+        """Read what is new, and return what went wrong: it concerns those who asked, and nothing else."""
+        try:
+            await self._bring_up_to_date(name, kept, fired_by)
+        except Exception as error:  # also a defect: it is reported for the request, and the next request reads again
+            return error
+        return None
+
+    # -- one stream ----------------------------------------------------------------------------------------------
+
+    async def _bring_up_to_date(self, name: str, kept: Kept, fired_by: FiredBy) -> None:
+        began = self._loop.time()
+        if (info := await self._access.api.stream(name)) is None:
+            self._released += kept.released()
+            raise ServiceError(NOT_FOUND, f"stream {name!r} does not exist")
+        state, numbers = StreamState.from_info(info), Numbers.of(info)
+        if not all(read.is_of(state, fired_by) for read in (kept.read, kept.begun) if read is not None):
+            self._released += kept.released()
+        read = kept.begun or kept.read
+        if read is None or (kept.begun is None and self._is_to_be_read_anew(read, numbers)):
+            if read is not None and 2 * read.count > MAX_SCHEDULES:
+                self._released += kept.released()  # else it answers requests until the new one is read
+            read = kept.begun = Reading(self._access, state, fired_by, numbers)
+
+        async def bound() -> None:
+            kept.progress = read.through, numbers.last
+            await self._make_room(name, kept)
+
+        await read.read_on(numbers, bound)
+        if kept.read is not None and kept.read is not read:
+            self._released.append(kept.read)
+        kept.read, kept.begun, kept.fresh_at = read, None, began
+
+    def _is_to_be_read_anew(self, read: Reading, numbers: Numbers) -> bool:
+        return self._loop.time() - read.began > AGE_LIMIT_SECONDS or read.is_cheaper_anew(numbers)
+
+    async def _make_room(self, name: str, kept: Kept) -> None:
+        """Release the streams that were not asked about for longest; raise `ServiceError` if that is not enough."""
+        if self._total() <= MAX_SCHEDULES and len(self._kept) <= MAX_STREAMS:
+            return
+        await self._empty_released()
+        others = [(one.asked_at, other, one) for other, one in self._kept.items() if one is not kept]
+        for _asked_at, other, one in sorted(others, key=lambda row: row[0]):
+            if (self._total() > MAX_SCHEDULES or len(self._kept) > MAX_STREAMS) and not one.is_in_use:
+                self._released += self._kept.pop(other).released()
+                await self._empty_released()
+        if self._total() > MAX_SCHEDULES:
+            is_alone = kept.held > MAX_SCHEDULES
+            self._released += kept.released()
+            if not is_alone:
+                raise ServiceError(UNAVAILABLE, f"stream {name!r}: other requests are being answered: ask again")
+            sentence = (
+                f"stream {name!r} holds too many schedules that the sidecar does not fire: {MAX_SCHEDULES} are read "
+                "for requests, in all streams together; `nats-scheduler ls` reads the stream itself"
+            )
+            kept.refused = self._loop.time() + REFUSED_SECONDS, sentence
+            raise ServiceError(UNAVAILABLE, sentence)
+
+    def _total(self) -> int:
+        held = sum(one.held for one in self._kept.values())
+        return held + sum(read.count for read in self._released)

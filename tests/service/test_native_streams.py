@@ -1,0 +1,250 @@
+"""A sidecar beside the native scheduler answers for what the server fires as it does for what it fires itself."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nats_scheduler.jetstream.streams import METADATA_FLAG, StreamState
+from nats_scheduler.observe.documents import schedule_document
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.snapshot import take_snapshot
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service import server_schedules
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.servers import NATIVE_VERSIONS, V2_11, V2_12, V2_15
+from tests.harness.upgrades import machine_in
+from tests.harness.waiting import eventually
+from tests.service.asking import Refusal, answered, ask
+
+
+@dataclass
+class Native:
+    """A sidecar beside a native server, and who asks it."""
+
+    account: Account
+    running: Running
+    version: str
+
+    async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
+        return await answered(self.account.connection, endpoint, request)
+
+    async def schedule(self, subject: str, hours: float = 1, *, prefix: str = "", pattern: str = "") -> int:
+        """Store a schedule, of the server's unless it has a prefix."""
+        wanted = pattern or f"@at {in_seconds(3600 * hours)}"
+        names = f"{prefix}Nats-Schedule", f"{prefix}Nats-Schedule-Target"
+        target = f"{subject.partition('.')[0]}.out"
+        return await self.account.publish(subject, dict(zip(names, (wanted, target), strict=True)))
+
+    async def create(self, name: str, **config: Any) -> None:
+        await self.account.create(name, **config)
+        await self.running.ready(name)
+
+    async def holds(self, stream: str, *subjects: str) -> None:
+        """Wait until the sidecar itself holds these schedules."""
+        service = self.running.sidecar.served[stream]
+        await eventually(
+            lambda: all(map(service.holds, subjects)), within_seconds=WAIT_SECONDS, describe=f"{subjects} are held"
+        )
+
+    async def listed(self, stream: str, **request: Any) -> list[dict[str, Any]]:
+        return list((await self.answer("schedules.list", stream=stream, **request))["schedules"])
+
+    async def has_read(self, stream: str) -> None:
+        """Wait until answers say that they contain all that is stored, also of what the sidecar itself fires."""
+        last = (await self.account.api.stream(stream))["state"]["last_seq"]
+
+        async def reached() -> bool:
+            return bool((await self.answer("schedules.list", stream=stream))["read_through"] == last)
+
+        await eventually(reached, within_seconds=WAIT_SECONDS, describe=f"{stream} is read to its end")
+
+    async def read(self, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
+        """Read the stream as `ls --json` does."""
+        state = StreamState.from_info(await self.account.api.stream(stream))
+        found = await take_snapshot(self.account.connection, self.account.api, state, mode, (), CLOCK.now)
+        return [dict(schedule_document(stream, mode, one)) for one in found.schedules]
+
+
+@pytest.fixture(params=NATIVE_VERSIONS)
+async def native(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Native]:
+    server = await start_server(request.param)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
+        yield Native(account, running, request.param)
+
+
+only_2_15 = pytest.mark.parametrize("native", [V2_15], indirect=True)
+
+
+async def test_both_kinds_are_listed_as_ls_lists_them(native: Native) -> None:
+    await native.create("O", allow_msg_ttl=True)
+    await native.schedule("O.server.1", 5)
+    await native.schedule("O.sidecar.1", 3, prefix="X-")
+    await native.schedule("O.sidecar.2", prefix="X-", pattern="0 0 0 1 1 *")
+    await native.schedule("O.server.2", 1)
+    expected = ["O.server.2", "O.sidecar.1", "O.server.1", "O.sidecar.2"]
+    if native.version != V2_12:
+        await native.schedule("O.server.3", pattern="0 0 12 2 1 *")
+        expected.append("O.server.3")
+    await native.holds("O", "O.sidecar.1", "O.sidecar.2")
+    page = await native.answer("schedules.list", stream="O")
+    assert [one["subject"] for one in page["schedules"]] == expected
+    assert page["schedules"] == await native.read("O")
+    assert {one["subject"].split(".")[1]: (one["fired_by"], one["dialect"]) for one in page["schedules"]} == {
+        "server": ("server", "adr51"),
+        "sidecar": ("sidecar", "portable"),
+    }
+    assert page["mode"] == "native"
+    await native.has_read("O")
+    assert [one["subject"] for one in await native.listed("O", filter="O.server.*", limit=1)] == ["O.server.2"]
+    (stream,) = (await native.answer("streams.list"))["streams"]
+    assert (stream["mode"], stream["schedules"]["total"], stream["unread"]) == ("native", len(expected), None)
+    assert stream["next"]["subject"] == "O.server.2"
+    pages, cursor = list[str](), None
+    while cursor is not None or not pages:
+        part = await native.answer("schedules.list", stream="O", limit=2, cursor=cursor)
+        pages += [one["subject"] for one in part["schedules"]]
+        cursor = part["cursor"]
+    assert pages == expected
+
+
+async def test_an_answer_is_as_new_as_its_request(native: Native) -> None:
+    await native.create("O")
+    await native.schedule("O.replaced", 1)
+    deleted = await native.schedule("O.deleted", 2)
+    await native.schedule("O.purged", 3)
+    assert len(await native.listed("O")) == 3
+    newest = await native.schedule("O.replaced", 4)
+    assert {one["subject"]: one["sequence"] for one in await native.listed("O")}["O.replaced"] == newest
+    assert await native.account.api.delete_message("O", deleted)
+    assert [one["subject"] for one in await native.listed("O")] == ["O.purged", "O.replaced"]
+    await native.account.api.call("STREAM.PURGE.O", {"filter": "O.purged"})
+    assert [one["subject"] for one in await native.listed("O")] == ["O.replaced"]
+    await native.schedule("O.fires", pattern=f"@at {in_seconds(0.2)}")
+    await native.account.wait_for("O", "O.out")
+    assert [one["subject"] for one in await native.listed("O")] == ["O.replaced"]
+    await native.has_read("O")
+    assert (await native.answer("streams.list"))["streams"][0]["schedules"]["total"] == 1
+
+
+async def test_one_schedule_its_next_and_its_past_fires(native: Native) -> None:
+    await native.create("O")
+    repeats = native.version != V2_12
+    await native.schedule("O.one", pattern="@every 1s" if repeats else f"@at {in_seconds(3600)}")
+    await native.schedule("O.past", pattern=f"@at {in_seconds(0.2)}")
+    await native.account.wait_for("O", "O.out", 3 if repeats else 1)
+    known = await native.answer("schedules.get", stream="O", subject="O.one")
+    assert (known["holder"], known["holder_answered"], known["flight"]) == (None, True, None)
+    assert (known["schedule"]["fired_by"], known["schedule"]["mode"]) == ("server", "native")
+    upcoming = await native.answer("schedules.next", stream="O", subject="O.one", count=3)
+    fires = [fire["nanoseconds"] for fire in upcoming["fires"]]
+    assert [later - earlier for earlier, later in pairwise(fires)] == [SECOND] * (2 if repeats else 0)
+    past = (await native.answer("fires.list", stream="O", subject="O.past", target="O.out"))["fires"]
+    assert [(one["fired_by"], one["next_fire"]) for one in past] == [("server", None)]
+    gone = await ask(native.account.connection, "schedules.get", {"stream": "O", "subject": "O.past"})
+    assert isinstance(gone, Refusal)
+    assert gone.code == 404
+
+
+@only_2_15
+async def test_the_fire_that_is_announced_is_the_fire_that_is_answered(native: Native) -> None:
+    """The server rounds 1.5 s to two seconds, so the pattern alone does not say when it fires."""
+    await native.create("O")
+    await native.schedule("O.one", pattern="@every 1.5s")
+    await native.account.wait_for("O", "O.out", 2)
+    upcoming = await native.answer("schedules.next", stream="O", subject="O.one", count=3)
+    expected = [fire["utc"] for fire in upcoming["fires"]]
+    announced: set[str] = set()
+
+    async def all_came() -> bool:
+        """Return whether fires have announced all of them, as far as later ones exist."""
+        past = (await native.answer("fires.list", stream="O", subject="O.one", limit=1_000))["fires"]
+        announced.update(one["next_fire"] for one in past)
+        return bool(announced) and max(announced) >= expected[-1]
+
+    await eventually(all_came, within_seconds=WAIT_SECONDS, describe="it fires three times more")
+    assert set(expected) <= announced
+
+
+@pytest.mark.server
+async def test_on_a_dormant_stream_nothing_fires_and_all_is_listed(tmp_path: Path) -> None:
+    """What was stored on a server of 2.11 waits for its graduation after the upgrade."""
+    async with machine_in(tmp_path) as machine:
+        async with account_on(await machine.install(V2_11)) as account:
+            await account.create("O", storage="file", metadata={METADATA_FLAG: "true"})
+            for subject, pattern in (("O.server", "@every 1h"), ("O.invalid", "@every soon"), ("O.gone", "@daily")):
+                await account.publish(subject, {"Nats-Schedule": pattern, "Nats-Schedule-Target": "O.out"})
+        await machine.install(V2_15)
+        async with sidecar_on(machine.url) as running, account_on(machine.url) as account:
+            await running.ready("O")
+            native = Native(account, running, V2_15)
+            await native.schedule("O.sidecar", 3, prefix="X-")
+            await native.holds("O", "O.sidecar")
+            page = await native.answer("schedules.list", stream="O", kind=["at", "every"])
+            fired_by = {one["subject"]: one["fired_by"] for one in page["schedules"]}
+            assert (page["mode"], fired_by) == ("dormant", {"O.server": "none", "O.sidecar": "sidecar"})
+            assert await native.listed("O") == await native.read("O", Mode.DORMANT)
+            await account.api.call("STREAM.PURGE.O", {"filter": "O.gone"})
+            assert {one["subject"] for one in await native.listed("O")} == {"O.server", "O.sidecar"}
+            rejected = (await native.answer("rejected.list", stream="O"))["rejected"]
+            assert [(one["subject"], one["dialect"]) for one in rejected] == [("O.invalid", "adr51")]
+            assert (await native.answer("streams.list"))["streams"][0]["rejected"] == 1
+
+
+@only_2_15
+async def test_a_stream_that_is_made_anew_is_another_one(native: Native) -> None:
+    await native.create("O")
+    await native.schedule("O.old")
+    assert [one["subject"] for one in await native.listed("O")] == ["O.old"]
+    await native.account.api.call("STREAM.DELETE.O")
+
+    async def is_not_served() -> bool:
+        found = await ask(native.account.connection, "schedules.list", {"stream": "O"})
+        return isinstance(found, Refusal) and found.code == 404
+
+    await eventually(is_not_served, within_seconds=WAIT_SECONDS, describe="the stream is not served any more")
+    await native.account.create("O")
+    await native.running.ready("O", times=2)
+    await native.schedule("O.new", 1)
+    await native.schedule("O.newer", 2)
+    assert [one["subject"] for one in await native.listed("O")] == ["O.new", "O.newer"]
+
+
+@only_2_15
+async def test_one_stream_that_is_too_large_does_not_hide_the_others(
+    native: Native, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_schedules, "MAX_SCHEDULES", 3)
+    await native.create("A")
+    await native.create("B")
+    for number in range(4):
+        await native.schedule(f"A.s.{number}")
+    await native.schedule("B.one")
+    refused = await ask(native.account.connection, "schedules.list", {"stream": "A"})
+    assert isinstance(refused, Refusal)
+    assert (refused.code, "3 are read for requests" in refused.sentence) == (503, True)
+    large, small = (await native.answer("streams.list"))["streams"]
+    assert (large["stream"], large["schedules"], large["next"], large["unread"]) == ("A", None, None, refused.sentence)
+    assert (small["stream"], small["schedules"]["total"], small["unread"]) == ("B", 1, None)
+
+
+@only_2_15
+async def test_it_answers_again_after_the_connection_was_lost(native: Native) -> None:
+    await native.create("O")
+    await native.schedule("O.one")
+    assert len(await native.listed("O")) == 1
+    assert native.running.sidecar.connection is not None
+    native.running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
+    await native.running.told_of("connection_lost")
+    await native.schedule("O.two", 2)
+
+    async def again() -> list[str] | None:
+        found = await ask(native.account.connection, "schedules.list", {"stream": "O"})
+        return [one["subject"] for one in found["schedules"]] if isinstance(found, dict) else None
+
+    assert await eventually(again, within_seconds=WAIT_SECONDS, describe="it answers") == ["O.one", "O.two"]

@@ -1,0 +1,362 @@
+"""What the server itself fires is read for a request, as `ls` reads it: exactly what is stored at that moment."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.snapshot import take_snapshot
+from nats_scheduler.service import server_schedules, stored_reading
+from nats_scheduler.service.micro import ServiceError
+from nats_scheduler.service.server_schedules import ServerSchedules
+from nats_scheduler.service.turns import Turns
+from tests.conftest import SharedServer, StartServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of
+from tests.harness.servers import NATIVE_VERSIONS, V2_12, V2_15
+from tests.harness.waiting import eventually
+
+PATIENT_SECONDS = WAIT_SECONDS
+YEARLY = "0 0 0 1 1 *"
+
+
+@dataclass
+class Fires:
+    """What fires meanwhile: nothing, or a burst."""
+
+    is_burst: Callable[[], bool]
+
+    def spare_seconds(self) -> float:
+        return 60.0
+
+
+@dataclass
+class Asking:
+    """A stream that the server schedules on, and who asks about it."""
+
+    account: Account
+    name: str
+    repeats: bool
+    """Whether the server takes repeating schedules."""
+    schedules: ServerSchedules
+    is_burst: bool = False
+    """Whether nothing may be read at the moment."""
+    requests: list[str] = field(default_factory=list)
+    """The consumers that were created on the stream."""
+
+    async def schedule(self, rest: str, pattern: str = "", target: str = "out") -> int:
+        headers = {"Nats-Schedule": pattern or f"@at {in_seconds(3600)}", "Nats-Schedule-Target": self.subject(target)}
+        return await self.account.publish(self.subject(rest), headers)
+
+    def subject(self, rest: str) -> str:
+        return f"{self.name}.{rest}"
+
+    async def asked(self, fired_by: FiredBy = FiredBy.SERVER) -> list[ListedSchedule]:
+        """Ask once; the answer has to be complete."""
+        view, through = await self.schedules.read(self.name, fired_by, PATIENT_SECONDS)
+        info = await self.account.api.stream(self.name)
+        assert through <= info["state"]["last_seq"]
+        return view.page(CLOCK.now()).finish().schedules
+
+    async def subjects(self) -> set[str]:
+        return {one.subject.removeprefix(f"{self.name}.") for one in await self.asked()}
+
+    async def read(self, mode: Mode = Mode.NATIVE) -> list[ListedSchedule]:
+        """Read the stream as `ls` does."""
+        state = StreamState.from_info(await self.account.api.stream(self.name))
+        api, connection = self.account.api, self.account.connection
+        return list((await take_snapshot(connection, api, state, mode, (), CLOCK.now)).schedules)
+
+    async def agrees(self) -> set[str]:
+        """Ask, and compare with what reading the stream gives; return the subjects."""
+        assert await self.asked() == await self.read()
+        return await self.subjects()
+
+    async def refused(self, within: float = PATIENT_SECONDS) -> str:
+        with pytest.raises(ServiceError) as refused:
+            await self.schedules.read(self.name, FiredBy.SERVER, within)
+        assert refused.value.code == 503
+        return refused.value.sentence
+
+    async def delete(self, sequence: int) -> None:
+        assert await self.account.api.delete_message(self.name, sequence)
+
+    async def purge(self, **which: Any) -> None:
+        await self.account.api.call(f"STREAM.PURGE.{self.name}", which)
+
+
+@pytest.fixture
+async def ask_on(shared_server: SharedServer, stream_name: str) -> AsyncIterator[Callable[..., Awaitable[Asking]]]:
+    """Make a stream on a server of a version, and ask about it."""
+    stack = AsyncExitStack()
+
+    async def begin(version: str = V2_15, **config: Any) -> Asking:
+        account = await stack.enter_async_context(account_on((await shared_server(version)).url))
+        await account.create(stream_name, **config)
+        turns = Turns(Fires(lambda: asking.is_burst))
+        schedules = ServerSchedules(account.connection, account.api, CLOCK.now, turns)
+        await stack.enter_async_context(schedules.opened())
+        asking = Asking(account, stream_name, version != V2_12, schedules)
+        account.connection.subscribe(
+            f"$JS.API.CONSUMER.CREATE.{stream_name}.*", lambda subject, *_: asking.requests.append(subject.decode())
+        )
+        return asking
+
+    async with stack:
+        yield begin
+
+
+Begin = Callable[..., Awaitable[Asking]]
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+@pytest.mark.parametrize("version", NATIVE_VERSIONS)
+async def test_the_answer_is_what_is_stored_whatever_happened_before(
+    ask_on: Begin, version: str, retention: str
+) -> None:
+    asking = await ask_on(version, retention=retention, allow_msg_ttl=True)
+    assert await asking.agrees() == set()
+    first = {name: await asking.schedule(name) for name in ("at.1", "at.2", "at.3", "at.4", "at.5")}
+    expected = set(first)
+    if asking.repeats:
+        await asking.schedule("cron", YEARLY)
+        await asking.schedule("every", "@every 3h")
+        expected |= {"cron", "every"}
+    assert await asking.agrees() == expected
+    await asking.schedule("at.1", f"@at {in_seconds(7200)}")  # replaced: the server removes the version before
+    await asking.delete(first["at.2"])
+    assert await asking.agrees() == expected - {"at.2"}
+    await asking.purge(filter=asking.subject("at.3"))
+    await asking.account.publish(asking.subject("at.4"))  # an ordinary message is the last one there now
+    cancel = {"Nats-Scheduler": asking.subject("at.5"), "Nats-Schedule-Next": "purge"}
+    await asking.account.publish(asking.subject("stop"), cancel)
+    await asking.schedule("more")
+    assert await asking.agrees() == expected - {"at.2", "at.3", "at.4", "at.5"} | {"more"}
+    await asking.schedule("soon", f"@at {in_seconds(0.3)}", "fired")
+    await asking.account.wait_for(asking.name, asking.subject("fired"))
+    assert await asking.agrees() == expected - {"at.2", "at.3", "at.4", "at.5"} | {"more"}
+    await asking.purge()
+    assert await asking.agrees() == set()
+
+
+async def test_what_repeats_is_answered_with_the_fire_that_the_server_announced(ask_on: Begin) -> None:
+    asking = await ask_on(V2_15)
+    await asking.schedule("every", "@every 1.4s")
+    before = await asking.asked()
+    assert [one.next_fire for one in before] == [one.next_fire for one in await asking.read()]
+    await asking.account.wait_for(asking.name, asking.subject("out"), 2)
+
+    async def agree() -> bool:
+        """Return whether both say the same, unless it fired in between."""
+        return await asking.asked() == await asking.read()
+
+    await eventually(agree, within_seconds=WAIT_SECONDS, describe="both say when it fires next")
+    assert before[0].next_fire != (await asking.asked())[0].next_fire
+
+
+async def test_only_what_is_new_is_read_again(ask_on: Begin) -> None:
+    asking = await ask_on()
+    for number in range(300):
+        await asking.schedule(f"s.{number}")
+    answers = await asyncio.gather(*(asking.asked() for _ in range(10)))
+    assert [len(answer) for answer in answers] == [300] * 10
+    assert len(asking.requests) == 1, "ten requesters, and the stream was read once"
+    await asyncio.gather(*(asking.asked() for _ in range(10)))
+    assert len(asking.requests) == 1, "nothing was stored, so nothing is read"
+    await asking.schedule("new")
+    assert len(await asking.asked()) == 301
+    assert len(asking.requests) == 2
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+async def test_no_consumer_is_created_where_it_would_do_harm(ask_on: Begin, retention: str) -> None:
+    asking = await ask_on(retention=retention)
+    if retention == "interest":
+        wanted = {"name": "app", "ack_policy": "explicit", "durable_name": "app"}
+        request = {"stream_name": asking.name, "config": wanted}
+        await asking.account.api.call(f"CONSUMER.DURABLE.CREATE.{asking.name}.app", request)
+    for number in range(40):
+        await asking.schedule(f"s.{number}")
+        await asking.account.publish(asking.subject(f"ordinary.{number % 3}"))
+    assert len(await asking.agrees()) == 40
+    await asking.schedule("new")
+    assert len(await asking.agrees()) == 41
+    assert asking.requests == []
+
+
+async def test_the_schedules_of_a_stream_that_was_made_anew_are_read_anew(ask_on: Begin) -> None:
+    asking = await ask_on()
+    for number in range(3):
+        await asking.schedule(f"old.{number}")
+    assert len(await asking.agrees()) == 3
+    await asking.account.api.call(f"STREAM.DELETE.{asking.name}")
+    with pytest.raises(ServiceError, match="does not exist"):
+        await asking.asked()
+    await asking.account.create(asking.name)
+    for number in range(5):
+        await asking.schedule(f"new.{number}")
+    assert await asking.agrees() == {f"new.{number}" for number in range(5)}
+    await asking.account.api.call(f"STREAM.DELETE.{asking.name}")
+    await asking.account.create(asking.name)  # and this time nobody asks in between
+    for number in range(7):
+        await asking.schedule(f"newest.{number}")
+    assert await asking.agrees() == {f"newest.{number}" for number in range(7)}
+
+
+async def test_a_limit_of_the_stream_that_changed_counts_at_once(ask_on: Begin) -> None:
+    asking = await ask_on()
+    await asking.schedule("hourly", "@every 1h")
+    assert [one.ends for one in await asking.asked()] == [None]
+    config = (await asking.account.api.stream(asking.name))["config"]
+    await asking.account.api.update_stream({**config, "max_age": 1_800_000_000_000})
+    (one,) = await asking.asked()
+    assert one.ends == one.stored_at + 1_800_000_000_000
+    assert [one] == await asking.read()
+
+
+async def test_many_removals_are_looked_up_or_the_stream_is_read_again(
+    ask_on: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_reading, "MAX_LISTED_DELETED", 3)
+    asking = await ask_on()
+    sequences = [await asking.schedule(f"s.{number}") for number in range(20)]
+    assert len(await asking.agrees()) == 20
+    for sequence in sequences[1:11]:
+        await asking.delete(sequence)
+    reads = len(asking.requests)
+    assert len(await asking.asked()) == 10
+    assert len(asking.requests) == reads + 1, "there is little else in the stream, so it was read again"
+    for _ in range(100):
+        await asking.account.publish(asking.subject("ordinary"))
+    assert len(await asking.agrees()) == 10
+    for sequence in sequences[12:16]:
+        await asking.delete(sequence)
+    reads = len(asking.requests)
+    assert len(await asking.asked()) == 6
+    assert len(asking.requests) == reads, "there is much else, so what is held was looked up"
+    assert len(await asking.agrees()) == 6
+
+
+async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_released_first(
+    ask_on: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_schedules, "MAX_SCHEDULES", 10)
+    asking = await ask_on()
+    other = f"{asking.name}B"
+    await asking.account.create(other)
+    for number in range(8):
+        await asking.schedule(f"s.{number}")
+        headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": f"{other}.out"}
+        await asking.account.publish(f"{other}.s.{number}", headers)
+    assert len(await asking.asked()) == 8
+    view, _ = await asking.schedules.read(other, FiredBy.SERVER, PATIENT_SECONDS)
+    assert view.counts(CLOCK.now()).finish().total == 8
+    assert "other requests are being answered" in await asking.refused(), "a request still has a view of the other one"
+    del view
+    assert len(await asking.asked()) == 8, "the other one was released, and this one is read again"
+    assert len(asking.requests) == 3
+    for number in range(8, 12):
+        await asking.schedule(f"s.{number}")
+    sentence = await asking.refused()
+    assert "10 are read for requests" in sentence
+    assert "nats-scheduler ls" in sentence
+    reads = len(asking.requests)
+    assert await asking.refused() == sentence
+    assert len(asking.requests) == reads, "it is refused at once, and not read again for that"
+    await asking.account.api.call(f"STREAM.DELETE.{other}")
+
+
+async def test_a_work_queue_with_too_many_messages_is_refused(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_reading, "MAX_LOOKED_UP", 5)
+    asking = await ask_on(retention="workqueue")
+    for number in range(6):
+        await asking.schedule(f"s.{number}")
+    assert "6 messages that can only be looked up" in await asking.refused()
+
+
+async def test_who_does_not_wait_learns_how_far_the_stream_is_read_and_asks_again(ask_on: Begin) -> None:
+    asking = await ask_on()
+    asking.is_burst = True  # nothing is read while a burst lasts, so this is not a matter of time
+    for number in range(300):
+        await asking.schedule(f"s.{number}")
+    assert (
+        await asking.refused(0.01) == f"stream '{asking.name}' is being read, and sequence 0 of 0 is reached: ask again"
+    )
+    asking.is_burst = False
+    assert len(await asking.asked()) == 300
+    assert len(asking.requests) == 1, "the reading went on for who asked again"
+    asking.is_burst = True
+    await asking.schedule("new")
+    view, through = await asking.schedules.read(asking.name, FiredBy.SERVER, 0.01)
+    assert (view.counts(CLOCK.now()).finish().total, through) == (300, 300), "what was read a moment ago, and how far"
+    asking.is_burst = False
+    assert len(await asking.asked()) == 301
+
+
+async def test_what_nobody_asks_about_is_released(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = await ask_on()
+    await asking.schedule("one")
+    assert len(await asking.asked()) == 1
+    await asking.schedules.release_idle()
+    await asking.asked()
+    assert len(asking.requests) == 1
+    monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
+    await asking.schedules.release_idle()
+    await asking.asked()
+    assert len(asking.requests) == 2
+
+
+async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_it_over(
+    ask_on: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector of a sidecar freezes what it has visited (`runtime.garbage`), and finds no cycle there later."""
+    asking = await ask_on()
+    for number in range(300):
+        await asking.schedule(f"s.{number}")
+    view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENT_SECONDS)
+    before = sum(isinstance(one, Held) for one in gc.get_objects())
+    gc.freeze()
+    try:
+        monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
+        await asking.schedules.release_idle()
+        assert view.counts(CLOCK.now()).finish().total == 300, "a request still has a view of it"
+        del view
+        await asking.schedules.release_idle()
+    finally:
+        gc.unfreeze()
+    assert sum(isinstance(one, Held) for one in gc.get_objects()) <= before - 300
+
+
+async def test_a_missing_permission_is_an_error_of_the_request(start_server: StartServer) -> None:
+    """All that is needed is what the sidecar needs on a native stream anyway."""
+    granted = permissions_of("native")
+
+    def without(subject: str) -> list[Permission]:
+        return [one for one in granted if one.subject != subject]
+
+    consumers = "$JS.API.CONSUMER.CREATE.*.*"
+    server = await start_server(V2_15, config=accounts([granted, without(consumers)]))
+    for number, allowed in enumerate((True, False)):
+        async with account_on(url_of(server.url, f"admin-{number}")) as admin:
+            await admin.create("ORDERS", subjects=["orders.>"])
+            headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "orders.out"}
+            await admin.publish("orders.one", headers)
+            async with account_on(url_of(server.url, f"sidecar-{number}")) as user:
+                schedules = ServerSchedules(user.connection, user.api, CLOCK.now, Turns(Fires(lambda: False)))
+                async with schedules.opened():
+                    reading = schedules.read("ORDERS", FiredBy.SERVER, PATIENT_SECONDS)
+                    if allowed:
+                        view, _ = await reading
+                        assert view.counts(CLOCK.now()).finish().total == 1
+                    else:
+                        with pytest.raises(NotPermittedError, match=r"CONSUMER\.CREATE"):
+                            await reading
