@@ -83,6 +83,15 @@ class Life:
             lambda: self._are_gone(gone), within_seconds=WAIT_SECONDS, describe="what is done or expired is removed"
         )
 
+    async def expect_answers(self) -> None:
+        """Ask about what is stored, also where the server itself fires it and the sidecar reads it for that."""
+        asked = {"stream": "ORDERS", "filter": "orders.every"}
+        page = await self.account.connection.request_json("nats_scheduler.v1.schedules.list", asked)
+        fired_by = "server" if self.mode == "native" else "sidecar"
+        assert [(one["subject"], one["fired_by"]) for one in page["schedules"]] == [("orders.every", fired_by)]
+        jobs = await self.account.connection.request_json("nats_scheduler.v1.schedules.list", {"stream": "JOBS"})
+        assert jobs["mode"] == page["mode"]
+
     async def _are_gone(self, subjects: set[str]) -> bool:
         kept = [message.subject for stream in STREAMS for message in await self.account.messages(stream, ">")]
         return subjects.isdisjoint(kept)
@@ -143,6 +152,7 @@ async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> N
         await life.publish_schedules()
         await life.expect_everything()
         assert (await life.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"]
+        await life.expect_answers()
         assert running.sidecar.connection is not None
         running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
         for name in STREAMS:
