@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from nats_scheduler.cli.failing import FailingSchedules, with_failing
 from nats_scheduler.cli.progress import of_stream, progress_bar
 from nats_scheduler.cli.session import ServedStream, Session
-from nats_scheduler.cli.sidecars import BY_SIDECAR, Sidecars, with_sidecars
+from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.rejections import Rejected
@@ -55,7 +55,7 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     answered: set[str] = set()
     for one in served:
         # With warnings, this command may have other settings than the sidecars.
-        asked = one.mode in BY_SIDECAR and sidecars.serving(one) > 0 and not sidecars.warnings
+        asked = sidecars.serving(one) > 0 and not sidecars.warnings
         every_state = replace(query, states=None)
         found: Answered | None = None
         if asked:

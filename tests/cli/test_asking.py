@@ -161,12 +161,11 @@ async def test_the_output_is_the_same_whether_a_sidecar_is_asked_or_not(
 ) -> None:
     async with scene(cli, start_server, version) as one:
         for command, endpoints in COMMANDS.items():
-            expected = endpoints - SCHEDULES if version == V2_15 else endpoints
             for form in FORMS:
                 words = (*command.split(), *form)
                 with_asking, without, asked, asked_without = await one.same(words)
                 assert (with_asking, with_asking[0], with_asking[2]) == (without, 0, ""), words
-                assert (asked, asked_without) == ({*expected}, set()), words
+                assert (asked, asked_without) == ({*endpoints}, set()), words
 
 
 async def test_with_no_sidecar_running_the_commands_read_what_is_stored(cli: Cli, start_server: StartServer) -> None:

@@ -18,9 +18,10 @@ from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds
+from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_14
+from tests.harness.waiting import eventually
 
 Ls = Callable[..., Awaitable[Result]]
 
@@ -314,6 +315,29 @@ async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: 
         ("ORDERS.native", "adr51", "native", "server", "5m"),
         ("ORDERS.ours", "portable", "native", "sidecar", None),
     ]
+
+
+async def test_a_running_sidecar_is_asked_for_schedules_of_the_server(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_14)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("ORDERS")
+        await running.ready("ORDERS")
+        for name, prefix in (("ours", "X-"), ("native", "")):
+            headers = {f"{prefix}Nats-Schedule": NEVER, f"{prefix}Nats-Schedule-Target": "ORDERS.out"}
+            await account.publish(f"ORDERS.{name}", headers)
+
+        async def asked() -> dict[str, Any] | None:
+            """List until a sidecar answered that had read what is stored and was known to be alive."""
+            document = json.loads((await on(cli, server)("--json")).stdout)
+            stats = await account.connection.request_json("$SRV.STATS.nats-scheduler")
+            pages = next(one["num_requests"] for one in stats["endpoints"] if one["name"] == "rejected-list")
+            return document if pages and document["streams"][0]["sidecars"] else None
+
+        document = await eventually(asked, within_seconds=WAIT_SECONDS, describe="the sidecar was asked")
+        assert [(one["subject"], one["fired_by"]) for one in document["schedules"]] == [
+            ("ORDERS.native", "server"),
+            ("ORDERS.ours", "sidecar"),
+        ]
 
 
 async def test_a_hundred_thousand_schedules_are_listed(cli: Cli, start_server: StartServer) -> None:
