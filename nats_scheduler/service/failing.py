@@ -3,7 +3,8 @@
 The rule: an instance knows it of the schedules that it fires, and of no others. So a list asks the other holders, all
 at once, each within `HOLDER_DEADLINE_SECONDS`, and names those that did not answer.
 
-Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all.
+Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all; its
+answer says if these are not all.
 """
 
 import asyncio
@@ -41,12 +42,14 @@ async def list_alone(asked: Asked, request: FailingRequest) -> Document:
     deployment = asked.deployment
     streams, left, room = deployment.streams(), MAX_NAMED, asked.room - FRAME_BYTES
     found: dict[str, StreamFailingDocument] = {}
+    is_complete = True
     for name in sorted(streams):
         if request.stream not in (None, name) or not streams[name].failing_count:
             continue
         rows = streams[name].failing(left)
         document = _document(streams[name].failing_count, rows)
         room -= len(json.dumps({name: document}))
+        is_complete = is_complete and room >= 0 and len(rows) == document["total"]
         if room < 0:
             break
         left -= len(rows)
@@ -54,6 +57,7 @@ async def list_alone(asked: Asked, request: FailingRequest) -> Document:
     answer: FailingAnswer = {
         "at": format_rfc3339(deployment.now()),
         "instance": deployment.instance,
+        "complete": is_complete,
         "streams": found,
     }
     return answer

@@ -330,6 +330,8 @@ class StreamFailingDocument(TypedDict):
 class FailingAnswer(Answer):
     """The schedules that fail, by stream, as far as the instance that answers fires them."""
 
+    complete: bool
+    """Whether all of them are named: at most 1,000 are, those that fail longest, and as many as the answer can hold."""
     streams: dict[str, StreamFailingDocument]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.service import failing as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
@@ -214,7 +215,9 @@ async def test_instances_and_their_health(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("asked", EMULATED_VERSIONS, indirect=True)
-async def test_schedules_whose_fires_are_refused_are_listed_as_failing(asked: Asked) -> None:
+async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = {"name": "O", "subjects": ["O.>"], "storage": "memory", "allow_msg_schedules": True, "allow_msg_ttl": True}
     await asked.account.api.call("STREAM.UPDATE.O", {**config, "max_msg_size": 400})
     headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": "O.out"}
@@ -230,7 +233,19 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(asked: As
     counted = (await asked.answer("streams.list"))["streams"][0]
     assert (counted["failing"], counted["schedules"]["states"]["failing"]) == (1, 1)
     mine = await asked.answer(f"failing.list.{asked.running.sidecar.instance}", stream="O")
-    assert mine["streams"]["O"]["total"] == 1
+    assert (mine["streams"]["O"]["total"], mine["complete"]) == (1, True)
+    headers["Nats-Schedule"] = f"@at {in_seconds(0.1)}"
+    await asked.account.publish("O.larger", headers, b"x" * 301)
+
+    async def named() -> dict[str, Any] | None:
+        answer = await asked.answer("failing.list", stream="O")
+        return answer if answer["streams"]["O"]["total"] == 2 else None
+
+    await eventually(named, within_seconds=WAIT_SECONDS, describe="both fail")
+    monkeypatch.setattr(failing_module, "MAX_NAMED", 1)
+    some = await asked.answer("failing.list", stream="O")
+    (reason,) = some["streams"]["O"]["reasons"]
+    assert (len(reason["schedules"]), some["streams"]["O"]["total"], some["complete"]) == (1, 2, False)
 
 
 WRONG: list[tuple[str, object, int, str]] = [
