@@ -6,13 +6,16 @@ A chunk is asked for when the caller takes it, so a caller that works in slices 
 The rules: nothing but a short-lived consumer is created, and none where a consumer changes what the stream keeps.
 There, and where the account allows no further consumer, the messages are looked up. What is stored while it is read may
 be missing, and what is removed meanwhile may be there.
-The node of a consumer may be behind the stream's leader. Then it is an error, and a later attempt helps.
+The node of a consumer may be behind the stream's leader. Then another consumer reads the rest after a short wait; if
+that does not help soon, it is an error.
 
 Cost: two requests, one for each chunk, and about 6 µs a message. Where look-ups are needed it is one request for each
 message, 8,000 a second.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -26,6 +29,9 @@ from nats_scheduler.message.stored import StoredMessage
 
 CHUNK_MESSAGES = 100
 """Messages of a chunk: they are parsed together when they arrive, in about half a millisecond."""
+
+BEHIND_WAITS_SECONDS = (0.01, 0.05, 0.1, 0.2)
+"""Waits before another consumer is created because the node of the one before was behind the leader."""
 
 LOOKUPS_IN_FLIGHT = 8
 """Look-ups whose answers may arrive together: half a millisecond of work."""
@@ -49,27 +55,38 @@ class ForwardReader:
         are passed over.
         Raises `JetStreamError` if the server does not answer as expected.
         """
-        if after >= through:
-            return
-        consumer = await self._consumer(after)
-        if consumer is None:
-            async for chunk in self._looked_up(after, through, holds):
-                yield chunk
-            return
         last = after
+        for wait in (*BEHIND_WAITS_SECONDS, None):
+            if last >= through:
+                return
+            consumer = await self._consumer(last)
+            if consumer is None:
+                async for chunk in self._looked_up(last, through, holds):
+                    yield chunk
+                return
+            async with aclosing(self._pulled(consumer)) as pulled:
+                async for chunk in pulled:
+                    last = chunk[-1].sequence
+                    yield chunk
+            if await self._is_all(last, through):
+                return
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise NoAnswerError(f"stream {self._stream}: the consumer's node is behind the leader")
+
+    async def _pulled(self, consumer: PulledConsumer) -> AsyncGenerator[list[StoredMessage], None]:
+        """Yield what a consumer delivers until it has nothing more, and delete it."""
         try:
             is_more = consumer.pending > 0
             while is_more:
                 is_more = await consumer.pull(CHUNK_MESSAGES)
                 chunk, consumer.messages = consumer.messages, []
                 if chunk:
-                    last = chunk[-1].sequence
                     yield chunk
             if consumer.status not in (b"", STATUS_NO_MESSAGES):
                 raise NoAnswerError(f"stream {self._stream}: the consumer ended: {consumer.status.decode()}")
         finally:
             consumer.close()
-        await self._check_end(last, through)
 
     async def _consumer(self, after: int) -> PulledConsumer | None:
         """Create a consumer; None if there is to be none."""
@@ -84,13 +101,12 @@ class ForwardReader:
             raise
         return consumer
 
-    async def _check_end(self, last: int, through: int) -> None:
-        """Raise `NoAnswerError` if the leader has a message that the consumer's node did not have."""
+    async def _is_all(self, last: int, through: int) -> bool:
+        """Return whether the leader has no message up to `through` that the consumer's node did not have."""
         if last >= through or not may_lag(self._connection, self._config):
-            return
+            return True
         following = await self._api.message(self._stream, seq=last + 1, next_by_subj=">")
-        if following is not None and following.sequence <= through:
-            raise NoAnswerError(f"stream {self._stream}: the consumer's node is behind the leader")
+        return following is None or following.sequence > through
 
     async def _looked_up(
         self, after: int, through: int, holds: Callable[[str], bool]

@@ -25,6 +25,7 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.forwards import LOOKUPS_IN_FLIGHT, ForwardReader
 from nats_scheduler.jetstream.hints import first_of
+from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.dialect import ADR51
@@ -93,8 +94,10 @@ class Reading:
         self._loop = asyncio.get_running_loop()
         self._state = state
         self._fired_by = fired_by
-        self._removed = numbers.removed
-        """`Numbers.removed` when what was removed until then was found."""
+        # The node of a consumer may deliver what the leader has removed before.
+        is_stale = may_lag(access.connection, state.config) and numbers.deleted <= MAX_LISTED_DELETED
+        self._removed = None if is_stale else numbers.removed
+        """`Numbers.removed` when what was removed until then was found; None if that is still to be done."""
         self._views: WeakSet[EngineView] = WeakSet()
         self._viewed_at = float("-inf")
         self._stored = StoredSchedules(state.rules, (ADR51,), fired_by)

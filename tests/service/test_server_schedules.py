@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.turns import Turns
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
+from tests.harness.cluster import running_cluster
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.servers import NATIVE_VERSIONS, V2_12, V2_15
 from tests.harness.waiting import eventually
@@ -334,6 +336,29 @@ async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_
     finally:
         gc.unfreeze()
     assert sum(isinstance(one, Held) for one in gc.get_objects()) <= before - 300
+
+
+@pytest.mark.server
+async def test_in_a_cluster_an_answer_contains_what_was_acknowledged(tmp_path: Path) -> None:
+    """The consumer may be on a node that has yet to apply what the leader has acknowledged."""
+    async with running_cluster(V2_15, tmp_path) as cluster, AsyncExitStack() as stack:
+        accounts_on = [await stack.enter_async_context(account_on(url)) for url in cluster.urls]
+        await accounts_on[0].create("O", num_replicas=3, storage="file")
+        asked = []
+        for account in accounts_on:
+            turns = Turns(Fires(lambda: False))
+            asked.append(ServerSchedules(account.connection, account.api, CLOCK.now, turns))
+            await stack.enter_async_context(asked[-1].opened())
+        expected: set[str] = set()
+        for number in range(60):
+            headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": "O.out"}
+            sequence = await accounts_on[number % 3].publish(f"O.s.{number}", headers)
+            expected.add(f"O.s.{number}")
+            if number % 10 == 5:
+                assert await accounts_on[0].api.delete_message("O", sequence)
+                expected.discard(f"O.s.{number}")
+            view, _ = await asked[number % 2].read("O", FiredBy.SERVER, PATIENT_SECONDS)
+            assert {one.subject for one in view.page(CLOCK.now()).finish().schedules} == expected
 
 
 async def test_a_missing_permission_is_an_error_of_the_request(start_server: StartServer) -> None:
