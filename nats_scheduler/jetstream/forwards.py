@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.consumers import consumer_from
 from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED, reads_all
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
-from nats_scheduler.jetstream.pulled import STATUS_NO_MESSAGES, PulledConsumer
+from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.message.stored import StoredMessage
 
@@ -83,8 +83,6 @@ class ForwardReader:
                 chunk, consumer.messages = consumer.messages, []
                 if chunk:
                     yield chunk
-            if consumer.status not in (b"", STATUS_NO_MESSAGES):
-                raise NoAnswerError(f"stream {self._stream}: the consumer ended: {consumer.status.decode()}")
         finally:
             consumer.close()
 

@@ -19,7 +19,11 @@ from nats_scheduler.message.stored import StoredMessage
 PULL_SILENCE_LIMIT_SECONDS = 5.0
 """After so long without a message that was asked for, the consumer counts as lost."""
 
-STATUS_NO_MESSAGES = b"404"
+NO_RESPONDERS_WAITS_SECONDS = (0.01, 0.05, 0.2)
+"""Waits before a pull is repeated that reached no consumer: a cluster needs a moment until all nodes know a new one."""
+
+STATUS_NO_MESSAGES, STATUS_PULL_OVER, STATUS_NO_RESPONDERS = b"404", b"408", b"503"
+"""There is no message; no more messages (2.10); the pull reached no consumer."""
 
 
 class PulledConsumer:
@@ -40,7 +44,7 @@ class PulledConsumer:
         """How many messages matched when it was created."""
         self.max_pull: int | None = None
         """The longest pull that the server takes (`max_request_batch`); None: of any length."""
-        self.status = b""
+        self._status = b""
         """The status that ended the last pull; empty if all that was pulled came."""
         self.messages: list[StoredMessage] = []
         """What it has delivered, and its reader has not taken yet."""
@@ -66,10 +70,22 @@ class PulledConsumer:
 
         Raises `NoAnswerError` if it stops to deliver, `ConnectionLostError` if the connection ends.
         """
+        for wait in NO_RESPONDERS_WAITS_SECONDS:
+            is_complete = await self._pull_once(count)
+            if self._status != STATUS_NO_RESPONDERS:
+                break
+            await asyncio.sleep(wait)
+        else:
+            is_complete = await self._pull_once(count)
+        if self._status not in (b"", STATUS_NO_MESSAGES, STATUS_PULL_OVER):
+            raise NoAnswerError(f"stream {self._stream}: the consumer ended with status {self._status.decode()}")
+        return is_complete
+
+    async def _pull_once(self, count: int) -> bool:
         self._to_come = count if self.max_pull is None else min(count, self.max_pull)
         over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._is_pull_over = over
-        self.status = b""
+        self._status = b""
         body = json.dumps({"batch": self._to_come, "no_wait": True}).encode()
         request = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
         self._connection.write(frame(request, self._inbox, b"", body))
@@ -87,7 +103,7 @@ class PulledConsumer:
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         """Receive a message, or a status of the server, after which nothing more comes."""
         if not reply.startswith(b"$JS.ACK."):
-            self.status = block[9:12]
+            self._status = block[9:12]
             self._end(is_complete=False)
             return
         fields = reply.split(b".")
