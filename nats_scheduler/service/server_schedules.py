@@ -6,7 +6,8 @@ time would cost memory for questions that may never come. So the first request a
 
 The rules:
 
-- Each answer contains what was stored, and nothing that was removed, when its request arrived.
+- Each answer contains what was stored, and nothing that was removed, when its request arrived. Only if reading what is
+  new takes longer than a request waits, it may be `LATEST_LIMIT_SECONDS` old.
 - A stream is read once at a time, however many ask, and the reading goes on if they do not wait. A requester waits
   `READ_WAIT_SECONDS` and is then refused with the sequence that was reached.
 - What is held is bounded, in all streams together: `MAX_SCHEDULES` and `MAX_STREAMS`. The stream that was not asked
