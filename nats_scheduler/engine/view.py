@@ -35,6 +35,7 @@ from nats_scheduler.engine.rejections import Rejected, Rejections
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage, by_subject
+from nats_scheduler.engine.timeline import Timeline
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable
@@ -236,6 +237,14 @@ class EngineView:
     def counts(self, now: int, query: Query = ALL, failing: Failings = NONE_FAILING) -> Sliced[Counts]:
         """Count the schedules that a query wants, as they are at `now` (ns); `failing` is as for `page`."""
         return Sliced(self._counts(now, query, failing))
+
+    def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
+        """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
+        for held in self._visit(timeline.now):
+            if held is None:
+                yield
+            else:
+                timeline.add(stream, held, self._lifetimes)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, by subject, with those of a query."""
