@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
-from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.events import FireReadBack, HeadersMisnamed
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.outlook import kind_of
@@ -132,6 +132,21 @@ class PastFireDocument(TypedDict):
     """Null if it was the last fire."""
     fired_by: str
     """`sidecar` or `server`."""
+
+
+class RecentFireDocument(TypedDict):
+    """A fire that an instance stored since its start."""
+
+    stream: str
+    schedule: str
+    target: str
+    sequence: int
+    """Of the generated message."""
+    fire_time: str
+    stored: str
+    lateness_nanoseconds: int
+    overdue: bool
+    """Whether it was due before the instance could fire it, so that its lateness says nothing."""
 
 
 class FailureDocument(TypedDict):
@@ -269,6 +284,20 @@ def past_fire_document(stream: str, fire: PastFire) -> PastFireDocument:
         "lateness_nanoseconds": fire.lateness,
         "next_fire": None if fire.next_fire is None else format_rfc3339(fire.next_fire),
         "fired_by": "server" if fire.by_server else "sidecar",
+    }
+
+
+def recent_fire_document(stream: str, fire: FireReadBack) -> RecentFireDocument:
+    """Return a fire of a stream that was read back."""
+    return {
+        "stream": stream,
+        "schedule": fire.schedule,
+        "target": fire.target,
+        "sequence": fire.stored_sequence,
+        "fire_time": format_rfc3339(fire.fire_time),
+        "stored": format_rfc3339(fire.stored_at),
+        "lateness_nanoseconds": fire.stored_at - fire.send_time,
+        "overdue": fire.overdue,
     }
 
 

@@ -4,38 +4,51 @@ A counter of `prometheus_client` is several objects with a lock, and its histogr
 of each fire are counted, and with a thousand streams none of those objects is in a cache of the processor by then.
 So the counts of one stream are numbers in one small object, and the metrics are computed from them at a request.
 
+The last fires are kept too, for requests that ask what fired just now.
+
 The rule: the names, units and buckets are those that a counter and a histogram of `prometheus_client` would have.
-Cost: a fraction of a microsecond a fire. Limit: no series for the time at which a counter was created.
+Cost: a fraction of a microsecond a fire, and about half a megabyte for the last fires.
+Limit: no series for the time at which a counter was created.
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nats_scheduler.engine.events import FireReadBack, FireStored
+
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
 _BUCKET_NAMES = (*map(str, LATENESS_BUCKETS_SECONDS), "+Inf")
+
+MAX_RECENT_FIRES = 1_000
+"""The last fires of all streams that are kept."""
 
 
 class FireCounts:
     """The fires of one stream since the start of the process."""
 
-    __slots__ = ("duplicates", "lateness", "overdue", "seconds_late", "stored")
+    __slots__ = ("duplicates", "lateness", "latest", "overdue", "refused", "seconds_late", "stored")
 
     def __init__(self) -> None:
-        self.stored = self.duplicates = self.overdue = 0
+        self.stored = self.duplicates = self.overdue = self.refused = 0
         self.lateness = [0] * len(_BUCKET_NAMES)
         """How many fires were stored how late, by the buckets, each without those before it."""
         self.seconds_late = 0.0
         """The sum of all lateness."""
+        self.latest = 0.0
+        """The greatest lateness since it was last taken (`observe.activity`)."""
 
     def late(self, seconds: float) -> None:
         """Count a fire that was stored `seconds` after its time."""
         self.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
         self.seconds_late += seconds
+        if seconds > self.latest:
+            self.latest = seconds
 
 
 class FireMetrics(Collector):
@@ -44,6 +57,32 @@ class FireMetrics(Collector):
     def __init__(self) -> None:
         self.by_stream: dict[str, FireCounts] = {}
         """The counts of each stream; read in other threads."""
+        self.recent: deque[tuple[str, FireReadBack]] = deque(maxlen=MAX_RECENT_FIRES)
+        """The last fires and their streams, in the order in which they were read back."""
+
+    def of(self, stream: str) -> FireCounts:
+        """Return the counts of a stream."""
+        found = self.by_stream.get(stream)
+        if found is None:
+            found = self.by_stream[stream] = FireCounts()
+        return found
+
+    def stored(self, stream: str, event: FireStored) -> None:
+        """Count a fire that was acknowledged."""
+        counts = self.by_stream.get(stream) or self.of(stream)
+        if event.duplicate:
+            counts.duplicates += 1
+        else:
+            counts.stored += 1
+
+    def read_back(self, stream: str, event: FireReadBack, seconds: float) -> None:
+        """Count a fire that was read back, `seconds` after its time, and keep it among the last ones."""
+        counts = self.by_stream.get(stream) or self.of(stream)
+        if event.overdue:
+            counts.overdue += 1
+        else:
+            counts.late(seconds)
+        self.recent.append((stream, event))
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics with their present values."""

@@ -107,10 +107,7 @@ class Metrics:
 
     def fires_of(self, stream: str) -> FireCounts:
         """Return the counts of a stream's fires."""
-        found = self.fires.by_stream.get(stream)
-        if found is None:
-            found = self.fires.by_stream[stream] = FireCounts()
-        return found
+        return self.fires.of(stream)
 
     def schedules_of(self, stream: str) -> ScheduleCounts:
         """Return the counters of a stream's schedules."""

@@ -33,6 +33,7 @@ from nats_scheduler.engine.events import (
     StreamReady,
 )
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
+from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice
 from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.log import logger
@@ -53,6 +54,9 @@ class Reporter:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._fires = metrics.fires
+        self.activity = Activity(metrics.fires)
+        """What happened in the last hour, by minute."""
         self._log = logger()
         self._logs_debug = bool(self._log.is_enabled_for(logging.DEBUG))
         self._listeners: list[Listener] = []
@@ -82,7 +86,7 @@ class Reporter:
     def _dispatch(self, stream: str, event: Event) -> None:  # noqa: C901 - one case for each kind of event
         match event:  # the most frequent first: each case that does not match costs about 0.07 us
             case FireStored():
-                self._stored(stream, event)
+                self._fires.stored(stream, event)
             case FireReadBack():
                 self._seen(stream, event)
             case ScheduleAccepted():
@@ -273,21 +277,13 @@ class Reporter:
         if self._warn("schedule_lost", stream, {"stream": stream, **fields}):
             self._advise("schedule_lost", stream, **fields)
 
-    def _stored(self, stream: str, event: FireStored) -> None:
-        counts = self._metrics.fires_of(stream)
-        if event.duplicate:
-            counts.duplicates += 1
-        else:
-            counts.stored += 1
-
     def _seen(self, stream: str, event: FireReadBack) -> None:
-        counts, late = self._metrics.fires_of(stream), (event.stored_at - event.send_time) / SECOND
-        if event.overdue:
-            counts.overdue += 1
-        else:
-            counts.late(late)
-            self._overload.record_fire(late)
-        if late * SECOND >= self.late_after:
+        late = event.stored_at - event.send_time
+        seconds = late / SECOND
+        self._fires.read_back(stream, event, seconds)
+        if not event.overdue:
+            self._overload.record_fire(seconds)
+        if late >= self.late_after:
             self._late(stream, event)
 
     def _late(self, stream: str, event: FireReadBack) -> None:
@@ -306,6 +302,7 @@ class Reporter:
 
     def _fire_refused(self, stream: str, event: FireRefused) -> None:
         self._metrics.refused.labels(stream, str(event.code)).inc()
+        self._fires.of(stream).refused += 1
         fields = {
             "schedule": event.fire.schedule,
             "seq": event.fire.sequence,

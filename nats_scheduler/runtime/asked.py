@@ -11,6 +11,7 @@ from nats_scheduler.engine.leases import NO_HOLDER, Holders, Leases
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.view import EngineView
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
@@ -106,10 +107,12 @@ class AskedSidecar:
         clock: Clock,
         settings: SidecarSettings,
         carrying: CarryingStreams,
+        activity: Activity,
     ) -> None:
+        self.activity = activity
         self.turns = Turns(self)
-        self.others = ServerSchedules(access.connection, access.api, clock.now, self.turns)
-        self._streams = AskedStreams(services.by_name, settings, self.others)
+        self.server_schedules = ServerSchedules(access.connection, access.api, clock.now, self.turns)
+        self._streams = AskedStreams(services.by_name, settings, self.server_schedules)
         self._access = access
         self._leases = leases
         self._services = services.by_name
@@ -139,6 +142,10 @@ class AskedSidecar:
         """Return the instances that hold shards of a stream."""
         return frozenset(self._holders(stream)) - {NO_HOLDER}
 
+    def others(self) -> list[str]:
+        """Return the other instances that may be alive."""
+        return sorted(self._leases.others)
+
     async def fleet(self) -> Fleet:
         """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""
         return await read_fleet(self._access.registry, self._access.api, self._clock.now)
@@ -154,7 +161,7 @@ class AskedSidecar:
 
 async def answer_requests(sidecar: AskedSidecar, access: Access, reporter: Reporter) -> None:
     """Answer requests on a connection until cancelled."""
-    async with sidecar.others.opened():
+    async with sidecar.server_schedules.opened():
         await serve(
             access.connection,
             access.api,

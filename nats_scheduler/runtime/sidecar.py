@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
+from nats_scheduler.runtime.activity import keep_sampling
 from nats_scheduler.runtime.asked import AskedSidecar, answer_requests
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.failing import SharedFailures
@@ -177,8 +178,16 @@ class Sidecar:
         registry, api = account.access.registry, account.access.api
         sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
         leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
+        activity = self._reporter.activity
         asked = AskedSidecar(
-            account.access, self._leases, self._services, self.not_ready, self._clock, self._settings, account.carrying
+            account.access,
+            self._leases,
+            self._services,
+            self.not_ready,
+            self._clock,
+            self._settings,
+            account.carrying,
+            activity,
         )
         answering = partial(answer_requests, asked, account.access, self._reporter)
         works: list[Callable[[], Awaitable[None]]] = [
@@ -186,6 +195,7 @@ class Sidecar:
             partial(self._failures.keep_sharing, registry),
             leftovers.keep_removing,
             self._keeping.keep,
+            partial(keep_sampling, activity, self._clock),
         ]
         works += [answering] if self._settings.service else []
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]

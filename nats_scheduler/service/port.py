@@ -12,6 +12,7 @@ from nats_scheduler.engine.joined_view import JoinedView
 from nats_scheduler.engine.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.view import EngineView
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
 
 
@@ -149,6 +150,15 @@ class Deployment(Fires, Protocol):
 
     def holders(self, stream: str) -> Collection[str]:
         """Return the instances that hold shards of a stream, as this one knows it."""
+        ...
+
+    @property
+    def activity(self) -> Activity:
+        """What happened in the last hour, as far as this instance did it."""
+        ...
+
+    def others(self) -> Collection[str]:
+        """Return the other instances that may be alive."""
         ...
 
     async def fleet(self) -> Fleet:

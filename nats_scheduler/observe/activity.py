@@ -1,0 +1,180 @@
+"""What fired in the last hour, by minute: of each stream, and of all streams together.
+
+Nothing is added to a fire for it: the counts of `observe.fire_counts` only grow, and what a minute added to them is the
+difference of two samples. One sample is taken when a minute begins, and one at each request, for the present minute.
+
+The rules:
+
+- Minutes are those of UTC by the server's clock, so that those of several instances add up.
+- A difference belongs to the minute of the sample before. So each fire is counted in exactly one minute: in which it
+  was acknowledged, or read back, not always that of its fire time.
+- If the clock is set back, what is counted from then on belongs to the minutes that it shows; what was counted for
+  later minutes is replaced when these minutes come again.
+
+Cost: about a microsecond for each stream and sample, in units of `STREAMS_PER_UNIT`; 5.5 KB for each stream that fired
+in the last hour, 0.6 KB for one that did not: 6 MB for 1,000 streams.
+Limit: it begins with the process.
+"""
+
+from array import array
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
+from nats_scheduler.schedule.instants import MINUTE, SECOND
+
+MINUTES_KEPT = 60
+
+STREAMS_PER_UNIT = 32
+"""Streams that are sampled in one unit of work: some tens of microseconds."""
+
+_SINGLE = 4
+"""The counts before those of the histogram: stored, duplicates, overdue, refused."""
+_WIDTH = _SINGLE + len(LATENESS_BUCKETS_SECONDS) + 1
+_ZEROS = (0,) * _WIDTH
+_NO_MINUTE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What happened in one minute."""
+
+    start: int
+    """Nanoseconds since the Unix epoch, a whole minute."""
+    fires: int
+    duplicates: int
+    overdue: int
+    refused: int
+    lateness: tuple[int, ...]
+    """Fires by the buckets of the histogram, each without those before it, and what is above all of them."""
+    lateness_max: int
+    """The greatest lateness (ns) in it; 0 if nothing was late."""
+
+
+class _Hour:
+    """The last minutes of one stream, or of all."""
+
+    __slots__ = ("counts", "latest", "minutes", "newest")
+
+    def __init__(self) -> None:
+        self.newest = _NO_MINUTE
+        """The minute to which something was added last."""
+        self.minutes = array("Q", (_NO_MINUTE,) * MINUTES_KEPT)
+        """Which minute (since the Unix epoch) is in each place."""
+        self.counts = array("I", _ZEROS * MINUTES_KEPT)
+        self.latest = array("Q", (0,) * MINUTES_KEPT)
+
+    def add(self, minute: int, differences: list[int], latest: int) -> None:
+        """Add to a minute, which takes the place of the one an hour before."""
+        self.newest = minute
+        place = minute % MINUTES_KEPT
+        at = place * _WIDTH
+        if self.minutes[place] != minute:
+            self.minutes[place] = minute
+            self.counts[at : at + _WIDTH] = array("I", differences)
+            self.latest[place] = latest
+            return
+        for number, difference in enumerate(differences, at):
+            if difference:
+                self.counts[number] += difference
+        self.latest[place] = max(self.latest[place], latest)
+
+    def read(self, minute: int) -> Minute | None:
+        """Return a minute, None if nothing happened in it."""
+        place = minute % MINUTES_KEPT
+        if self.minutes[place] != minute:
+            return None
+        at = place * _WIDTH
+        stored, duplicates, overdue, refused, *lateness = self.counts[at : at + _WIDTH]
+        return Minute(minute * MINUTE, stored, duplicates, overdue, refused, tuple(lateness), self.latest[place])
+
+
+class _Sampled:
+    """What was last seen of one stream."""
+
+    __slots__ = ("hour", "minute", "values")
+
+    def __init__(self, minute: int) -> None:
+        self.values = _ZEROS
+        self.minute = minute
+        """The minute of the last sample."""
+        self.hour: _Hour | None = None
+        """None as long as nothing happened for an hour."""
+
+
+class Activity:
+    """The activity of one process."""
+
+    def __init__(self, fires: FireMetrics) -> None:
+        """Sample nothing yet."""
+        self._fires = fires
+        self.recent = fires.recent
+        """The last fires and their streams, the newest last."""
+        self._all = _Hour()
+        self._sampled: dict[str, _Sampled] = {}
+        self._minute: int | None = None
+        """The minute in which the last sample of all streams began."""
+
+    def sample(self, now: int) -> Generator[None, None, None]:
+        """Add what happened since the last sample; yield after each unit of work. `now` is in ns."""
+        minute = now // MINUTE
+        before = minute if self._minute is None else min(self._minute, minute)
+        self._minute = minute
+        for number, (stream, counts) in enumerate(list(self._fires.by_stream.items()), 1):
+            sampled = self._sampled.get(stream)
+            if sampled is None:
+                sampled = self._sampled[stream] = _Sampled(before)
+            self._add(sampled, counts, minute)
+            if number % STREAMS_PER_UNIT == 0:
+                yield
+
+    def minutes(self, now: int, count: int, stream: str | None = None) -> list[Minute]:
+        """Return the last `count` minutes up to the present one, oldest first; those in which nothing happened too."""
+        sampled = None if stream is None else self._sampled.get(stream)
+        hour = self._all if stream is None else None if sampled is None else sampled.hour
+        present = now // MINUTE
+        return list(_minutes(hour, range(present - count + 1, present + 1)))
+
+    def is_known(self, stream: str) -> bool:
+        """Return whether anything was ever counted of a stream."""
+        return stream in self._fires.by_stream
+
+    def _add(self, sampled: _Sampled, counts: FireCounts, minute: int) -> None:
+        values = counts.stored, counts.duplicates, counts.overdue, counts.refused, *counts.lateness
+        before, sampled.minute = min(sampled.minute, minute), minute
+        if values == sampled.values:
+            if sampled.hour is not None and sampled.hour.newest <= minute - MINUTES_KEPT:
+                sampled.hour = None
+            return
+        differences = [value - known for value, known in zip(values, sampled.values, strict=True)]
+        latest, counts.latest = int(counts.latest * SECOND), 0.0
+        sampled.values = values
+        if sampled.hour is None:
+            sampled.hour = _Hour()
+        sampled.hour.add(before, differences, latest)
+        self._all.add(before, differences, latest)
+
+
+def _minutes(hour: _Hour | None, wanted: range) -> Iterator[Minute]:
+    for minute in wanted:
+        found = None if hour is None else hour.read(minute)
+        yield found or nothing_in(minute * MINUTE)
+
+
+def nothing_in(start: int) -> Minute:
+    """Return a minute in which nothing happened."""
+    return Minute(start, 0, 0, 0, 0, _ZEROS[_SINGLE:], 0)
+
+
+def added(one: Minute, other: Minute) -> Minute:
+    """Return what happened in the same minute in two processes."""
+    assert one.start == other.start, "minutes are aligned to UTC"
+    return Minute(
+        one.start,
+        one.fires + other.fires,
+        one.duplicates + other.duplicates,
+        one.overdue + other.overdue,
+        one.refused + other.refused,
+        tuple(map(int.__add__, one.lateness, other.lateness)),
+        max(one.lateness_max, other.lateness_max),
+    )

@@ -1,0 +1,26 @@
+"""Sample what happened, once in each minute of the server's clock; see `observe.activity`.
+
+Cost: a look at the clock every few seconds; once a minute about a microsecond for each stream, in several turns of the
+event loop.
+"""
+
+import asyncio
+
+from nats_scheduler.observe.activity import Activity
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.schedule.instants import MINUTE, SECOND
+
+CLOCK_CHECK_INTERVAL_SECONDS = 5.0
+"""Longest wait until it is checked whether a minute has begun: the clock may have been set."""
+
+
+async def keep_sampling(activity: Activity, clock: Clock) -> None:
+    """Take a sample at the beginning of each minute, until cancelled; the first one at once."""
+    sampled: int | None = None
+    while True:
+        now = clock.now()
+        if now // MINUTE != sampled:
+            sampled = now // MINUTE
+            for _ in activity.sample(now):
+                await asyncio.sleep(0)
+        await asyncio.sleep(min((MINUTE - clock.now() % MINUTE) / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))
