@@ -6,16 +6,20 @@ To add one: its request and answer in `service.schemas`, a handler, and a line h
 from typing import Any
 
 from nats_scheduler.service import (
+    activity,
     failing,
     health,
     instances,
+    now_schemas,
     past,
     past_schemas,
     patterns,
+    recent_fires,
     schedules,
     schemas,
     stream_modes,
     streams,
+    timeline,
 )
 from nats_scheduler.service.endpoint import Endpoint
 
@@ -105,6 +109,29 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         past_schemas.FailuresRequest,
         past_schemas.FailuresAnswer,
         past.list_failures,
+    ),
+    Endpoint(
+        "activity.list",
+        "How many fires were stored in each of the last minutes, and how late, by all instances together.",
+        now_schemas.ActivityRequest,
+        now_schemas.ActivityAnswer,
+        activity.list_minutes,
+        activity.list_alone,
+    ),
+    Endpoint(
+        "fires.recent",
+        "The last fires of all schedules, newest first, as all instances together remember them.",
+        now_schemas.RecentFiresRequest,
+        now_schemas.RecentFiresAnswer,
+        recent_fires.list_recent,
+        recent_fires.list_alone,
+    ),
+    Endpoint(
+        "timeline.list",
+        "How many fires come due in each of the next minutes, and the schedules that fire next.",
+        now_schemas.TimelineRequest,
+        now_schemas.TimelineAnswer,
+        timeline.list_minutes,
     ),
     Endpoint(
         "instances.list",
