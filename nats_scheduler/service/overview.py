@@ -1,0 +1,372 @@
+"""What sidecars answer, read for a program that shows it: the status page, and `top`.
+
+The rules:
+
+- A sidecar may be of another version, and any client may answer in its place. So each value is checked where it is
+  read: one that is missing or of another type is unknown, a row without what names it is left out, and keys that are
+  not known here are passed over. Reading never raises.
+- Times are ns since the Unix epoch by the server's clock; None is unknown, and never 0.
+- An endpoint that an older sidecar does not have has no answer: its part of the overview is None.
+
+Cost: some microseconds for each row; at most `MAX_ROWS` rows of a list are read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer
+from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.service.histogram import Histogram, histogram_of, sum_of
+
+MAX_ROWS = 1_000
+"""Rows that are read of one list: the most that an answer has."""
+
+MAX_MINUTES = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A schedule that fires next."""
+
+    stream: str
+    subject: str
+    pattern: str
+    target: str
+    fire_time: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream that is served."""
+
+    name: str
+    mode: str
+    is_ready: bool
+    schedules: int | None
+    """How many there are; None as long as the stream is not read to its end."""
+    states: Mapping[str, int]
+    kinds: Mapping[str, int]
+    failing: int
+    rejected: int
+    misnamed: int
+    next: Due | None
+    holders: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A sidecar."""
+
+    id: str
+    state: str
+    since: int | None
+    last_heartbeat: int | None
+    shards: Mapping[str, Sequence[int]]
+    """The shards that it holds, by stream."""
+    unable: Mapping[str, str]
+    """The streams that it cannot serve, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a sidecar is ready, and why not."""
+
+    instance: str
+    is_ready: bool
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteActivity:
+    """What was fired in one minute."""
+
+    start: int
+    fires: int
+    duplicates: int
+    overdue: int
+    refused: int
+    lateness: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What was fired in the last minutes."""
+
+    at: int
+    minutes: Sequence[MinuteActivity]
+    """Oldest first; the last one is the present one."""
+    unanswered: Sequence[str]
+
+    def lateness(self, minutes: int) -> Histogram:
+        """Return how late the fires of the last minutes were, the present one included."""
+        return sum_of(one.lateness for one in self.minutes[-minutes:])
+
+    def refused(self, minutes: int) -> int:
+        """Return how many fires were refused in the last minutes, the present one included."""
+        return sum(one.refused for one in self.minutes[-minutes:])
+
+    def rate(self) -> float:
+        """Return the fires per second in the last 60 s; of the minute before the present one a share counts."""
+        present = self.at - self.at % MINUTE
+        fires = {one.start: one.fires for one in self.minutes}
+        share = 1 - (self.at - present) / MINUTE
+        return (fires.get(present, 0) + share * fires.get(present - MINUTE, 0)) / 60
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFire:
+    """A fire that was stored."""
+
+    stream: str
+    schedule: str
+    target: str
+    sequence: int
+    fire_time: int | None
+    stored_at: int
+    lateness: int | None
+    """In ns; None if it was overdue, since that says nothing about punctuality."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteAhead:
+    """How many fires come due in a minute."""
+
+    start: int
+    fires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What comes due in the next minutes."""
+
+    at: int
+    minutes: Sequence[MinuteAhead]
+    is_complete: bool
+    soonest: Sequence[Due]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that went wrong."""
+
+    kind: str
+    stored_at: int
+    stream: str
+    schedule: str | None
+    advisory: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that the doctor found."""
+
+    severity: str
+    code: str
+    stream: str | None
+    subject: str | None
+    what: str
+    why: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the doctor found, worst first."""
+
+    at: int
+    findings: Sequence[Finding]
+    counts: Mapping[str, int]
+    """How many there are of each severity, those that are not listed too."""
+
+
+# -- lists and values ------------------------------------------------------------------------------------------------
+
+
+def time_of(value: Any) -> int | None:
+    """Return an instant (ns), None if the value is none."""
+    instant = parse_rfc3339(value) if isinstance(value, str) else None
+    return instant if isinstance(instant, int) else None
+
+
+def text_of(value: Any) -> str:
+    """Return a text, "" if the value is none."""
+    return value if isinstance(value, str) else ""
+
+
+def count_of(value: Any) -> int:
+    """Return a number that is not negative, 0 if the value is none."""
+    return max(integer(value), 0)
+
+
+def objects_of(value: Any, most: int = MAX_ROWS) -> list[Object]:
+    """Return the objects of a list."""
+    return [one for one in value[:most] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return the texts of a list."""
+    return [one for one in value[:MAX_ROWS] if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _counts(value: Any) -> dict[str, int]:
+    return {key: count_of(number) for key, number in inner(value).items()}
+
+
+def _some_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def read_streams(answer: Object) -> list[Stream]:
+    """Read `streams.list`."""
+    return [_stream(one) for one in objects_of(answer.get("streams")) if text_of(one.get("stream"))]
+
+
+def _stream(document: Object) -> Stream:
+    counts = document.get("schedules")
+    return Stream(
+        text_of(document.get("stream")),
+        text_of(document.get("mode")),
+        document.get("ready") is True,
+        count_of(counts.get("total")) if isinstance(counts, dict) else None,
+        _counts(inner(counts).get("states")),
+        _counts(inner(counts).get("kinds")),
+        count_of(document.get("failing")),
+        count_of(document.get("rejected")),
+        count_of(document.get("misnamed")),
+        read_due(inner(document.get("next"))),
+        texts_of(document.get("holders")),
+    )
+
+
+def read_due(schedule: Object) -> Due | None:
+    """Read a document of a schedule; None if it has no next fire."""
+    fire_time = time_of(inner(schedule.get("next_fire")).get("utc"))
+    stream, subject, pattern, target, state = (
+        text_of(schedule.get(key)) for key in ("stream", "subject", "pattern", "target", "state")
+    )
+    return Due(stream, subject, pattern, target, fire_time, state) if fire_time is not None and subject else None
+
+
+def read_instances(answer: Object) -> list[Instance]:
+    """Read `instances.list`."""
+    return [_instance(one) for one in objects_of(answer.get("instances")) if text_of(one.get("id"))]
+
+
+def _instance(document: Object) -> Instance:
+    return Instance(
+        text_of(document.get("id")),
+        text_of(document.get("state")),
+        time_of(document.get("since")),
+        time_of(document.get("last_heartbeat")),
+        {text_of(one.get("stream")): _shards(one.get("shards")) for one in objects_of(document.get("holds"))},
+        {text_of(one.get("stream")): text_of(one.get("reason")) for one in objects_of(document.get("unable"))},
+    )
+
+
+def _shards(value: Any) -> list[int]:
+    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
+
+
+def read_health(answer: Object) -> Health:
+    """Read `health.get`."""
+    return Health(text_of(answer.get("instance")), answer.get("ready") is True, texts_of(answer.get("reasons")))
+
+
+def read_activity(answer: Object) -> Activity | None:
+    """Read `activity.list`; None if it does not say when it was written."""
+    at, bounds = time_of(answer.get("at")), answer.get("bounds_seconds")
+    if at is None:
+        return None
+    is_known = isinstance(bounds, list) and all(isinstance(one, int | float) for one in bounds)
+    minutes = objects_of(answer.get("minutes"), MAX_MINUTES)
+    read = (_minute(one, bounds if is_known and isinstance(bounds, list) else ()) for one in minutes)
+    found = sorted((one for one in read if one is not None), key=lambda one: one.start)
+    return Activity(at, found, texts_of(answer.get("unanswered")))
+
+
+def _minute(document: Object, bounds: Sequence[float]) -> MinuteActivity | None:
+    start, lateness = time_of(document.get("from")), document.get("lateness")
+    if start is None:
+        return None
+    counts = [count_of(one) for one in lateness] if isinstance(lateness, list) else []
+    fires, duplicates, overdue, refused = (
+        count_of(document.get(key)) for key in ("fires", "duplicates", "overdue", "refused")
+    )
+    histogram = histogram_of(bounds, counts, count_of(document.get("lateness_max_nanoseconds")))
+    return MinuteActivity(start, fires, duplicates, overdue, refused, histogram)
+
+
+def read_recent_fires(answer: Object) -> list[RecentFire]:
+    """Read `fires.recent`."""
+    return list(_fires(objects_of(answer.get("fires"))))
+
+
+def _fires(documents: Sequence[Object]) -> Iterator[RecentFire]:
+    for one in documents:
+        stored_at, lateness = time_of(one.get("stored")), one.get("lateness_nanoseconds")
+        if stored_at is None:
+            continue
+        stream, schedule, target = (text_of(one.get(key)) for key in ("stream", "schedule", "target"))
+        yield RecentFire(
+            stream,
+            schedule,
+            target,
+            count_of(one.get("sequence")),
+            time_of(one.get("fire_time")),
+            stored_at,
+            integer(lateness) if isinstance(lateness, int) and one.get("overdue") is not True else None,
+        )
+
+
+def read_ahead(answer: Object) -> Ahead | None:
+    """Read `timeline.list`; None if it does not say when it was written."""
+    at = time_of(answer.get("at"))
+    if at is None:
+        return None
+    minutes = [
+        MinuteAhead(start, count_of(one.get("fires")))
+        for one in objects_of(answer.get("minutes"), MAX_MINUTES)
+        if (start := time_of(one.get("from"))) is not None
+    ]
+    soonest = [due for one in objects_of(answer.get("soonest")) if (due := read_due(one)) is not None]
+    return Ahead(at, minutes, answer.get("complete") is True, soonest)
+
+
+def read_failures(answer: Object) -> list[Failure]:
+    """Read `failures.list`."""
+    return [
+        Failure(
+            text_of(one.get("kind")),
+            stored_at,
+            text_of(one.get("stream")),
+            _some_text(one.get("schedule")),
+            inner(one.get("advisory")),
+        )
+        for one in objects_of(answer.get("failures"))
+        if (stored_at := time_of(one.get("stored"))) is not None
+    ]
+
+
+def read_findings(answer: Object) -> Findings | None:
+    """Read `findings.list`; None if it does not say when the doctor examined the account."""
+    at = time_of(answer.get("at"))
+    if at is None:
+        return None
+    found = [
+        Finding(
+            text_of(one.get("severity")),
+            text_of(one.get("code")),
+            _some_text(one.get("stream")),
+            _some_text(one.get("subject")),
+            *(text_of(one.get(key)) for key in ("what", "why", "command")),
+        )
+        for one in objects_of(answer.get("findings"))
+        if text_of(one.get("code"))
+    ]
+    return Findings(at, found, _counts(answer.get("counts")))
