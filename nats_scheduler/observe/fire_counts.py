@@ -43,13 +43,6 @@ class FireCounts:
         self.latest = 0.0
         """The greatest lateness since it was last taken (`observe.activity`)."""
 
-    def late(self, seconds: float) -> None:
-        """Count a fire that was stored `seconds` after its time."""
-        self.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
-        self.seconds_late += seconds
-        if seconds > self.latest:
-            self.latest = seconds
-
 
 class FireMetrics(Collector):
     """The metrics of all streams' fires; computed at each request for the metrics."""
@@ -81,7 +74,10 @@ class FireMetrics(Collector):
         if event.overdue:
             counts.overdue += 1
         else:
-            counts.late(seconds)
+            counts.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
+            counts.seconds_late += seconds
+            if seconds > counts.latest:
+                counts.latest = seconds
         self.recent.append((stream, event))
 
     def collect(self) -> Iterator[Metric]:
