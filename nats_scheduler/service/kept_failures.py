@@ -37,7 +37,7 @@ class FailureQuery:
     stream: str | None = None
     """Only those about this stream."""
     schedule: str | None = None
-    """Only those about schedules on this subject, wildcards allowed; with a stream."""
+    """Only those about schedules on this subject, wildcards allowed."""
     limit: int = DEFAULT_FAILURES
     since: int | None = None
     """Only what was stored at this time (ns) or later."""
@@ -120,9 +120,9 @@ def failure_document(failure: KeptFailure) -> FailureDocument:
 
 def _subjects(query: FailureQuery) -> list[str]:
     """Return where the advisories are: with the schedule behind the stream, or without it if it cannot be there."""
-    if query.stream is None:
+    if query.stream is None and query.schedule is None:
         return [f"{ADVISORY_PREFIX}.>"]
-    general = f"{ADVISORY_PREFIX}.*.{query.stream}"
+    general = f"{ADVISORY_PREFIX}.*.{query.stream or '*'}"
     if query.schedule is None:
         return [general, f"{general}.>"]
     return [general, f"{general}.{query.schedule}"]

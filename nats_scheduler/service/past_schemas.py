@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -43,16 +43,10 @@ class FailuresRequest(Request):
     ] = None
     subject: Annotated[
         SubjectFilter,
-        Field(description="Only failures about schedules on this subject, wildcards allowed; with `stream`."),
+        Field(description="Only failures about schedules on this subject, wildcards allowed."),
     ] = None
     since: Since = None
     limit: Annotated[int, Field(ge=1, le=MAX_FAILURES, description="The most failures.")] = DEFAULT_FAILURES
-
-    @model_validator(mode="after")
-    def _with_its_stream(self) -> "FailuresRequest":
-        if self.subject is not None and self.stream is None:
-            raise ValueError("a subject goes with its stream")
-        return self
 
 
 class FiresAnswer(Answer):
