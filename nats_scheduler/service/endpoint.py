@@ -6,11 +6,13 @@ is a JSON object: a document, or the encoded bytes of one that was encoded in sl
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nats_scheduler.engine.timeline import Timeline
+from nats_scheduler.engine.view import Counts
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -18,6 +20,7 @@ from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment, Known
 from nats_scheduler.service.questions import Questions
+from nats_scheduler.service.reuse import Reused
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Turns
 
@@ -40,6 +43,10 @@ class Asked:
     turns: Turns
     subjects: str
     """What the subjects of all endpoints begin with, without the last dot."""
+    timelines: Reused[tuple[Timeline, bool]] = field(default_factory=Reused)
+    """What was counted for `timeline.list`."""
+    counts: Reused[Counts] = field(default_factory=Reused)
+    """What was counted for `streams.list`, by stream."""
 
     @property
     def room(self) -> int:

@@ -1,6 +1,7 @@
 """The endpoint about the streams that are served: their modes, counts by state, and what fires next.
 
-Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million. What the server itself
+Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million. What is counted of many
+schedules is reused for some seconds (`service.reuse`); what fires next is searched each time. What the server itself
 fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most.
 """
 
@@ -63,7 +64,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
     now = asked.deployment.now()
     if is_ready and unread is None:
         failing = known_of(failures, name)
-        counts = await asked.turns.do(view.counts(now, failing=failing))
+        counts = await asked.counts.get(name, lambda: asked.turns.do(view.counts(now, failing=failing)))
         page = await asked.turns.do(view.page(now, limit=1, failing=failing))
         following = next((one for one in page.schedules if one.next_fire is not None), None)
     return {

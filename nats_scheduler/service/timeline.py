@@ -2,12 +2,15 @@
 
 The rule: every instance holds all schedules, so the one that answers asks no other.
 
-Cost: a visit of each schedule, in slices: about half a second for a million (`engine.timeline`).
+Cost: a visit of each schedule, in slices: about half a second for a million (`engine.timeline`), and then not for each
+request (`service.reuse`). So the minutes may be some seconds old, and `at` says when they were counted; the schedules
+are as they are now.
 """
 
 from collections.abc import Generator
 
 from nats_scheduler.engine.timeline import Timeline
+from nats_scheduler.engine.view import NO_FIRE
 from nats_scheduler.observe.documents import ScheduleDocument, schedule_document
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -19,14 +22,22 @@ MAX_SOONEST = 20
 """Schedules that are named."""
 
 
+Counted = tuple[Timeline, bool]
+"""A timeline, and whether all of its streams were ready."""
+
+
 async def list_minutes(asked: Asked, request: TimelineRequest) -> Document:
     """Return how many fires come due in each of the next minutes."""
     deployment = asked.deployment
     names = sorted(deployment.streams()) if request.stream is None else [request.stream]
     if request.stream is not None:
         asked.stream(request.stream)  # raises an error if it cannot be asked
-    timeline = Timeline(deployment.now(), request.minutes, MAX_SOONEST)
-    is_complete = await asked.turns.run(_fill(asked, timeline, names))
+
+    async def count() -> Counted:
+        timeline = Timeline(deployment.now(), request.minutes, MAX_SOONEST)
+        return timeline, await asked.turns.run(_fill(asked, timeline, names))
+
+    timeline, is_complete = await asked.timelines.get((request.stream, request.minutes), count)
     minutes: list[MinuteAheadDocument] = [
         {"from": format_rfc3339(timeline.start + number * MINUTE), "fires": count}
         for number, count in enumerate(timeline.counts)
@@ -39,7 +50,13 @@ async def list_minutes(asked: Asked, request: TimelineRequest) -> Document:
     }
     room = asked.room - FRAME_BYTES - sum(len(str(one)) for one in minutes)
     soonest = [found for one in timeline.soonest if (found := _schedule(asked, *one)) is not None]
+    soonest.sort(key=_fire_time)
     return with_items(head, "soonest", await asked.turns.run(encode_items(soonest, lambda one: one, room)))
+
+
+def _fire_time(schedule: ScheduleDocument) -> tuple[int, str]:
+    fire = schedule["next_fire"]
+    return NO_FIRE if fire is None else fire["nanoseconds"], schedule["subject"]
 
 
 def _fill(asked: Asked, timeline: Timeline, names: list[str]) -> Generator[None, None, bool]:
@@ -59,7 +76,9 @@ def _fill(asked: Asked, timeline: Timeline, names: list[str]) -> Generator[None,
 
 
 def _schedule(asked: Asked, _fire: int, subject: str, name: str) -> ScheduleDocument | None:
-    """Return a schedule as it is now; None if it is not held any more."""
+    """Return a schedule as it is now; None if it is not held any more, or does not fire any more."""
     stream = asked.deployment.streams().get(name)
     listed = None if stream is None else stream.view.schedule(subject, asked.deployment.now())
-    return None if stream is None or listed is None else schedule_document(name, stream.mode, listed)
+    if stream is None or listed is None or listed.next_fire is None:
+        return None
+    return schedule_document(name, stream.mode, listed)
