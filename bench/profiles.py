@@ -13,6 +13,7 @@ from bench.scenarios.scenario import Scenario
 from bench.scenarios.spread import Spread
 from bench.scenarios.streams import Streams
 from bench.scenarios.takeover import Takeover
+from bench.scenarios.watched import Watched
 
 STEADY_SECONDS = 60
 BUSY_SCHEDULES = 2_000
@@ -26,6 +27,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "repeating": lambda count: Herd(count, repeating=True),
     "held": Held,
     "asked": Asked,
+    "watched": Watched,
     "ordinary": Ordinary,
     "takeover": Takeover,
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
@@ -59,6 +61,7 @@ FULL = (
     "repeating-100000",
     "held-1000000",
     "asked-1000000",
+    "watched-1000000",
     "ordinary-1000000",
 )
 PROFILES: Mapping[str, Sequence[str]] = {"quick": QUICK, "default": DEFAULT, "full": FULL}

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from bench.load import OUT, STREAM, at_pattern, schedules
 from bench.measures import (
@@ -32,6 +33,15 @@ from bench.sides import Side
 PAGE_LENGTH = 1_000
 ANSWER_SECONDS = 60.0
 """Longest wait for a page."""
+
+
+async def answer(side: Side, endpoint: str, **request: object) -> dict[str, Any]:
+    """Return what a sidecar answers, which must not be an error."""
+    body = json.dumps(request).encode()
+    reply = await side.connection.request(f"nats_scheduler.v1.{endpoint}", body, deadline=ANSWER_SECONDS)
+    assert not reply.block, reply.block
+    found: dict[str, Any] = json.loads(reply.body)
+    return found
 
 
 @dataclass(frozen=True)
@@ -78,25 +88,23 @@ class Asked:
 
     @asynccontextmanager
     async def _asking(self, side: Side, answered: list[float]) -> AsyncIterator[None]:
-        """Ask for one page after the other; `answered` gets how long (s) each took."""
-
-        async def ask() -> None:
-            cursor = None
-            while True:
-                began = time.perf_counter()
-                body = json.dumps({"stream": STREAM, "limit": PAGE_LENGTH, "cursor": cursor}).encode()
-                reply = await side.connection.request("nats_scheduler.v1.schedules.list", body, deadline=ANSWER_SECONDS)
-                assert not reply.block, reply.block
-                cursor = json.loads(reply.body)["cursor"]
-                answered.append(time.perf_counter() - began)
-
-        asking = asyncio.create_task(ask())
+        """Ask all the time; `answered` gets how long (s) each answer took."""
+        asking = asyncio.create_task(self._ask(side, answered))
         try:
             yield
             assert not asking.done(), "it was asked all the time"
         finally:
             asking.cancel()
             await asyncio.wait((asking,))
+
+    async def _ask(self, side: Side, answered: list[float]) -> None:
+        """Ask for one page after the other."""
+        cursor = None
+        while True:
+            began = time.perf_counter()
+            page = await answer(side, "schedules.list", stream=STREAM, limit=PAGE_LENGTH, cursor=cursor)
+            cursor = page["cursor"]
+            answered.append(time.perf_counter() - began)
 
     def _dues(self) -> Iterator[int]:
         begin = time.time_ns() + MONTH

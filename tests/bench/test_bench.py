@@ -32,6 +32,7 @@ from bench.scenarios.scenario import Scenario
 from bench.scenarios.spread import Spread
 from bench.scenarios.streams import Streams
 from bench.scenarios.takeover import Takeover
+from bench.scenarios.watched import Watched
 from bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind
 from tests.harness.servers import V2_11, V2_15, server_binary
 
@@ -56,6 +57,10 @@ TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
     ),
     (
         Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
+        (QUIET_SPREAD_P99, QUIET_BURST_P99),
+    ),
+    (
+        Watched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
         (QUIET_SPREAD_P99, QUIET_BURST_P99),
     ),
     (Ordinary(200, held=10, subjects=20), (RESTART,)),
