@@ -11,13 +11,13 @@ The rules:
 - If the clock is set back, what is counted from then on belongs to the minutes that it shows; what was counted for
   later minutes is replaced when these minutes come again.
 
-Cost: about a microsecond for each stream and sample, in units of `STREAMS_PER_UNIT`; 5.5 KB for each stream that fired
-in the last hour, 0.6 KB for one that did not: 6 MB for 1,000 streams.
+Cost: half a microsecond for each stream and sample, some for one that has fired, in units of `STREAMS_PER_UNIT`. For
+each stream that fired in the last hour 6 KB, for any other 0.1 KB: 6 MB for 1,000 streams that fire.
 Limit: it begins with the process.
 """
 
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
@@ -25,13 +25,14 @@ from nats_scheduler.schedule.instants import MINUTE, SECOND
 
 MINUTES_KEPT = 60
 
-STREAMS_PER_UNIT = 32
-"""Streams that are sampled in one unit of work: some tens of microseconds."""
+STREAMS_PER_UNIT = 16
+"""Streams that are sampled in one unit of work: a tenth of a millisecond at most."""
 
 _SINGLE = 4
 """The counts before those of the histogram: stored, duplicates, overdue, refused."""
 _WIDTH = _SINGLE + len(LATENESS_BUCKETS_SECONDS) + 1
 _ZEROS = (0,) * _WIDTH
+_NO_COUNTS = array("I", _ZEROS)
 _NO_MINUTE = 0
 
 
@@ -51,6 +52,10 @@ class Minute:
     """The greatest lateness (ns) in it; 0 if nothing was late."""
 
 
+Differences = Sequence[tuple[int, int]]
+"""What has grown, and by how much."""
+
+
 class _Hour:
     """The last minutes of one stream, or of all."""
 
@@ -64,20 +69,19 @@ class _Hour:
         self.counts = array("I", _ZEROS * MINUTES_KEPT)
         self.latest = array("Q", (0,) * MINUTES_KEPT)
 
-    def add(self, minute: int, differences: list[int], latest: int) -> None:
+    def add(self, minute: int, differences: Differences, latest: int) -> None:
         """Add to a minute, which takes the place of the one an hour before."""
         self.newest = minute
         place = minute % MINUTES_KEPT
         at = place * _WIDTH
         if self.minutes[place] != minute:
             self.minutes[place] = minute
-            self.counts[at : at + _WIDTH] = array("I", differences)
+            self.counts[at : at + _WIDTH] = _NO_COUNTS
+            self.latest[place] = 0
+        for number, difference in differences:
+            self.counts[at + number] += difference
+        if latest > self.latest[place]:
             self.latest[place] = latest
-            return
-        for number, difference in enumerate(differences, at):
-            if difference:
-                self.counts[number] += difference
-        self.latest[place] = max(self.latest[place], latest)
 
     def read(self, minute: int) -> Minute | None:
         """Return a minute, None if nothing happened in it."""
@@ -146,7 +150,8 @@ class Activity:
             if sampled.hour is not None and sampled.hour.newest <= minute - MINUTES_KEPT:
                 sampled.hour = None
             return
-        differences = [value - known for value, known in zip(values, sampled.values, strict=True)]
+        pairs = enumerate(zip(values, sampled.values, strict=True))
+        differences = [(number, value - known) for number, (value, known) in pairs if value != known]
         latest, counts.latest = int(counts.latest * SECOND), 0.0
         sampled.values = values
         if sampled.hour is None:
