@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine import timeline as module
+from nats_scheduler.engine.flight import Flight, Stage
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.timeline import Timeline
 from nats_scheduler.engine.view import FiredBy
@@ -14,7 +15,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import schedule
+from tests.engine.direct import Desk, schedule
 
 RULES = StreamRules("S", ("s.>", "t.>"))
 
@@ -95,6 +96,19 @@ def test_a_schedule_that_its_stream_removes_is_counted_until_then() -> None:
     timeline = counted(stored("@every 1m", at(2 * MINUTE), at(4 * MINUTE), rules=rules))
     assert sum(timeline.counts) == 3  # after 1 and 2 min, and the first @at
     assert subjects(timeline) == ["s.1", "s.2"]
+
+
+def test_one_that_has_fired_and_is_still_to_be_purged_is_not_counted() -> None:
+    desk = Desk(schedule(at(MINUTE), 1, "s.1"), schedule("@every 5m", 2, "s.2"))
+    before = Timeline(desk.now, 10, 3)
+    list(desk.engine.view().add_to(before, "S"))
+    assert subjects(before) == ["s.1", "s.2"]
+    held = desk.engine.held.on("s.1")
+    assert held is not None
+    held.flight = Flight(Stage.PURGING)
+    after = Timeline(desk.now, 10, 3)
+    list(desk.engine.view().add_to(after, "S"))
+    assert (subjects(after), sum(before.counts) - sum(after.counts)) == (["s.2"], 1)
 
 
 def one_by_one(messages: list[StoredMessage], now: int, start: int, end: int) -> list[int]:

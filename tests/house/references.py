@@ -29,7 +29,7 @@ NUMBERED = re.compile(r"\bbehaviou?r \d+(?:\.\d+)*\b")
 """A number in a list that the repository does not hold."""
 CHECKS = re.compile(r"\bchecks? (\d{1,2})(?:(?: to |, | and )(\d{1,2})\b)?(?: and (\d{1,2})\b)?")
 """A row of the table "Order of checks" in `docs/reference/headers.md`."""
-SUBJECTS = ("nats_scheduler.advisory.",)
+SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.")
 """What begins so is a subject, and no module."""
 MADE_BY_THE_READER = {"publish.py"}
 """Files that a page tells its reader to make."""

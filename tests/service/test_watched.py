@@ -1,13 +1,17 @@
 """What a status page asks on a real server: the last hour, the last fires, and the next hour."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from bench.scenarios.watched import ENDPOINTS
+from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.permissions import DOCUMENT, Permission, permissions_of, shared_account, url_of
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
 
@@ -89,3 +93,40 @@ async def test_the_fires_of_the_next_hour(watched: Watched) -> None:
     refused = await ask(account.connection, "timeline.list", {"stream": "C"})
     assert isinstance(refused, Refusal)
     assert refused.code == 404
+
+
+async def test_what_a_stream_fired_is_in_the_hour_after_it_is_gone(watched: Watched) -> None:
+    running, account = watched
+    await publish(account, "B.s.1", f"@at {in_seconds(0.1)}")
+    await answer_with(account, "activity.list", 1)
+    await account.api.call("STREAM.DELETE.B")
+    await eventually(lambda: "B" not in running.sidecar.served, within_seconds=WAIT_SECONDS, describe="B is gone")
+    await answer_with(account, "activity.list", 1, stream="B")
+    await answer_with(account, "activity.list", 1)
+    assert (await answer_with(account, "fires.recent", 1))["fires"][0]["stream"] == "B"
+    assert (await answered(account.connection, "timeline.list"))["complete"]
+
+
+def watching() -> list[str]:
+    """Return the subjects that the document names as enough to watch."""
+    (sentence,) = re.findall(r"^- These subjects are enough to watch.*\n(.*)$", DOCUMENT.read_text("utf-8"), re.M)
+    return re.findall(r"`([^`]+)`", sentence)
+
+
+async def test_the_subjects_of_the_document_are_enough_to_watch(start_server: StartServer) -> None:
+    may_ask = [Permission("publish", subject, ()) for subject in watching()]
+    grants = [permissions_of("2.11"), [*may_ask, Permission("subscribe", "_INBOX.>", ())]]
+    server = await start_server(config=shared_account(grants))
+    async with (
+        sidecar_on(url_of(server.url, "sidecar-0")) as running,
+        account_on(url_of(server.url, "admin-0")) as admin,
+        account_on(url_of(server.url, "sidecar-1")) as watcher,
+    ):
+        await admin.create("A")
+        await running.ready("A")
+        await eventually(lambda: admin.api.stream("nats_scheduler_failures"), within_seconds=WAIT_SECONDS)
+        for endpoint in ENDPOINTS:
+            assert (await answered(watcher.connection, endpoint))["instance"] == running.sidecar.instance
+        with pytest.raises(NotPermittedError):
+            await watcher.connection.request("nats_scheduler.v1.schedules.list", b"{}", deadline=WAIT_SECONDS)
+    assert watching() == [f"nats_scheduler.v1.{endpoint}" for endpoint in ENDPOINTS]

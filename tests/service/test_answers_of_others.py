@@ -1,0 +1,81 @@
+"""What other instances answer is added to ours as far as it can be one of ours, whatever it is."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from nats_scheduler.observe.activity import Minute, added, nothing_in
+from nats_scheduler.observe.documents import RecentFireDocument
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
+from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.service.activity import minute_document, read_minutes
+from nats_scheduler.service.recent_fires import read_fires
+from nats_scheduler.testing.clock import START
+
+NOON = START - START % MINUTE
+BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
+FIRE: RecentFireDocument = {
+    "stream": "S",
+    "schedule": "s",
+    "target": "t",
+    "sequence": 7,
+    "fire_time": "2026-11-22T12:00:00Z",
+    "stored": "2026-11-22T12:00:00.001Z",
+    "lateness_nanoseconds": 1_000_000,
+    "overdue": False,
+}
+STRANGE: list[Any] = [None, True, -1, 1 << 70, 0.5, "", "x", [], [[]], [1], {}]
+
+
+def drawn(random: Random, start: int) -> Minute:
+    fires, duplicates, overdue, refused, latest = (random.randrange(1 << 40) for _ in range(5))
+    lateness = tuple(random.randrange(1 << 40) for _ in range(BUCKETS))
+    return Minute(start, fires, duplicates, overdue, refused, lateness, latest)
+
+
+def answer_of(minutes: list[Minute]) -> dict[str, Any]:
+    """Return the answer of an instance, as it arrives."""
+    document = {"bounds_seconds": LATENESS_BUCKETS_SECONDS, "minutes": [minute_document(one) for one in minutes]}
+    read: dict[str, Any] = json.loads(json.dumps(document))
+    return read
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order(seed: int) -> None:
+    random = Random(seed)
+    parts = [[drawn(random, NOON + n * MINUTE) for n in range(5)] for _ in range(3)]
+    for part in parts:
+        assert read_minutes(answer_of(part)) == {one.start: one for one in part}
+    for one, two, three in zip(*parts, strict=True):
+        total = added(added(one, two), three)
+        assert total == added(three, added(two, one))
+        assert added(total, nothing_in(total.start)) == total
+        assert total.lateness == tuple(map(sum, zip(one.lateness, two.lateness, three.lateness, strict=True)))
+
+
+@pytest.mark.parametrize("bounds", [[], None, [0.1], list(LATENESS_BUCKETS_SECONDS[:-1]), {}, "x"])
+def test_counts_with_other_bounds_cannot_be_added(bounds: Any) -> None:
+    assert read_minutes({**answer_of([nothing_in(NOON)]), "bounds_seconds": bounds}) is None
+    assert read_minutes({"bounds_seconds": list(LATENESS_BUCKETS_SECONDS)}) is None
+
+
+@pytest.mark.parametrize("value", STRANGE)
+def test_values_of_another_kind_count_nothing(value: Any) -> None:
+    written = minute_document(drawn(Random(1), NOON))
+    for key in written:
+        found = read_minutes({**answer_of([]), "minutes": [{**written, key: value}, value]})
+        assert found is not None
+        for minute in found.values():
+            assert min(minute.fires, minute.duplicates, minute.overdue, minute.refused, *minute.lateness) >= 0
+            assert added(minute, nothing_in(minute.start)) == minute
+
+
+@pytest.mark.parametrize("value", STRANGE)
+def test_fires_of_another_kind_are_passed_over(value: Any) -> None:
+    assert list(read_fires({"fires": value})) == []
+    for key in FIRE:
+        for found in read_fires({"fires": [FIRE, {**FIRE, key: value}, value]}):
+            assert json.loads(json.dumps(found)).keys() == FIRE.keys()
+    assert list(read_fires({"fires": [{**FIRE, "unknown": value}]})) == [FIRE]
