@@ -1,13 +1,15 @@
 """What fired in the last hour, by minute: of each stream, and of all streams together.
 
 Nothing is added to a fire for it: the counts of `observe.fire_counts` only grow, and what a minute added to them is the
-difference of two samples. One sample is taken when a minute begins, and one at each request, for the present minute.
+difference of two samples. One sample is taken for each minute, and one at each request, for the present minute.
+Many schedules fire when a minute begins, so a sample is taken `SAMPLE_LEAD_NS` before.
 
 The rules:
 
 - Minutes are those of UTC by the server's clock, so that those of several instances add up.
 - A difference belongs to the minute of the sample before. So each fire is counted in exactly one minute: in which it
-  was acknowledged, or read back, not always that of its fire time.
+  was acknowledged, or read back, not always that of its fire time. What is counted in the last `SAMPLE_LEAD_NS` of a
+  minute belongs to the next one.
 - If the clock is set back, what is counted from then on belongs to the minutes that it shows; what was counted for
   later minutes is replaced when these minutes come again.
 
@@ -21,9 +23,12 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
-from nats_scheduler.schedule.instants import MINUTE, SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 
 MINUTES_KEPT = 60
+
+SAMPLE_LEAD_NS = 250 * MILLISECOND
+"""How long before a minute its first sample is taken."""
 
 STREAMS_PER_UNIT = 16
 """Streams that are sampled in one unit of work: a tenth of a millisecond at most."""
@@ -121,7 +126,7 @@ class Activity:
 
     def sample(self, now: int) -> Generator[None, None, None]:
         """Add what happened since the last sample; yield after each unit of work. `now` is in ns."""
-        minute = now // MINUTE
+        minute = minute_of(now)
         before = minute if self._minute is None else min(self._minute, minute)
         self._minute = minute
         for number, (stream, counts) in enumerate(list(self._fires.by_stream.items()), 1):
@@ -158,6 +163,11 @@ class Activity:
             sampled.hour = _Hour()
         sampled.hour.add(before, differences, latest)
         self._all.add(before, differences, latest)
+
+
+def minute_of(now: int) -> int:
+    """Return the minute since the Unix epoch to which belongs what is counted from an instant (ns) on."""
+    return (now + SAMPLE_LEAD_NS) // MINUTE
 
 
 def _minutes(hour: _Hour | None, wanted: range) -> Iterator[Minute]:

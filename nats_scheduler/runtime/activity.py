@@ -1,4 +1,4 @@
-"""Sample what happened, once in each minute of the server's clock; see `observe.activity`.
+"""Sample what happened, once in each minute of the server's clock, just before it begins; see `observe.activity`.
 
 Cost: a look at the clock every few seconds; once a minute about a microsecond for each stream, in several turns of the
 event loop.
@@ -6,7 +6,7 @@ event loop.
 
 import asyncio
 
-from nats_scheduler.observe.activity import Activity
+from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 
@@ -15,12 +15,13 @@ CLOCK_CHECK_INTERVAL_SECONDS = 5.0
 
 
 async def keep_sampling(activity: Activity, clock: Clock) -> None:
-    """Take a sample at the beginning of each minute, until cancelled; the first one at once."""
+    """Take a sample for each minute, until cancelled; the first one at once."""
     sampled: int | None = None
     while True:
         now = clock.now()
-        if now // MINUTE != sampled:
-            sampled = now // MINUTE
+        if minute_of(now) != sampled:
+            sampled = minute_of(now)
             for _ in activity.sample(now):
                 await asyncio.sleep(0)
-        await asyncio.sleep(min((MINUTE - clock.now() % MINUTE) / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))
+        left = MINUTE - (clock.now() + SAMPLE_LEAD_NS) % MINUTE
+        await asyncio.sleep(min(left / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))

@@ -142,7 +142,7 @@ class AskedSidecar:
         """Return the instances that hold shards of a stream."""
         return frozenset(self._holders(stream)) - {NO_HOLDER}
 
-    def others(self) -> list[str]:
+    def other_instances(self) -> list[str]:
         """Return the other instances that may be alive."""
         return sorted(self._leases.others)
 

@@ -195,9 +195,8 @@ class Sidecar:
             partial(self._failures.keep_sharing, registry),
             leftovers.keep_removing,
             self._keeping.keep,
-            partial(keep_sampling, activity, self._clock),
         ]
-        works += [answering] if self._settings.service else []
+        works += [answering, partial(keep_sampling, activity, self._clock)] if self._settings.service else []
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:

@@ -23,7 +23,7 @@ class Answers:
 
 async def ask_others(asked: Asked, endpoint: str, request: Mapping[str, object]) -> Answers:
     """Ask all other instances that may be alive."""
-    others = sorted(asked.deployment.others())
+    others = sorted(asked.deployment.other_instances())
     found = await asyncio.gather(*(asked.ask(other, endpoint, request) for other in others))
     answers = Answers()
     for other, answer in zip(others, found, strict=True):

@@ -157,7 +157,7 @@ class Deployment(Fires, Protocol):
         """What happened in the last hour, as far as this instance did it."""
         ...
 
-    def others(self) -> Collection[str]:
+    def other_instances(self) -> Collection[str]:
         """Return the other instances that may be alive."""
         ...
 

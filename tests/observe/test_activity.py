@@ -7,7 +7,16 @@ import pytest
 
 from nats_scheduler.engine.events import FireReadBack, FireStored
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.observe.activity import MINUTES_KEPT, STREAMS_PER_UNIT, Activity, Minute, added, nothing_in
+from nats_scheduler.observe.activity import (
+    MINUTES_KEPT,
+    SAMPLE_LEAD_NS,
+    STREAMS_PER_UNIT,
+    Activity,
+    Minute,
+    added,
+    minute_of,
+    nothing_in,
+)
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireMetrics
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
@@ -53,6 +62,18 @@ def test_a_fire_is_in_the_minute_in_which_it_was_counted() -> None:
     process.fire()
     assert process.by_minute(NOON + MINUTE + 59 * SECOND) == {0: 1, 1: 3}
     assert process.by_minute(NOON + 60 * MINUTE) == {1: 3}, "an hour is kept"
+
+
+def test_a_sample_just_before_a_minute_belongs_to_it() -> None:
+    """What fires when the minute begins is in it, and the sample does not delay that."""
+    process = Process()
+    process.sample(NOON)
+    process.fire()
+    process.sample(NOON + MINUTE - SAMPLE_LEAD_NS)
+    process.fire()
+    assert process.by_minute(NOON + MINUTE - SAMPLE_LEAD_NS // 2) == {0: 1}, "asked between the two"
+    process.fire()
+    assert process.by_minute(NOON + MINUTE) == {0: 1, 1: 2}
 
 
 def test_a_minute_has_all_that_was_counted_in_it() -> None:
@@ -170,7 +191,7 @@ def test_the_minutes_of_several_processes_add_up_to_those_of_one(seed: int) -> N
     now = NOON
     for _ in range(500):
         after = now + random.randrange(1, 20 * SECOND)
-        if after // MINUTE != now // MINUTE:
+        if minute_of(after) != minute_of(now):
             for process in (one, *several):
                 process.sample(after)
         now = after
