@@ -97,6 +97,7 @@ class Timeline:
                 if self._steps >= MAX_STEPS:
                     self.is_complete = False
                     break
+        self._grids.clear()  # the result may be kept
 
     def _count(self, held: Held, fire: int, until: int) -> None:
         pattern = held.pattern

@@ -19,7 +19,7 @@ Limit: it begins with the process.
 """
 
 from array import array
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
@@ -69,7 +69,7 @@ class _Hour:
     def __init__(self) -> None:
         self.newest = _NO_MINUTE
         """The minute to which something was added last."""
-        self.minutes = array("Q", (_NO_MINUTE,) * MINUTES_KEPT)
+        self.minutes = array("q", (_NO_MINUTE,) * MINUTES_KEPT)
         """Which minute (since the Unix epoch) is in each place."""
         self.counts = array("I", _ZEROS * MINUTES_KEPT)
         self.latest = array("Q", (0,) * MINUTES_KEPT)
@@ -124,9 +124,9 @@ class Activity:
         self._minute: int | None = None
         """The minute in which the last sample of all streams began."""
 
-    def sample(self, now: int) -> Generator[None, None, None]:
-        """Add what happened since the last sample; yield after each unit of work. `now` is in ns."""
-        minute = minute_of(now)
+    def sample(self, now: Callable[[], int]) -> Generator[None, None, None]:
+        """Add what happened since the last sample; yield after each unit of work. `now` returns the time (ns)."""
+        minute = minute_of(now())
         before = minute if self._minute is None else min(self._minute, minute)
         self._minute = minute
         for number, (stream, counts) in enumerate(list(self._fires.by_stream.items()), 1):
@@ -136,6 +136,7 @@ class Activity:
             self._add(sampled, counts, minute)
             if number % STREAMS_PER_UNIT == 0:
                 yield
+                minute = minute_of(now())  # a burst may have lasted meanwhile
 
     def minutes(self, now: int, count: int, stream: str | None = None) -> list[Minute]:
         """Return the last `count` minutes up to the present one, oldest first; those in which nothing happened too."""

@@ -18,10 +18,9 @@ async def keep_sampling(activity: Activity, clock: Clock) -> None:
     """Take a sample for each minute, until cancelled; the first one at once."""
     sampled: int | None = None
     while True:
-        now = clock.now()
-        if minute_of(now) != sampled:
-            sampled = minute_of(now)
-            for _ in activity.sample(now):
+        if (minute := minute_of(clock.now())) != sampled:
+            sampled = minute
+            for _ in activity.sample(clock.now):
                 await asyncio.sleep(0)
         left = MINUTE - (clock.now() + SAMPLE_LEAD_NS) % MINUTE
         await asyncio.sleep(min(left / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))

@@ -51,7 +51,7 @@ def _check_stream(asked: Asked, stream: str | None) -> None:
 
 async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
     activity = asked.deployment.activity
-    await asked.turns.run(activity.sample(asked.deployment.now()))
+    await asked.turns.run(activity.sample(asked.deployment.now))
     return activity.minutes(asked.deployment.now(), request.minutes, request.stream)
 
 

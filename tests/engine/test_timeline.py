@@ -143,6 +143,7 @@ def test_equal_patterns_are_searched_once() -> None:
     timeline = counted(stored(*["0 * * * * *", "@every 10s"] * 500), minutes=60)
     assert timeline._steps <= 2 * 61
     assert timeline.is_complete
+    assert timeline._grids == {}, "the result is kept for a while, and takes little memory"
 
 
 def test_the_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

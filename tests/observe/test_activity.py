@@ -41,7 +41,7 @@ class Process:
         self.fires.read_back(stream, read_back(late), late / SECOND)
 
     def sample(self, now: int) -> None:
-        for _ in self.activity.sample(now):
+        for _ in self.activity.sample(lambda: now):
             pass
 
     def by_minute(self, now: int, stream: str | None = None) -> dict[int, int]:
@@ -117,7 +117,7 @@ def test_what_fires_while_a_sample_is_taken_is_counted_once() -> None:
     process = Process()
     for number in range(4 * STREAMS_PER_UNIT):
         process.fire(stream=f"S{number}")
-    first, second = process.activity.sample(NOON), process.activity.sample(NOON)
+    first, second = process.activity.sample(lambda: NOON), process.activity.sample(lambda: NOON)
     next(first)
     process.fire(stream="S0")
     next(second)
@@ -132,7 +132,22 @@ def test_a_sample_is_taken_in_units() -> None:
     process = Process()
     for number in range(10 * STREAMS_PER_UNIT):
         process.fire(stream=f"S{number}")
-    assert len(list(process.activity.sample(NOON))) == 10
+    assert len(list(process.activity.sample(lambda: NOON))) == 10
+
+
+def test_a_sample_that_had_to_wait_goes_on_in_the_next_minute() -> None:
+    process = Process()
+    for number in range(2 * STREAMS_PER_UNIT):
+        process.fire(stream=f"S{number}")
+    clock = [NOON]
+    waiting = process.activity.sample(lambda: clock[0])
+    next(waiting)
+    clock[0] += MINUTE
+    process.sample(NOON + MINUTE)
+    process.fire(stream=f"S{2 * STREAMS_PER_UNIT - 1}")
+    for _ in waiting:
+        pass
+    assert process.by_minute(NOON + MINUTE) == {0: 2 * STREAMS_PER_UNIT, 1: 1}
 
 
 def test_a_clock_that_is_set_back_loses_no_fire() -> None:
