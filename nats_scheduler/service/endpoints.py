@@ -120,7 +120,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     ),
     Endpoint(
         "fires.recent",
-        "The last fires of all schedules, newest first, as all instances together remember them.",
+        "The last fires of all schedules, newest first, by all instances together.",
         now_schemas.RecentFiresRequest,
         now_schemas.RecentFiresAnswer,
         recent_fires.list_recent,

@@ -1,4 +1,4 @@
-"""The endpoint about the last fires of all schedules: what the instances remember of what they fired.
+"""The endpoint about the last fires of all schedules: what the instances keep of what they fired.
 
 The rule: the stream itself is the history of a schedule (`fires.list`). This is what an instance read back last, of all
 streams together, so that a page can show what fires right now without reading any stream.
