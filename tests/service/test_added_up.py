@@ -96,7 +96,10 @@ async def test_who_has_left_takes_its_hour_along_and_is_not_waited_for(start_ser
         await fire(pair)
         stays = pair.ids[1 - leaver]
         ours, _recent = await alone(pair, stays)
-        pair.sidecars[leaver].sidecar.stop()
+        leaving = pair.sidecars[leaver].sidecar
+        leaving.stop()
+        # A request that reaches it while it ends has no answer.
+        await eventually(lambda: leaving.connection is None, within_seconds=WAIT_SECONDS, describe="it has ended")
 
         async def has_left() -> dict[str, Any] | None:
             answer = await answered(pair.account.connection, "activity.list")
