@@ -17,6 +17,7 @@ from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage
+from nats_scheduler.engine.timeline import Timeline
 from nats_scheduler.engine.view import (
     ALL,
     MAX_PAGE_LENGTH,
@@ -89,6 +90,11 @@ class JoinedView:
         """Count the schedules that a query wants, as `EngineView.counts` does."""
         others = [view.counts(now, query) for view in self._views[1:]]
         return Sliced(_counts([self._own.counts(now, query, failing), *others]))
+
+    def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
+        """Add all schedules to a timeline, as `EngineView.add_to` does."""
+        for view in self._views:
+            yield from view.add_to(timeline, stream)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, as `EngineView.rejected_page` does."""

@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nats_scheduler.engine.joined_view import JoinedView
 from nats_scheduler.engine.timeline import Timeline
-from nats_scheduler.engine.view import Counts
+from nats_scheduler.engine.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -29,6 +30,9 @@ MAX_SHOWN_CHARS = 100
 
 R = TypeVar("R", bound=BaseModel)
 
+Views = Mapping[str, EngineView | JoinedView | None]
+"""What is known of some streams; None of one that is not read to its end."""
+
 Document = Mapping[str, Any] | bytes
 """The answer to a request: an object, or an encoded one."""
 
@@ -43,7 +47,7 @@ class Asked:
     turns: Turns
     subjects: str
     """What the subjects of all endpoints begin with, without the last dot."""
-    timelines: Reused[tuple[Timeline, bool]] = field(default_factory=Reused)
+    timelines: Reused[tuple[Timeline, Views]] = field(default_factory=Reused)
     """What was counted for `timeline.list`."""
     counts: Reused[Counts] = field(default_factory=Reused)
     """What was counted for `streams.list`, by stream."""

@@ -172,6 +172,21 @@ async def test_the_fire_that_is_announced_is_the_fire_that_is_answered(native: N
 
 
 @pytest.mark.server
+async def test_the_next_minutes_contain_what_the_server_fires(native: Native) -> None:
+    await native.create("S")
+    await native.schedule("S.ours", 0.5, prefix="X-")
+    await native.schedule("S.theirs", 0.5)
+    await native.holds("S", "S.ours")
+    answer = await native.answer("timeline.list", stream="S", minutes=60)
+    assert answer["complete"]
+    assert sum(minute["fires"] for minute in answer["minutes"]) == 2
+    assert [(one["subject"], one["fired_by"]) for one in answer["soonest"]] == [
+        ("S.ours", "sidecar"),
+        ("S.theirs", "server"),
+    ]
+
+
+@pytest.mark.server
 async def test_on_a_dormant_stream_nothing_fires_and_all_is_listed(tmp_path: Path) -> None:
     """What was stored on a server of 2.11 waits for its graduation after the upgrade."""
     async with machine_in(tmp_path) as machine:
