@@ -1,6 +1,7 @@
 """A command on a terminal of its own, as a person sees it: what it prints, with every escape sequence.
 
-Its rule: the terminal has 80 columns, and is read until the process ends, so that the process never blocks on it.
+Its rule: the terminal has 80 columns unless a test changes that, and is read until the process ends, so that the
+process never blocks on it.
 """
 
 import asyncio
@@ -51,7 +52,19 @@ class Terminal:
 
     def press_ctrl_c(self) -> None:
         """Send what the key sends."""
-        os.write(self._controller, b"\x03")
+        self.press("\x03")
+
+    def press(self, keys: str) -> None:
+        """Send what keys send."""
+        os.write(self._controller, keys.encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size; the process gets SIGWINCH."""
+        set_size(self._side, columns, rows)
+
+    def modes(self) -> list[object]:
+        """Return how the terminal treats its input."""
+        return termios.tcgetattr(self._side)
 
     async def end(self) -> int:
         """Wait for the end of the process, and return its exit code."""
@@ -68,6 +81,11 @@ class Terminal:
         os.close(self._side)
 
 
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Set the size of a terminal, by the number of its file."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
 async def on_terminal(*arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> Terminal:
     """Start `nats-scheduler ARGUMENTS…` on a terminal; to be closed by the caller."""
     return await start_on_terminal([*sidecar_command(), *arguments], folder=folder, env=env)
@@ -76,7 +94,7 @@ async def on_terminal(*arguments: str, folder: Path, env: Mapping[str, str] | No
 async def start_on_terminal(command: list[str], *, folder: Path, env: Mapping[str, str] | None = None) -> Terminal:
     """Start a command on a terminal that is its controlling one."""
     controller, side = os.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    set_size(side, COLUMNS, ROWS)
     # The leader of a session gets the first terminal that it opens as its own.
     opened = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&0', os.ttyname(side), *command]
     environment = {
