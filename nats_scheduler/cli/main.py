@@ -27,6 +27,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
     "info": ("nats_scheduler.cli.info:command", "Show all that is known of one schedule."),
     "watch": ("nats_scheduler.cli.watch:command", "Follow fires, and what goes wrong, as it happens."),
+    "top": (
+        "nats_scheduler.cli.top:command",
+        "Show live whether all is well: rates, lateness, failures.",
+    ),
     "history": ("nats_scheduler.cli.history:command", "Show the past fires of a schedule, and how late they were."),
     "failures": ("nats_scheduler.cli.failures:command", "Show what went wrong with schedules, newest first."),
     "instances": (

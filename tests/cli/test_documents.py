@@ -115,6 +115,13 @@ async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, runn
     check("failures", await eventually(kept, within_seconds=30, describe="two advisories are kept"))
     check("history", await on(cli, server, "history", "ORDERS", "ORDERS.soon"))
 
+    async def known() -> Document | None:
+        found = await on(cli, server, "top", "--once")
+        tables = ("streams", "soonest", "fires", "failures", "instances")
+        return found if all(found[name] for name in tables) else None
+
+    check("top", await eventually(known, within_seconds=30, describe="all tables of top have rows"))
+
     async def held() -> Document | None:
         found = await on(cli, server, "instances")
         return found if found["instances"] and found["instances"][0]["holds"] else None

@@ -42,6 +42,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("info", 2): ("info", "ORDERS", "orders.*", *NOWHERE),
     ("watch", 1): ("watch", *NOWHERE),
     ("watch", 2): ("watch", "--filter", "a..b", *NOWHERE),
+    ("top", 1): ("top", *NOWHERE),
+    ("top", 2): ("top", "--interval", "soon", *NOWHERE),
     ("failures", 1): ("failures", *NOWHERE),
     ("failures", 2): ("failures", "S.S", *NOWHERE),
     ("history", 1): ("history", "S", "S.s", *NOWHERE),
@@ -166,6 +168,13 @@ async def history_of_a_schedule_that_never_fired(folder: Path, start_server: Sta
         return await process.wait_for_exit()
 
 
+async def top_is_interrupted(folder: Path, start_server: StartServer) -> int:
+    server = await start_server(V2_11)
+    with sidecar("top", "--json", "--server", server.url, folder=folder) as process:
+        await process.wait_for_line('"answered": false')
+        return await process.interrupt()
+
+
 async def failures_when_there_are_none(folder: Path, start_server: StartServer) -> int:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
@@ -187,6 +196,7 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("doctor", 3): doctor_finds_a_warning,
     ("info", 0): info_finds_a_schedule,
     ("watch", 0): watch_is_interrupted,
+    ("top", 0): top_is_interrupted,
     ("failures", 0): failures_when_there_are_none,
     ("history", 0): history_of_a_schedule_that_never_fired,
 }

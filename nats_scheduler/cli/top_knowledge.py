@@ -1,0 +1,247 @@
+"""What `top` knows: its questions with their last answers, the advisories that arrived, and the view made of them.
+
+Rule: what no sidecar answers is empty in the view, and said; only while there is no connection the last answers stay,
+with their age. Times are those of the server's clock, which an answer contains; between two answers the clock of this
+machine counts on.
+Cost: a view is made of the answers each time it is drawn, in less than a millisecond for a hundred streams.
+Limit: of more than `PAGE_LENGTH` streams, the first ones by name are known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from nats_scheduler.cli.top_questions import Question
+from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
+from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.service.overview import (
+    Activity,
+    Due,
+    Failure,
+    Health,
+    RecentFire,
+    Stream,
+    read_activity,
+    read_ahead,
+    read_failures,
+    read_health,
+    read_instances,
+    read_recent_fires,
+    read_streams,
+    text_of,
+    texts_of,
+    time_of,
+)
+
+PAGE_LENGTH = 1_000
+"""Streams and instances that are asked for."""
+ROWS_ASKED = 50
+MAX_FAILURES = 100
+FAILURES_PAUSE_SECONDS = 60.0
+"""Advisories arrive by themselves; the stream that keeps them is asked for what was missed."""
+INSTANCES_PAUSE_SECONDS = 2.0
+STREAM_PAUSE_SECONDS = 5.0
+"""How often a single stream is asked for; all of them together are asked for in each interval."""
+MAX_STREAMS_ASKED = MAX_INSTANCES_ASKED = 20
+"""How many of them are asked for one by one: those that are shown first."""
+
+STREAMS, ACTIVITY, FIRES, TIMELINE = "streams.list", "activity.list", "fires.recent", "timeline.list"
+FAILURES, INSTANCES, HEALTH = "failures.list", "instances.list", "health.get"
+NEWER_ENDPOINTS: Mapping[str, str] = {
+    ACTIVITY: "rates and lateness",
+    FIRES: "the last fires",
+    TIMELINE: "all that is due next",
+}
+"""Endpoints that a sidecar of an older version may lack, and what is missing without them."""
+ADVICE = "start `nats-scheduler run`, or see `nats-scheduler doctor`"
+
+
+class Knowledge:
+    """What is known of the sidecars of one account."""
+
+    def __init__(self, stream: str | None, clock: Clock) -> None:
+        """Know nothing yet; None is about all streams."""
+        self.order = next(iter(SORTS))
+        """In which order the streams are shown."""
+        self.server = ""
+        self.lost = ""
+        """Why there is no connection, "" if there is one."""
+        self.denied = ""
+        self._stream = stream
+        self._clock = clock
+        self._offset: int | None = None
+        """What to add to the monotonic clock to get the server's (ns)."""
+        self._answered_at: int | None = None
+        self._failures: dict[str, Failure] = {}
+        """By their content: several sidecars may publish the same."""
+        about = {} if stream is None else {"stream": stream}
+        asked = [
+            Question(HEALTH),
+            Question(STREAMS, {"limit": PAGE_LENGTH}),
+            Question(ACTIVITY, about),
+            Question(FIRES, {**about, "limit": ROWS_ASKED}),
+            Question(TIMELINE, about),
+            Question(INSTANCES, {"limit": PAGE_LENGTH}, INSTANCES_PAUSE_SECONDS),
+            Question(FAILURES, {**about, "limit": ROWS_ASKED}, FAILURES_PAUSE_SECONDS),
+        ]
+        self._questions = {question.endpoint: question for question in asked}
+        self._of_streams: dict[str, Question] = {}
+        self._of_instances: dict[str, Question] = {}
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def questions(self) -> list[Question]:
+        """Return what is to be asked, as far as that does not follow from answers."""
+        return list(self._questions.values())
+
+    def further_questions(self) -> list[Question]:
+        """Return what is to be asked about single streams and instances."""
+        streams = [row.stream.name for row in self._streams()[:MAX_STREAMS_ASKED]]
+        if self._stream is not None or len(streams) < 2 or not self._questions[ACTIVITY].has_responders:
+            streams = []  # of a single one, the answer about all of them says it
+        answer = self._questions[INSTANCES].answer
+        instances = [one.id for one in read_instances(answer or {}) if one.state == "alive"]
+        minutes = LATENESS_MINUTES
+        self._of_streams = {
+            name: self._of_streams.get(name)
+            or Question(ACTIVITY, {"stream": name, "minutes": minutes}, STREAM_PAUSE_SECONDS)
+            for name in streams
+        }
+        self._of_instances = {
+            name: self._of_instances.get(name) or Question(f"{HEALTH}.{name}", least_pause=INSTANCES_PAUSE_SECONDS)
+            for name in instances[:MAX_INSTANCES_ASKED]
+        }
+        return [*self._of_streams.values(), *self._of_instances.values()]
+
+    def connected(self, server: str) -> None:
+        """Begin again with all questions, on a new connection."""
+        self.server, self.lost, self.denied = server, "", ""
+        for question in (*self._questions.values(), *self._of_streams.values(), *self._of_instances.values()):
+            question.due = 0.0
+
+    def answered(self, question: Question) -> None:
+        """Take an answer that is stored in its question, or learn that there is none."""
+        answer = question.answer
+        at = None if answer is None else time_of(answer.get("at"))
+        if answer is None or at is None:
+            return
+        now = self._clock.monotonic()
+        self._offset, self._answered_at = at - now, now
+        if question.endpoint == FAILURES:
+            for failure in read_failures(answer):
+                self._add_failure(failure)
+
+    def advised(self, body: bytes) -> None:
+        """Take an advisory that was published now."""
+        advisory = read_object(body)
+        if advisory is None or self._stream not in (None, advisory.get("stream")):
+            return
+        kind, stream, schedule, subject = (
+            text_of(advisory.get(key)) for key in ("type", "stream", "schedule", "subject")
+        )
+        about = schedule or subject or None
+        self._add_failure(Failure(kind.rpartition(".")[2], self.now(), stream, about, advisory))
+
+    def _add_failure(self, failure: Failure) -> None:
+        """Keep a failure; one that is known by its advisory gets the time at which it was stored."""
+        self._failures[json.dumps(failure.advisory, sort_keys=True)] = failure
+        if len(self._failures) > 2 * MAX_FAILURES:
+            kept = sorted(self._failures.items(), key=lambda item: item[1].stored_at)[-MAX_FAILURES:]
+            self._failures = dict(kept)
+
+    # -- the view ------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """Return the time by the server's clock (ns), or by that of this machine before any answer."""
+        return self._clock.now() if self._offset is None else self._clock.monotonic() + self._offset
+
+    def view(self) -> View:
+        """Return what is known at this moment."""
+        asked = [one for one in self._questions.values() if one.has_responders is not None or one.error]
+        is_answered = any(one.answer is not None for one in asked)
+        none_answers = bool(asked) and not is_answered and self._questions[HEALTH] in asked
+        age = 0 if self._answered_at is None else self._clock.monotonic() - self._answered_at
+        advice = ""
+        if none_answers:
+            advice = next((one.error for one in asked if one.error), ADVICE)
+        return View(
+            at=self.now(),
+            server=self.server,
+            lost=self.lost,
+            age=age,
+            answered=is_answered,
+            advice=advice,
+            reasons=list(dict.fromkeys(self._reasons())),
+            notices=list(self._notices()) if is_answered else [],
+            activity=self._activity(self._questions[ACTIVITY]),
+            streams=self._streams(),
+            due=self._due() if is_answered else None,
+            fires=self._fires(),
+            failures=self._newest_failures() if is_answered or self._failures else None,
+            instances=self._instances(),
+        )
+
+    def _activity(self, question: Question | None) -> Activity | None:
+        return None if question is None or question.answer is None else read_activity(question.answer)
+
+    def _served(self) -> list[Stream]:
+        """Return the streams that are asked about."""
+        streams = read_streams(self._questions[STREAMS].answer or {})
+        return [one for one in streams if self._stream in (None, one.name)]
+
+    def _streams(self) -> list[StreamRow]:
+        streams = self._served()
+        all_of_them = self._questions[ACTIVITY] if len(streams) == 1 else None
+        rows = [StreamRow(one, self._activity(all_of_them or self._of_streams.get(one.name))) for one in streams]
+        return sorted_streams(rows, self.order)
+
+    def _due(self) -> list[Due]:
+        """Return what is due next; if there is no list of it, the next schedule of each stream."""
+        ahead = read_ahead(self._questions[TIMELINE].answer or {})
+        soonest = [one.next for one in self._served() if one.next is not None] if ahead is None else ahead.soonest
+        return sorted(soonest, key=lambda one: one.fire_time)
+
+    def _fires(self) -> list[RecentFire] | None:
+        answer = self._questions[FIRES].answer
+        return None if answer is None else read_recent_fires(answer)
+
+    def _instances(self) -> list[InstanceRow] | None:
+        answer = self._questions[INSTANCES].answer
+        return None if answer is None else [InstanceRow(one, self._health_of(one.id)) for one in read_instances(answer)]
+
+    def _health_of(self, instance: str) -> Health | None:
+        question = self._of_instances.get(instance)
+        return None if question is None or question.answer is None else read_health(question.answer)
+
+    def _newest_failures(self) -> list[Failure]:
+        return sorted(self._failures.values(), key=lambda one: -one.stored_at)[:MAX_FAILURES]
+
+    def _reasons(self) -> Iterator[str]:
+        """Return why schedules do not all fire: of the instance that answered, and of each one that is alive."""
+        for answer in (self._questions[HEALTH].answer, *(one.answer for one in self._of_instances.values())):
+            health = None if answer is None else read_health(answer)
+            if health is not None and not health.is_ready:
+                yield from health.reasons or ["a sidecar is not ready"]
+        if self._stream is not None and self._questions[STREAMS].answer is not None and not self._served():
+            yield f"stream {self._stream} is not served"
+
+    def _notices(self) -> Iterator[str]:
+        """Return what is missing from the view, and why."""
+        for endpoint, question in self._questions.items():
+            if question.error:
+                yield f"{endpoint}: {question.error}"
+        lacking = [what for name, what in NEWER_ENDPOINTS.items() if self._questions[name].has_responders is False]
+        if lacking:
+            yield f"the sidecars are of an older version: {', '.join(lacking)} cannot be shown"
+        silent = {
+            name
+            for question in (*self._questions.values(), *self._of_streams.values())
+            for name in texts_of((question.answer or {}).get("unanswered"))
+        }
+        silent |= {name for name, question in self._of_instances.items() if question.is_unanswered}
+        if silent:
+            yield f"no answer from {', '.join(sorted(silent))}: what only they know is missing"
+        if self.denied:
+            yield self.denied

@@ -1,0 +1,141 @@
+"""What `top` asks of the sidecars, and how often: several questions at a time, none of them more often than is cheap.
+
+Rule: a question is asked again only when its last answer is there, and after a pause that is `PAUSE_FACTOR` times as
+long as the sidecar needed: over a million schedules a list takes seconds of work, and a display is not worth that each
+second. An answer that is missing is a sentence about why, never an exception.
+Cost: a request for each question and interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import (
+    ConnectionLostError,
+    JetStreamError,
+    NoAnswerError,
+    NoJetStreamError,
+    NotPermittedError,
+)
+from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.service.service import SUBJECTS
+
+ANSWER_SECONDS = 5.0
+"""Longest wait for one answer."""
+PAUSE_FACTOR = 9
+"""A sidecar works for at most a tenth of the time on one question."""
+ERROR_HEADER = b"Nats-Service-Error"
+
+
+class NoneAnswersError(Exception):
+    """Nothing subscribes to the subject of a question: no sidecar runs, or those that run do not have the endpoint."""
+
+
+class RefusedError(Exception):
+    """A sidecar answered with an error, or nothing that can be read, or not in time."""
+
+
+@dataclass
+class Question:
+    """One question, and what is known of its answer."""
+
+    endpoint: str
+    """Behind the prefix of all subjects, with the id of an instance if it is asked of one."""
+    request: Mapping[str, object] = field(default_factory=dict)
+    least_pause: float = 0.0
+    """Seconds between an answer and the next request, at least."""
+    answer: dict[str, Any] | None = None
+    """The last answer; None if the last request had none."""
+    error: str = ""
+    """Why there is no answer."""
+    has_responders: bool | None = None
+    """Whether anything subscribes there; None if that is not known."""
+    due: float = 0.0
+    """When it is asked again, by the loop's clock."""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it was asked, and the last request had no answer."""
+        return self.answer is None and (self.has_responders is False or bool(self.error))
+
+
+async def ask(connection: Connection, question: Question) -> dict[str, Any]:
+    """Return the answer to a question; raises `NoneAnswersError`, `RefusedError` or `ConnectionLostError`."""
+    body = json.dumps(question.request).encode()
+    try:
+        reply = await connection.request(f"{SUBJECTS}.{question.endpoint}", body, deadline=ANSWER_SECONDS)
+    except ConnectionLostError:
+        raise
+    except NoJetStreamError:
+        raise NoneAnswersError from None
+    except NoAnswerError:
+        raise RefusedError(f"no answer within {ANSWER_SECONDS:.0f} s") from None
+    except NotPermittedError:
+        raise RefusedError(f"this user may not publish to {SUBJECTS}.{question.endpoint}") from None
+    except JetStreamError as error:
+        raise RefusedError(str(error)) from None
+    refusal = header_value(reply.block, ERROR_HEADER)
+    if refusal is not None:
+        raise RefusedError(decoded(refusal))
+    answer = read_object(reply.body)
+    if answer is None:
+        raise RefusedError("the answer is no JSON object")
+    return answer
+
+
+class Questions:
+    """The questions on one connection."""
+
+    def __init__(self, connection: Connection, interval: float, answered: Callable[[Question], None]) -> None:
+        """Ask nothing yet; `answered` is called after each answer, or when it is known that there is none."""
+        self._connection = connection
+        self._interval = interval
+        self._answered = answered
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask_due(self, questions: Iterable[Question]) -> None:
+        """Ask those of the questions for which it is time, all at once, and do not wait."""
+        now = self._loop.time()
+        for question in questions:
+            if question.task is None and question.due <= now:
+                question.task = self._loop.create_task(self._ask(question))
+                self._tasks.add(question.task)
+                question.task.add_done_callback(self._tasks.discard)
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until nothing that was asked is open, at most so long; each request has its deadline."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+    async def close(self) -> None:
+        """Give up what is open."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask(self, question: Question) -> None:
+        began = self._loop.time()
+        try:
+            question.answer, question.error = await ask(self._connection, question), ""
+            question.has_responders = True
+        except NoneAnswersError:
+            question.answer, question.error, question.has_responders = None, "", False
+        except RefusedError as error:
+            question.answer, question.error, question.has_responders = None, str(error), True
+        except ConnectionLostError:
+            return  # the connection is reported, and what was known of it stays
+        finally:
+            now = self._loop.time()
+            # A bit less than the interval: the next check must not come just before it.
+            question.due = now + max(self._interval * 0.9, question.least_pause, PAUSE_FACTOR * (now - began))
+            question.task = None
+        self._answered(question)

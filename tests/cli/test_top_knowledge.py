@@ -1,0 +1,301 @@
+"""What `top` makes of the answers of sidecars: of this version, of older ones, and of wrong ones."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nats_scheduler.cli.top_document import view_document
+from nats_scheduler.cli.top_knowledge import (
+    ACTIVITY,
+    ADVICE,
+    FAILURES,
+    FIRES,
+    HEALTH,
+    INSTANCES,
+    MAX_FAILURES,
+    STREAMS,
+    TIMELINE,
+    Knowledge,
+)
+from nats_scheduler.cli.top_layout import screen
+from nats_scheduler.cli.top_questions import Question
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
+from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.overview import Failure
+from nats_scheduler.testing.clock import ManualClock
+from tests.cli.top_views import NOW
+
+BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
+ADVISORY = {
+    "type": "io.nats_scheduler.advisory.v1.fire_refused",
+    "stream": "ORDERS",
+    "schedule": "orders.s",
+    "code": 503,
+    "reason": "no space",
+}
+
+
+def text(seconds: float) -> str:
+    return format_rfc3339(NOW + int(seconds * SECOND))
+
+
+def schedule(stream: str, subject: str, seconds: float) -> dict[str, Any]:
+    fire = {"utc": text(seconds), "local": text(seconds), "nanoseconds": 1}
+    return {"stream": stream, "subject": subject, "pattern": "@every 5m", "next_fire": fire}
+
+
+def minute(ago: int, fires: int, bucket: int) -> dict[str, Any]:
+    lateness = [0] * BUCKETS
+    lateness[bucket] = fires
+    most = int(LATENESS_BUCKETS_SECONDS[bucket] * SECOND) - 1
+    since = format_rfc3339(NOW - NOW % MINUTE - ago * MINUTE)
+    return {"from": since, "fires": fires, "refused": 2, "lateness": lateness, "lateness_max_nanoseconds": most}
+
+
+def stream_document(name: str, seconds: float, overdue: int = 0) -> dict[str, Any]:
+    states = {"waiting": 7 - overdue, "overdue": overdue} if overdue else {"waiting": 7}
+    return {
+        "stream": name,
+        "mode": "emulated",
+        "ready": True,
+        "schedules": {"total": 7, "states": states, "kinds": {"every": 7}},
+        "failing": 1,
+        "rejected": 2,
+        "misnamed": 0,
+        "next": schedule(name, f"{name}.next", seconds),
+        "holders": ["a"],
+    }
+
+
+def answers() -> dict[str, dict[str, Any]]:
+    """Return what sidecars answer to each question."""
+    unready: dict[str, Any] = {"id": "b", "state": "silent", "since": None, "holds": [], "unable": []}
+    alive: dict[str, Any] = {
+        "id": "a",
+        "state": "alive",
+        "since": text(-60),
+        "holds": [{"stream": "ORDERS", "mode": "emulated", "shards": [1, 2]}, {"stream": "JOBS", "shards": [3]}],
+        "unable": [{"stream": "JOBS", "reason": "may not publish"}],
+    }
+    fire = {
+        "stream": "ORDERS",
+        "schedule": "orders.f",
+        "stored": text(-1),
+        "lateness_nanoseconds": 900,
+        "overdue": False,
+    }
+    given: dict[str, dict[str, Any]] = {
+        HEALTH: {"ready": True, "reasons": []},
+        STREAMS: {"streams": [stream_document("ORDERS", 5), stream_document("JOBS", 3, overdue=2)], "unanswered": []},
+        ACTIVITY: {
+            "bounds_seconds": list(LATENESS_BUCKETS_SECONDS),
+            "minutes": [minute(2, 10, 4), minute(1, 60, 1), minute(0, 30, 0)],
+            "unanswered": ["b"],
+        },
+        FIRES: {"fires": [fire, {**fire, "overdue": True}], "unanswered": []},
+        TIMELINE: {"soonest": [schedule("ORDERS", "orders.t", 5), schedule("ORDERS", "orders.u", 1)]},
+        INSTANCES: {"instances": [alive, unready]},
+        FAILURES: {
+            "failures": [
+                {
+                    "kind": "fire_refused",
+                    "stored": text(-90),
+                    "stream": "ORDERS",
+                    "schedule": "orders.s",
+                    "advisory": ADVISORY,
+                }
+            ]
+        },
+    }
+    return {name: {"at": text(0), "instance": "a", **answer} for name, answer in given.items()}
+
+
+def knowledge_of(given: dict[str, dict[str, Any]], stream: str | None = None) -> Knowledge:
+    """Return what is known after these answers; what is not among them has no responders."""
+    known = Knowledge(stream, ManualClock(NOW))
+    for question in known.questions():
+        answer_to(known, question, given)
+    for question in known.further_questions():
+        answer_to(known, question, given | {f"{HEALTH}.a": given.get(HEALTH, {})})
+    return known
+
+
+def answer_to(known: Knowledge, question: Question, given: dict[str, dict[str, Any]]) -> None:
+    question.answer = given.get(question.endpoint)
+    question.has_responders = question.answer is not None
+    known.answered(question)
+
+
+def test_answers_are_what_is_shown() -> None:
+    view = knowledge_of(answers()).view()
+    assert (view.at, view.answered, view.lost, view.advice, view.reasons) == (NOW, True, "", "", [])
+    assert view.notices == ["no answer from b: what only they know is missing"]
+    assert [
+        (row.stream.name, row.stream.schedules, row.overdue, row.stream.failing, row.trouble) for row in view.streams
+    ] == [
+        ("JOBS", 7, 2, 1, 3),
+        ("ORDERS", 7, 0, 1, 1),
+    ]
+    assert [row.next_fire for row in view.streams] == [NOW + 3 * SECOND, NOW + 5 * SECOND]
+    assert [(one.fire_time, one.subject) for one in view.due or ()] == [
+        (NOW + SECOND, "orders.u"),
+        (NOW + 5 * SECOND, "orders.t"),
+    ]
+    assert [(one.stored_at, one.lateness) for one in view.fires or ()] == [(NOW - SECOND, 900), (NOW - SECOND, None)]
+    assert view.failures == [Failure("fire_refused", NOW - 90 * SECOND, "ORDERS", "orders.s", ADVISORY)]
+    assert [(row.instance.id, row.state, row.problem) for row in view.instances or ()] == [
+        ("a", "alive", "cannot serve JOBS: may not publish"),
+        ("b", "silent", ""),
+    ]
+
+
+def test_time_goes_on_between_answers() -> None:
+    clock = ManualClock(NOW - 3_600 * SECOND)  # that of this machine is wrong
+    known = Knowledge(None, clock)
+    question = known.questions()[0]
+    question.answer = {"at": text(0), "ready": True}
+    known.answered(question)
+    clock.advance(7 * SECOND)
+    assert (known.view().at, known.view().age) == (NOW + 7 * SECOND, 7 * SECOND)
+
+
+def test_before_any_answer_nothing_is_wrong_yet() -> None:
+    view = Knowledge(None, ManualClock(NOW)).view()
+    assert (view.answered, view.advice, view.due, view.failures, view.instances) == (False, "", None, None, None)
+
+
+def test_if_no_sidecar_answers_it_says_what_to_type() -> None:
+    view = knowledge_of({}).view()
+    assert (view.answered, view.advice) == (False, ADVICE)
+    assert "nats-scheduler run" in ADVICE
+
+
+def test_if_no_question_is_permitted_it_says_that() -> None:
+    known = Knowledge(None, ManualClock(NOW))
+    for question in known.questions():
+        question.error, question.has_responders = f"this user may not publish to {question.endpoint}", True
+    assert known.view().advice == "this user may not publish to health.get"
+
+
+def test_an_older_sidecar_is_shown_as_far_as_it_answers() -> None:
+    given = {name: answer for name, answer in answers().items() if name not in (ACTIVITY, FIRES, TIMELINE)}
+    view = knowledge_of(given).view()
+    assert (view.answered, view.activity, view.fires) == (True, None, None)
+    assert view.due is not None
+    assert [row.subject for row in view.due] == ["JOBS.next", "ORDERS.next"]
+    assert len(view.notices) == 1
+    assert view.notices[0].startswith("the sidecars are of an older version: rates and lateness, the last fires, ")
+
+
+def test_single_streams_are_asked_for_if_there_are_several() -> None:
+    known = knowledge_of(answers())
+    asked = [(question.endpoint, question.request.get("stream")) for question in known.further_questions()]
+    assert asked == [(ACTIVITY, "JOBS"), (ACTIVITY, "ORDERS"), (f"{HEALTH}.a", None)]
+    alone = answers()
+    alone[STREAMS]["streams"] = alone[STREAMS]["streams"][:1]
+    known = knowledge_of(alone)
+    assert [question.endpoint for question in known.further_questions()] == [f"{HEALTH}.a"]
+    row = known.view().streams[0]
+    assert row.activity == known.view().activity is not None
+
+
+def test_one_stream_is_shown_alone() -> None:
+    known = knowledge_of(answers(), "ORDERS")
+    about = [question.request.get("stream") for question in known.questions()]
+    assert about == [None, None, "ORDERS", "ORDERS", "ORDERS", None, "ORDERS"]
+    assert [row.stream.name for row in known.view().streams] == ["ORDERS"]
+    known.advised(json.dumps(ADVISORY | {"stream": "JOBS"}).encode())
+    failures = known.view().failures
+    assert failures is not None
+    assert [row.stream for row in failures] == ["ORDERS"]
+
+
+def test_a_stream_that_is_not_served_is_not_ready() -> None:
+    assert knowledge_of(answers(), "NONE").view().reasons == ["stream NONE is not served"]
+
+
+def test_each_instance_says_why_it_is_not_ready() -> None:
+    given = answers() | {HEALTH: {"at": text(0), "ready": False, "reasons": ["ORDERS: no contact"]}}
+    view = knowledge_of(given).view()
+    assert view.reasons == ["ORDERS: no contact"]
+    assert view.instances is not None
+    assert (view.instances[0].state, view.instances[0].problem) == (
+        "not ready",
+        "cannot serve JOBS: may not publish; ORDERS: no contact",
+    )
+
+
+def test_failures_come_as_they_happen_and_each_one_once() -> None:
+    known = knowledge_of(answers())
+    other = ADVISORY | {"schedule": "orders.other"}
+    for advisory in (other, ADVISORY, other):
+        known.advised(json.dumps(advisory).encode())
+    known.advised(b"no object")
+    failures = known.view().failures
+    assert failures is not None
+    assert sorted((one.stored_at, one.schedule) for one in failures) == [(NOW, "orders.other"), (NOW, "orders.s")]
+
+
+def test_failures_that_never_end_take_no_memory() -> None:
+    known = knowledge_of(answers())
+    for number in range(5 * MAX_FAILURES):
+        known.advised(json.dumps(ADVISORY | {"schedule": f"orders.{number}"}).encode())
+    failures = known.view().failures
+    assert failures is not None
+    assert len(failures) == MAX_FAILURES
+
+
+def test_a_document_has_what_the_screen_has() -> None:
+    view = knowledge_of(answers()).view()
+    document = json.loads(json.dumps(view_document(view)))
+    assert (document["at"], document["ready"], document["connection_lost"]) == (text(0), True, None)
+    assert [one["stream"] for one in document["streams"]] == ["JOBS", "ORDERS"]
+    assert document["activity"]["fires_per_second"] == pytest.approx((30 + 60 * 55 / 60) / 60, abs=0.001)
+    assert document["activity"]["lateness"]["max_nanoseconds"] == 5 * MILLISECOND - 1
+    assert document["activity"]["refused"] == 6
+    assert [one["subject"] for one in document["soonest"]] == ["orders.u", "orders.t"]
+    assert document["failures"][0]["advisory"] == ADVISORY
+    assert document["instances"][1]["state"] == "silent"
+
+
+WRONG: list[Any] = [None, -1, 1 << 80, 1.5, "x\x1b[2J", [None], {"a": 1}]
+
+
+def damaged() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the answers with each value, at any depth, replaced by wrong ones or left out."""
+    for path in paths(answers()):
+        for wrong in (*WRONG, ...):
+            given = copy.deepcopy(answers())
+            place: Any = given
+            for key in path[:-1]:
+                place = place[key]
+            if wrong is not ...:
+                place[path[-1]] = wrong
+            elif isinstance(place, dict):
+                del place[path[-1]]
+            yield f"{path} {wrong!r}", given
+
+
+def paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        if before:  # the answer itself is an object, or none
+            yield (*before, key)
+        yield from paths(inner, (*before, key))
+
+
+def test_no_answer_breaks_the_screen() -> None:
+    for what, given in damaged():
+        view = knowledge_of(given).view()
+        try:
+            lines = screen(view, 80, 24)
+            json.dumps(view_document(view))
+        except Exception as error:
+            raise AssertionError(what) from error
+        assert all(span.text.isprintable() for line in lines for span in line), what

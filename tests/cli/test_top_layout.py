@@ -1,0 +1,262 @@
+"""The screen of `top` at each size: what is essential is there, nothing is wrapped, the rest is left out in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from nats_scheduler.cli.tables import width_of
+from nats_scheduler.cli.top_layout import screen
+from nats_scheduler.cli.top_lines import Style, cut, cut_line, plain, sparkline
+from nats_scheduler.cli.top_tables import clock_text, due_text, lateness_text
+from nats_scheduler.cli.top_view import SORTS, View, sorted_streams
+from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from tests.cli.top_views import (
+    HOSTILE,
+    NO_ACTIVITY,
+    NOW,
+    SERVER,
+    activity,
+    crowded,
+    due,
+    failure,
+    instance,
+    stream,
+    view,
+)
+
+KEYS = "q quit   s order: trouble"
+LOST = view(lost="the server closed the connection", age=12 * SECOND)
+SILENT = View(NOW, SERVER, advice="`nats-scheduler run` starts one")
+VIEWS = {
+    "calm": view(),
+    "crowded": crowded(),
+    "hostile": crowded(HOSTILE),
+    "wide": crowded("注文.顧客.リマインダー"),
+    "lost": LOST,
+    "silent": SILENT,
+    "nothing yet": View(NOW, SERVER),
+}
+
+
+def shown(given: View, columns: int | None, rows: int | None, keys: str = KEYS) -> list[str]:
+    return [plain(line) for line in screen(given, columns, rows, keys)]
+
+
+@pytest.mark.parametrize("given", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [(80, 24), (40, 10), (200, 60), (20, 5), (1, 1), *((columns, 24) for columns in range(2, 130, 3))],
+)
+def test_a_screen_has_the_size_of_the_terminal(given: View, columns: int, rows: int) -> None:
+    found = shown(given, columns, rows)
+    assert len(found) == rows
+    assert [line for line in found if width_of(line) > columns or not line.isprintable()] == []
+
+
+@pytest.mark.parametrize("rows", range(1, 70))
+def test_a_screen_is_as_high_as_the_terminal(rows: int) -> None:
+    assert {name: len(shown(given, 80, rows)) for name, given in VIEWS.items()} == dict.fromkeys(VIEWS, rows)
+
+
+def test_all_that_is_essential_is_on_80_by_24() -> None:
+    found = shown(view(failures=[failure(1)], streams=[stream("ORDERS", overdue=1, failing=2)]), 80, 24)
+    assert found[0].split() == ["nats-scheduler", "top", *SERVER.split(), "2026-11-22T12:36:05Z"]
+    assert found[1] == "READY  1 sidecar alive"
+    assert found[2].startswith("fires     12.3/s, 738 in 60 s  ")
+    assert found[3].startswith("lateness  p50 1.0 ms  p99 4.9 ms  max 5.0 ms  ")
+    assert all("▁" <= char <= "█" for line in found[2:4] for char in line[-15:])
+    assert found[4].split() == ["STREAM", "MODE", "SCHEDULES", "OVERDUE", "FAILING", "/MIN", "P99", "NEXT", "FIRE"]
+    assert found[5].split() == ["ORDERS", "emulated", "100,000", "1", "2", "738", "4.9", "ms", "in", "3s"]
+    assert found[6].split()[:2] == ["DUE", "6/20"]
+    assert found[7].split() == ["in", "1s", "ORDERS", "orders.due.1", "@every", "5m"]
+    text = "\n".join(found)
+    assert "12:36:05    1.0 ms  ORDERS  orders.fired.0" in text
+    assert "12:35:05  fire_refused  ORDERS  orders.refused.1  code 503" in text
+    assert "f6aceb65fa7b  alive        1      64  1h0m0s" in text
+    assert found[-1] == KEYS
+
+
+def test_each_table_keeps_rows_on_80_by_24_if_all_are_long() -> None:
+    found = shown(crowded(), 80, 24)
+    heads = [line.split() for line in found if "/100" in line]
+    assert [head[0] for head in heads] == ["STREAM", "DUE", "FIRED", "FAILED", "SIDECAR"]
+    assert all(int(head[1].partition("/")[0]) >= 1 for head in heads)
+
+
+def test_on_40_by_10_trouble_and_failures_stay() -> None:
+    found = shown(view(failures=[failure(1)], streams=[stream("ORDERS", overdue=1, failing=2)]), 40, 10)
+    assert found[1] == "READY  1 sidecar alive"
+    assert found[2] == "fires     12.3/s, 738 in 60 s"
+    assert found[3] == "lateness  p50 1.0 ms  p99 4.9 ms"
+    assert found[4].split() == ["STREAM", "OVERDUE", "FAILING", "NEXT", "FIRE"]
+    assert found[5].split() == ["ORDERS", "1", "2", "in", "3s"]
+    assert any(line.startswith("FAILED") for line in found)
+    assert found[-1] == KEYS
+
+
+def test_on_200_by_60_nothing_is_left_out() -> None:
+    found = shown(view(failures=[failure(number) for number in range(5)]), 200, 60)
+    assert sum("orders.due." in line for line in found) == 20
+    assert sum("orders.refused." in line for line in found) == 5
+    assert len([char for char in found[2] if "▁" <= char <= "█"]) == 60
+
+
+def test_what_is_left_out_is_left_out_in_order() -> None:
+    """The more rows there are, the more is shown, and each part comes when all that is more important is there."""
+    parts = [
+        "READY",
+        "fires  ",
+        "lateness  ",
+        "nats-scheduler",
+        "q quit",
+        "STREAM",
+        "FAILED",
+        "DUE",
+        "SIDECAR",
+        "FIRED",
+    ]
+    given = view(failures=[failure(1)])
+    seen: list[str] = []
+    for rows in range(1, 30):
+        now = [part for part in parts if any(line.startswith(part) for line in shown(given, 80, rows))]
+        assert set(seen) <= set(now), rows
+        seen += [part for part in now if part not in seen]
+    assert seen == parts
+
+
+@pytest.mark.parametrize("columns", range(20, 100))
+def test_columns_are_left_out_in_order(columns: int) -> None:
+    order = ["MODE", "P99", "SCHEDULES", "/MIN"]
+    heading = next(line for line in shown(view(), columns, 24) if line.startswith("STREAM")).split()
+    assert [name for name in order if name not in heading] == order[: len([n for n in order if n not in heading])]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (LOST, "CONNECTION LOST  connecting again, as of 12s ago: the server closed the connection"),
+        (SILENT, "NO SIDECAR ANSWERS  `nats-scheduler run` starts one"),
+        (View(NOW, SERVER), "waiting for the first answer"),
+        (view(reasons=["ORDERS: no contact"]), "NOT READY  1 sidecar alive: ORDERS: no contact"),
+        (view(reasons=["a", "b", "c"]), "NOT READY  1 sidecar alive: a (and 2 more)"),
+        (view(age=9 * SECOND), "READY  1 sidecar alive, as of 9s ago"),
+        (view(instances=None), "READY  "),
+        (
+            view(instances=[instance("a"), instance("b", "gone")]),
+            "READY  1 of 2 sidecars alive",
+        ),
+    ],
+)
+def test_one_line_says_whether_all_is_well(given: View, expected: str) -> None:
+    assert shown(given, None, None)[1] == expected
+
+
+def test_what_is_missing_is_said_in_one_line() -> None:
+    assert shown(view(notices=["one", "two"]), 80, 24)[2] == "! one; two"
+
+
+def test_what_is_unknown_is_not_a_number() -> None:
+    unknown = stream("ORDERS", is_ready=False, schedules=None, next=None, activity=None)
+    found = shown(view(streams=[unknown], activity=None), 80, 24)
+    assert found[3].split() == ["ORDERS", "emulated", "-", "-", "0", "-", "-", "not", "ready"]
+
+
+def test_refused_fires_are_said_beside_the_rate() -> None:
+    assert shown(view(activity=activity(6, refused=2)), 40, 24)[2] == "fires     0.2/s, 12 in 60 s, 20 refused"
+
+
+def test_without_a_fire_there_is_no_lateness() -> None:
+    assert shown(view(activity=NO_ACTIVITY), 80, 24)[2:4] == [
+        "fires     0.0/s, 0 in 60 s",
+        "lateness  no fire in 10 min",
+    ]
+
+
+def test_a_sidecar_says_what_is_wrong_with_it() -> None:
+    found = shown(view(instances=[instance("a", reasons=("no contact",), unable={"JOBS": "may not publish"})]), 120, 24)
+    assert any(line.endswith("cannot serve JOBS: may not publish; no contact") for line in found)
+    assert any(line.split()[:3] == ["a", "not", "ready"] for line in found)
+
+
+def test_what_is_empty_is_said() -> None:
+    found = shown(view(streams=[], due=[], fires=[], failures=[], instances=[]), 80, 24)
+    assert [line for line in found if line][4:-1] == [
+        "STREAM  none is served",
+        "DUE  nothing",
+        "FAILED  nothing, as far as it is kept",
+        "SIDECAR  none lives on this account",
+    ]
+
+
+def test_a_pipe_gets_whole_texts() -> None:
+    long = "orders." + "x" * 150
+    found = shown(view(streams=[stream(long)]), None, None, "")
+    assert any(line.startswith(long) for line in found)
+
+
+def test_a_style_says_nothing_that_the_text_does_not() -> None:
+    """Without colours the words and numbers are there: `NOT READY` and not `READY`, `1` and not `0`."""
+    good = screen(view(), 80, 24, KEYS)
+    bad = screen(view(reasons=["x"], streams=[stream("ORDERS", overdue=1, failing=1, is_ready=False)]), 80, 24, KEYS)
+    assert {span.text for line in good for span in line if span.style is Style.BAD} == set()
+    marked = {span.text for line in bad for span in line if span.style is Style.BAD}
+    assert marked == {"NOT READY", "1", "not ready"}
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [("trouble", "cab"), ("name", "abc"), ("fires", "bac"), ("schedules", "cba"), ("next fire", "bac")],
+)
+def test_streams_have_an_order(order: str, expected: str) -> None:
+    rows = [
+        stream("a", activity=activity(5), schedules=1, next=due(2)),
+        stream("b", activity=activity(9), schedules=2, next=due(1)),
+        stream("c", activity=NO_ACTIVITY, schedules=3, next=None, overdue=3),
+    ]
+    if order == "trouble":
+        rows[0] = stream("a", failing=1, activity=None)
+    assert "".join(row.stream.name for row in sorted_streams(rows, order)) == expected
+    assert order in SORTS
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("orders", 6, "orders"),
+        ("orders.reminder.7", 10, "orders…r.7"),
+        ("orders", 1, "…"),
+        ("orders", 0, ""),
+        ("注文注文注文", 12, "注文注文注文"),
+        ("注文注文注文", 11, "注文注…文"),
+    ],
+)
+def test_a_text_that_is_too_long_loses_its_middle(text: str, width: int, expected: str) -> None:
+    found = cut(text, width)
+    assert width_of(found) <= width
+    assert found == expected
+
+
+def test_a_line_that_is_too_long_loses_its_end() -> None:
+    line = screen(view(), 80, 24)[1]
+    assert plain(cut_line(line, 10)) == "READY  1 …"
+
+
+def test_a_sparkline_shows_the_highest_value_full_and_any_fire_above_none() -> None:
+    assert sparkline([0, 1, 50, 100]) == "▁▂▅█"
+    assert sparkline([0, 0]) == "▁▁"
+    assert sparkline([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [(5 * SECOND, "in 5s"), (90 * MINUTE, "in 1h30m0s"), (0, "now"), (-SECOND, "now"), (-12 * SECOND, "12s ago")],
+)
+def test_when_a_fire_is_due_is_counted_from_now(left: int, expected: str) -> None:
+    assert due_text(NOW + left, NOW) == expected
+
+
+def test_times_and_lateness_are_short() -> None:
+    assert clock_text(NOW - HOUR, NOW) == "11:36:05"
+    assert clock_text(NOW - DAY, NOW) == "11-21 12:36"
+    given = [None, 0, 250_000, 5 * MILLISECOND, 1_500 * MILLISECOND, 3 * HOUR]
+    assert [lateness_text(one) for one in given] == ["-", "0.0 ms", "0.2 ms", "5.0 ms", "1.5 s", "3h0m0s"]
