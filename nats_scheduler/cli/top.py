@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import click
 
@@ -129,7 +130,7 @@ async def _live(feed: Feed, knowledge: Knowledge, *, as_json: bool) -> None:
             knowledge.order = orders[(orders.index(knowledge.order) + 1) % len(orders)]
             draw()
 
-    with Terminal(pressed=pressed, redraw=draw) as terminal:
+    with suppress(TerminalGoneError), Terminal(pressed=pressed, redraw=draw) as terminal:
         draw()
         await _until_ended(feed, connection, draw, ended)
 

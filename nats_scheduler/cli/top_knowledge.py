@@ -44,6 +44,8 @@ FAILURES_PAUSE_SECONDS = 60.0
 INSTANCES_PAUSE_SECONDS = 2.0
 STREAM_PAUSE_SECONDS = 5.0
 """How often a single stream is asked for; all of them together are asked for in each interval."""
+LONG_PATIENCE_SECONDS = 15.0
+"""For lists for which a sidecar visits all schedules: a million take some seconds."""
 MAX_STREAMS_ASKED = MAX_INSTANCES_ASKED = 20
 """How many of them are asked for one by one: those that are shown first."""
 
@@ -79,10 +81,10 @@ class Knowledge:
         about = {} if stream is None else {"stream": stream}
         asked = [
             Question(HEALTH),
-            Question(STREAMS, {"limit": PAGE_LENGTH}),
+            Question(STREAMS, {"limit": PAGE_LENGTH}, patience=LONG_PATIENCE_SECONDS),
             Question(ACTIVITY, about),
             Question(FIRES, {**about, "limit": ROWS_ASKED}),
-            Question(TIMELINE, about),
+            Question(TIMELINE, about, patience=LONG_PATIENCE_SECONDS),
             Question(INSTANCES, {"limit": PAGE_LENGTH}, INSTANCES_PAUSE_SECONDS),
             Question(FAILURES, {**about, "limit": ROWS_ASKED}, FAILURES_PAUSE_SECONDS),
         ]

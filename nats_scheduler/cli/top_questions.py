@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from nats_scheduler.jetstream.connection import Connection
@@ -27,7 +28,9 @@ from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.service.service import SUBJECTS
 
 ANSWER_SECONDS = 5.0
-"""Longest wait for one answer."""
+"""Longest wait for one answer, unless the question has another."""
+MAX_OPEN = 8
+"""Questions that are open at once: a sidecar refuses all requests beyond 32, and others may ask too."""
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question."""
 ERROR_HEADER = b"Nats-Service-Error"
@@ -41,7 +44,7 @@ class RefusedError(Exception):
     """A sidecar answered with an error, or nothing that can be read, or not in time."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Question:
     """One question, and what is known of its answer."""
 
@@ -50,6 +53,8 @@ class Question:
     request: Mapping[str, object] = field(default_factory=dict)
     least_pause: float = 0.0
     """Seconds between an answer and the next request, at least."""
+    patience: float = ANSWER_SECONDS
+    """Seconds after which no answer is expected any more."""
     answer: dict[str, Any] | None = None
     """The last answer; None if the last request had none."""
     error: str = ""
@@ -58,7 +63,6 @@ class Question:
     """Whether anything subscribes there; None if that is not known."""
     due: float = 0.0
     """When it is asked again, by the loop's clock."""
-    task: asyncio.Task[None] | None = None
 
     @property
     def is_unanswered(self) -> bool:
@@ -70,13 +74,13 @@ async def ask(connection: Connection, question: Question) -> dict[str, Any]:
     """Return the answer to a question; raises `NoneAnswersError`, `RefusedError` or `ConnectionLostError`."""
     body = json.dumps(question.request).encode()
     try:
-        reply = await connection.request(f"{SUBJECTS}.{question.endpoint}", body, deadline=ANSWER_SECONDS)
+        reply = await connection.request(f"{SUBJECTS}.{question.endpoint}", body, deadline=question.patience)
     except ConnectionLostError:
         raise
     except NoJetStreamError:
         raise NoneAnswersError from None
     except NoAnswerError:
-        raise RefusedError(f"no answer within {ANSWER_SECONDS:.0f} s") from None
+        raise RefusedError(f"no answer within {question.patience:.0f} s") from None
     except NotPermittedError:
         raise RefusedError(f"this user may not publish to {SUBJECTS}.{question.endpoint}") from None
     except JetStreamError as error:
@@ -99,30 +103,37 @@ class Questions:
         self._interval = interval
         self._answered = answered
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: dict[Question, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(MAX_OPEN)
 
     def ask_due(self, questions: Iterable[Question]) -> None:
         """Ask those of the questions for which it is time, all at once, and do not wait."""
         now = self._loop.time()
         for question in questions:
-            if question.task is None and question.due <= now:
-                question.task = self._loop.create_task(self._ask(question))
-                self._tasks.add(question.task)
-                question.task.add_done_callback(self._tasks.discard)
+            if question not in self._open and question.due <= now:
+                self._open[question] = task = self._loop.create_task(self._ask(question))
+                task.add_done_callback(partial(self._closed, question))
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until nothing that was asked is open, at most so long; each request has its deadline."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
+        if self._open:
+            await asyncio.wait(self._open.values(), timeout=seconds)
 
     async def close(self) -> None:
         """Give up what is open."""
-        tasks = list(self._tasks)
+        tasks = list(self._open.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _closed(self, question: Question, _task: asyncio.Task[None]) -> None:
+        del self._open[question]
+
     async def _ask(self, question: Question) -> None:
+        async with self._places:
+            await self._ask_now(question)
+
+    async def _ask_now(self, question: Question) -> None:
         began = self._loop.time()
         try:
             question.answer, question.error = await ask(self._connection, question), ""
@@ -137,5 +148,4 @@ class Questions:
             now = self._loop.time()
             # A bit less than the interval: the next check must not come just before it.
             question.due = now + max(self._interval * 0.9, question.least_pause, PAUSE_FACTOR * (now - began))
-            question.task = None
         self._answered(question)
