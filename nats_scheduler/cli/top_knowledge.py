@@ -125,7 +125,7 @@ class Knowledge:
 
     def answered(self, question: Question) -> None:
         """Take an answer that is stored in its question, or learn that there is none."""
-        answer = question.answer
+        answer = question.answer if question.is_answered else None
         at = None if answer is None else time_of(answer.get("at"))
         if answer is None or at is None:
             return
@@ -161,20 +161,16 @@ class Knowledge:
 
     def view(self) -> View:
         """Return what is known at this moment."""
-        asked = [one for one in self._questions.values() if one.has_responders is not None or one.error]
-        is_answered = any(one.answer is not None for one in asked)
-        none_answers = bool(asked) and not is_answered and self._questions[HEALTH] in asked
+        is_answered = any(one.is_answered for one in self._questions.values())
+        if not is_answered and not self.lost:
+            return self._without_answers()
         age = 0 if self._answered_at is None else self._clock.monotonic() - self._answered_at
-        advice = ""
-        if none_answers:
-            advice = next((one.error for one in asked if one.error), ADVICE)
         return View(
             at=self.now(),
             server=self.server,
             lost=self.lost,
             age=age,
             answered=is_answered,
-            advice=advice,
             reasons=list(dict.fromkeys(self._reasons())),
             notices=list(self._notices()) if is_answered else [],
             activity=self._activity(self._questions[ACTIVITY]),
@@ -184,6 +180,14 @@ class Knowledge:
             failures=self._newest_failures() if is_answered or self._failures else None,
             instances=self._instances(),
         )
+
+    def _without_answers(self) -> View:
+        """Return what is known if no sidecar answers, or none has answered yet."""
+        errors = [one.error for one in self._questions.values() if one.error]
+        advice = errors[0] if errors else ADVICE
+        is_asked = self._questions[HEALTH].is_unanswered
+        failures = self._newest_failures() if self._failures else None
+        return View(self.now(), self.server, advice=advice if is_asked else "", failures=failures)
 
     def _activity(self, question: Question | None) -> Activity | None:
         return None if question is None or question.answer is None else read_activity(question.answer)

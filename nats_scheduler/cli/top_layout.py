@@ -105,10 +105,11 @@ def _status(view: View) -> Line:
     if not view.answered:
         return _bad("NO SIDECAR ANSWERS", view.advice) if view.advice else (Span(PATIENCE),)
     alive = "" if view.instances is None else _alive_text(view.alive, len(view.instances))
+    about = f"{alive}{age}".removeprefix(", ")
     if view.reasons:
         more = f" (and {len(view.reasons) - 1} more)" if len(view.reasons) > 1 else ""
-        return _bad("NOT READY", f"{alive}{': ' if alive else ''}{view.reasons[0]}{more}{age}")
-    return (Span("READY", Style.GOOD), Span(f"  {alive}{age}"))
+        return _bad("NOT READY", f"{about}{': ' if about else ''}{view.reasons[0]}{more}")
+    return (Span("READY", Style.GOOD), Span(f"  {about}"))
 
 
 def _alive_text(alive: int, total: int) -> str:

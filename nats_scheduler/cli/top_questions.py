@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
     JetStreamError,
@@ -31,6 +31,10 @@ ANSWER_SECONDS = 5.0
 """Longest wait for one answer, unless the question has another."""
 MAX_OPEN = 8
 """Questions that are open at once: a sidecar refuses all requests beyond 32, and others may ask too."""
+FIRST_REPEAT_SECONDS = 0.5
+"""A question is asked again after so long without an answer, then after twice that pause, and so on."""
+ANSWER_KEPT_SECONDS = 30.0
+"""How long the last answer is used while there is no new one."""
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question."""
 ERROR_HEADER = b"Nats-Service-Error"
@@ -56,25 +60,31 @@ class Question:
     patience: float = ANSWER_SECONDS
     """Seconds after which no answer is expected any more."""
     answer: dict[str, Any] | None = None
-    """The last answer; None if the last request had none."""
+    """The last answer; None if there is none, or it is older than `ANSWER_KEPT_SECONDS`."""
+    answered_at: float = 0.0
+    """When it came, by the loop's clock."""
     error: str = ""
-    """Why there is no answer."""
+    """Why the last request had no answer."""
     has_responders: bool | None = None
     """Whether anything subscribes there; None if that is not known."""
     due: float = 0.0
     """When it is asked again, by the loop's clock."""
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the last request had an answer."""
+        return self.has_responders is True and not self.error
+
+    @property
     def is_unanswered(self) -> bool:
-        """Whether it was asked, and the last request had no answer."""
-        return self.answer is None and (self.has_responders is False or bool(self.error))
+        """Whether the last request had none."""
+        return self.has_responders is False or bool(self.error)
 
 
 async def ask(connection: Connection, question: Question) -> dict[str, Any]:
     """Return the answer to a question; raises `NoneAnswersError`, `RefusedError` or `ConnectionLostError`."""
-    body = json.dumps(question.request).encode()
     try:
-        reply = await connection.request(f"{SUBJECTS}.{question.endpoint}", body, deadline=question.patience)
+        reply = await _first_reply(connection, question)
     except ConnectionLostError:
         raise
     except NoJetStreamError:
@@ -92,6 +102,27 @@ async def ask(connection: Connection, question: Question) -> dict[str, Any]:
     if answer is None:
         raise RefusedError("the answer is no JSON object")
     return answer
+
+
+async def _first_reply(connection: Connection, question: Question) -> Reply:
+    """Send a request, and send it again while no answer comes: the sidecar that got it may stand still."""
+    loop = asyncio.get_running_loop()
+    subject, body = f"{SUBJECTS}.{question.endpoint}", json.dumps(question.request).encode()
+    deadline, pause = loop.time() + question.patience, FIRST_REPEAT_SECONDS
+    sent: list[asyncio.Task[Reply]] = []
+    try:
+        while True:
+            left = deadline - loop.time()
+            if not sent or left > pause:
+                sent.append(loop.create_task(connection.request(subject, body, deadline=max(left, 0))))
+            done, _ = await asyncio.wait(sent, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return done.pop().result()
+            pause *= 2
+    finally:
+        for task in sent:
+            task.cancel()
+        await asyncio.gather(*sent, return_exceptions=True)
 
 
 class Questions:
@@ -135,17 +166,22 @@ class Questions:
 
     async def _ask_now(self, question: Question) -> None:
         began = self._loop.time()
+        factor = PAUSE_FACTOR
         try:
-            question.answer, question.error = await ask(self._connection, question), ""
-            question.has_responders = True
+            question.answer = await ask(self._connection, question)
+            question.answered_at = self._loop.time()
+            question.error, question.has_responders = "", True
         except NoneAnswersError:
             question.answer, question.error, question.has_responders = None, "", False
         except RefusedError as error:
-            question.answer, question.error, question.has_responders = None, str(error), True
+            factor = 1  # silence is no work
+            question.error, question.has_responders = str(error), True
+            if self._loop.time() - question.answered_at > ANSWER_KEPT_SECONDS:
+                question.answer = None
         except ConnectionLostError:
             return  # the connection is reported, and what was known of it stays
         finally:
             now = self._loop.time()
             # A bit less than the interval: the next check must not come just before it.
-            question.due = now + max(self._interval * 0.9, question.least_pause, PAUSE_FACTOR * (now - began))
+            question.due = now + max(self._interval * 0.9, question.least_pause, factor * (now - began))
         self._answered(question)

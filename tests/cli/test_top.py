@@ -186,6 +186,26 @@ async def test_a_sidecar_that_ends_and_one_that_starts_are_shown(start_server: S
         assert "Traceback" not in terminal.text
 
 
+async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    with sidecar("run", "--server", server.url, folder=tmp_path / "still") as still:
+        await still.wait_for_line("connected")
+        async with firing(server), top(server, tmp_path) as terminal:
+            await until(terminal, "^READY  2 sidecars alive$")
+            still.pause()
+            await until(terminal, "^! .*no answer from [0-9a-f]+")
+            fired = await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
+            await eventually(
+                lambda: any(re.match(r"\d\d:\d\d:\d\d .* ORDERS\.s$", one) and one > fired for one in seen(terminal)),
+                within_seconds=TERMINAL_SECONDS,
+                describe="another fire is shown",
+            )
+            still.resume()
+            await until(terminal, "^READY  2 sidecars alive$")
+
+
 async def test_a_connection_that_is_lost_comes_back(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     async with top(server, tmp_path) as terminal:

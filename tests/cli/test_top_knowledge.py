@@ -159,7 +159,7 @@ def test_time_goes_on_between_answers() -> None:
     clock = ManualClock(NOW - 3_600 * SECOND)  # that of this machine is wrong
     known = Knowledge(None, clock)
     question = known.questions()[0]
-    question.answer = {"at": text(0), "ready": True}
+    question.answer, question.has_responders = {"at": text(0), "ready": True}, True
     known.answered(question)
     clock.advance(7 * SECOND)
     assert (known.view().at, known.view().age) == (NOW + 7 * SECOND, 7 * SECOND)

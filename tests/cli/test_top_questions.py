@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nats_scheduler.cli.top_questions import (
+    ANSWER_KEPT_SECONDS,
     MAX_OPEN,
     PAUSE_FACTOR,
     NoneAnswersError,
@@ -89,6 +90,32 @@ async def test_that_nothing_answers_is_known_at_once_and_silence_after_the_patie
             await ask(ours.connection, Question("a.nobody"))
         with pytest.raises(RefusedError, match="no answer within 1 s"):
             await ask(ours.connection, Question("a.silence", patience=1.0))
+
+
+async def test_a_sidecar_that_stands_still_is_passed_over(shared_server: SharedServer) -> None:
+    """It gets the first request, and another sidecar the second."""
+    async with sidecar_and_user(shared_server, "a.still") as (sidecar, ours):
+        asking = asyncio.create_task(ask(ours.connection, Question("a.still", patience=WAIT_SECONDS)))
+        await sidecar.has(2)
+        sidecar.waiting.pop(0)
+        sidecar.answer(b'{"at": "later"}')
+        assert await asking == {"at": "later"}
+
+
+async def test_the_last_answer_is_kept_for_a_while(shared_server: SharedServer) -> None:
+    async with sidecar_and_user(shared_server, "a.kept") as (sidecar, ours):
+        question = Question("a.kept", patience=1.0)
+        questions = Questions(ours.connection, 0.0, lambda _question: None)
+        questions.ask_due([question])
+        await sidecar.has(1)
+        sidecar.answer(b'{"at": "now"}')
+        await questions.wait()
+        assert (question.is_answered, question.answer) == (True, {"at": "now"})
+        for answered_at, kept in ((question.answered_at, {"at": "now"}), (-ANSWER_KEPT_SECONDS, None)):
+            question.due, question.answered_at = 0.0, answered_at
+            questions.ask_due([question])
+            await questions.wait()
+            assert (question.is_answered, question.error, question.answer) == (False, "no answer within 1 s", kept)
 
 
 async def test_only_some_questions_are_open_at_once(shared_server: SharedServer) -> None:
