@@ -16,6 +16,7 @@ from nats_scheduler.cli.top_questions import Question
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.overview import (
     Activity,
     Due,
@@ -39,6 +40,8 @@ PAGE_LENGTH = 1_000
 """Streams and instances that are asked for."""
 ROWS_ASKED = 50
 MAX_FAILURES = 100
+MAX_ADVISORY_BYTES = 16 * 1024
+"""Those of sidecars are shorter; any client may publish others."""
 FAILURES_PAUSE_SECONDS = 60.0
 """Advisories arrive by themselves; the stream that keeps them is asked for what was missed."""
 INSTANCES_PAUSE_SECONDS = 2.0
@@ -104,7 +107,7 @@ class Knowledge:
         if self._stream is not None or len(streams) < 2 or not self._questions[ACTIVITY].has_responders:
             streams = []  # of a single one, the answer about all of them says it
         answer = self._questions[INSTANCES].answer
-        instances = [one.id for one in read_instances(answer or {}) if one.state == "alive"]
+        instances = [one.id for one in read_instances(answer or {}) if one.state == "alive" and NAME.fullmatch(one.id)]
         minutes = LATENESS_MINUTES
         self._of_streams = {
             name: self._of_streams.get(name)
@@ -136,8 +139,8 @@ class Knowledge:
                 self._add_failure(failure)
 
     def advised(self, body: bytes) -> None:
-        """Take an advisory that was published now."""
-        advisory = read_object(body)
+        """Take an advisory that was published now; what is too long for one is none."""
+        advisory = read_object(body) if len(body) <= MAX_ADVISORY_BYTES else None
         if advisory is None or self._stream not in (None, advisory.get("stream")):
             return
         kind, stream, schedule, subject = (
@@ -148,7 +151,10 @@ class Knowledge:
 
     def _add_failure(self, failure: Failure) -> None:
         """Keep a failure; one that is known by its advisory gets the time at which it was stored."""
-        self._failures[json.dumps(failure.advisory, sort_keys=True)] = failure
+        try:
+            self._failures[json.dumps(failure.advisory, sort_keys=True)] = failure
+        except RecursionError:
+            return  # it nests deeper than can be written
         if len(self._failures) > 2 * MAX_FAILURES:
             kept = sorted(self._failures.items(), key=lambda item: item[1].stored_at)[-MAX_FAILURES:]
             self._failures = dict(kept)

@@ -240,6 +240,31 @@ async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: P
                 await until(terminal, r"^NO SIDECAR ANSWERS  this user may not publish to nats_scheduler\.v1\.health")
 
 
+@pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
+async def test_no_color_is_obeyed(start_server: StartServer, tmp_path: Path, value: str, coloured: bool) -> None:
+    server = await start_server(V2_11)
+    terminal = await on_terminal("top", "--server", server.url, folder=tmp_path, env={"NO_COLOR": value})
+    try:
+        await until(terminal, "^NO SIDECAR ANSWERS")
+        assert ("\x1b[0;31m" in terminal.text) == coloured
+    finally:
+        await terminal.close()
+
+
+async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_text(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    terminal = await on_terminal("top", "--server", server.url, folder=tmp_path, env={"TERM": "dumb"})
+    try:
+        assert await terminal.end() == 1
+        await terminal.wait_for("NO SIDECAR ANSWERS")
+        assert "\x1b" not in terminal.text
+        assert all(len(line) <= COLUMNS for line in terminal.text.splitlines())
+    finally:
+        await terminal.close()
+
+
 # -- pipes -------------------------------------------------------------------------------------------------------
 
 

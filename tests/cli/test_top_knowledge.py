@@ -242,6 +242,22 @@ def test_failures_come_as_they_happen_and_each_one_once() -> None:
     assert sorted((one.stored_at, one.schedule) for one in failures) == [(NOW, "orders.other"), (NOW, "orders.s")]
 
 
+def test_an_advisory_that_no_sidecar_publishes_is_passed_over() -> None:
+    known = Knowledge(None, ManualClock(NOW))
+    known.advised(json.dumps(ADVISORY | {"reason": "x" * 20_000}).encode())
+    for depth in range(100, 2_000, 20):
+        known.advised(b'{"a": ' + b"[" * depth + b"]" * depth + b"}")
+    assert all(one.kind == "" for one in known.view().failures or ())
+
+
+@pytest.mark.parametrize("name", ["a b", "a\r\nPUB x 0", "a.b", ">", "注文", ""])
+def test_an_instance_is_asked_only_if_its_name_can_be_part_of_a_subject(name: str) -> None:
+    given = answers()
+    given[INSTANCES]["instances"][0]["id"] = name
+    asked = [question.endpoint for question in knowledge_of(given).further_questions()]
+    assert asked == [ACTIVITY, ACTIVITY]
+
+
 def test_failures_that_never_end_take_no_memory() -> None:
     known = knowledge_of(answers())
     for number in range(5 * MAX_FAILURES):
