@@ -1,4 +1,4 @@
-"""What `run` and `dev` share as processes in the foreground: the signals that end them, and the pages that they serve.
+"""What commands share that run until they are ended: the signals that end them, and the pages that sidecars serve.
 
 Rule: each signal with which an operator, a terminal or a service manager ends a program makes the sidecar drain.
 Cost: none. Limit: SIGKILL ends everything at once; the next start repeats what was in flight.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
@@ -25,6 +26,19 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         numbers.append(signal.SIGHUP)
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+async def run_until(ended: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do work until it is done, or until `ended` is set, which cancels it; raises its error."""
+    working, ending = asyncio.create_task(work), asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (working, ending):
+            task.cancel()
+        await asyncio.gather(working, ending, return_exceptions=True)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 
 import click
@@ -22,7 +21,7 @@ from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning
-from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.top_document import view_document
 from nats_scheduler.cli.top_feed import Feed
 from nats_scheduler.cli.top_knowledge import Knowledge
@@ -30,7 +29,6 @@ from nats_scheduler.cli.top_layout import screen
 from nats_scheduler.cli.top_lines import plain
 from nats_scheduler.cli.top_terminal import STDOUT_FD, Terminal, TerminalGoneError, can_draw
 from nats_scheduler.cli.top_view import SORTS
-from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.durations import parse_duration
@@ -111,7 +109,7 @@ async def _live(feed: Feed, knowledge: Knowledge, *, as_json: bool) -> None:
     ended = asyncio.Event()
     stop_on_signals(ended.set)
     if as_json:
-        await _until_ended(feed, connection, lambda: _print_line(knowledge, ended), ended)
+        await run_until(ended, feed.keep_asking(connection, lambda: _print_line(knowledge, ended)))
         return
 
     def draw() -> None:
@@ -132,20 +130,7 @@ async def _live(feed: Feed, knowledge: Knowledge, *, as_json: bool) -> None:
 
     with suppress(TerminalGoneError), Terminal(pressed=pressed, redraw=draw) as terminal:
         draw()
-        await _until_ended(feed, connection, draw, ended)
-
-
-async def _until_ended(feed: Feed, connection: Connection, notify: Callable[[], None], ended: asyncio.Event) -> None:
-    asking = asyncio.create_task(feed.keep_asking(connection, notify))
-    ending = asyncio.create_task(ended.wait())
-    try:
-        await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)
-        if asking.done():
-            asking.result()
-    finally:
-        for task in (asking, ending):
-            task.cancel()
-        await asyncio.gather(asking, ending, return_exceptions=True)
+        await run_until(ended, feed.keep_asking(connection, draw))
 
 
 def _print_line(knowledge: Knowledge, ended: asyncio.Event) -> None:

@@ -24,7 +24,7 @@ def view_document(view: View) -> Document:
         "connection_lost": view.lost or None,
         "age_nanoseconds": view.age,
         "answered": view.answered,
-        "ready": view.answered and not view.lost and not view.reasons,
+        "ready": view.answered and view.is_health_known and not view.lost and not view.reasons,
         "reasons": [*([view.advice] if view.advice else []), *view.reasons],
         "notices": list(view.notices),
         "activity": activity_document(view.activity),

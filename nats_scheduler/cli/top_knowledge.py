@@ -1,8 +1,9 @@
 """What `top` knows: its questions with their last answers, the advisories that arrived, and the view made of them.
 
-Rule: what no sidecar answers is empty in the view, and said; only while there is no connection the last answers stay,
-with their age. Times are those of the server's clock, which an answer contains; between two answers the clock of this
-machine counts on.
+Rule: if no sidecar answers, the view is empty, and says so. A single answer that is missing is replaced by the last one
+for some seconds, and said; while there is no connection all of them stay, with their age.
+Times are those of the server's clock, which an answer contains; between two answers the clock of this machine counts
+on.
 Cost: a view is made of the answers each time it is drawn, in less than a millisecond for a hundred streams.
 Limit: of more than `PAGE_LENGTH` streams, the first ones by name are known.
 """
@@ -177,6 +178,7 @@ class Knowledge:
             lost=self.lost,
             age=age,
             answered=is_answered,
+            is_health_known=next(self._healths(), None) is not None,
             reasons=list(dict.fromkeys(self._reasons())),
             notices=list(self._notices()) if is_answered else [],
             activity=self._activity(self._questions[ACTIVITY]),
@@ -230,11 +232,16 @@ class Knowledge:
     def _newest_failures(self) -> list[Failure]:
         return sorted(self._failures.values(), key=lambda one: -one.stored_at)[:MAX_FAILURES]
 
+    def _healths(self) -> Iterator[Health]:
+        """Return the health of the sidecar that answered, and of each one that is asked by its name."""
+        for question in (self._questions[HEALTH], *self._of_instances.values()):
+            if question.answer is not None:
+                yield read_health(question.answer)
+
     def _reasons(self) -> Iterator[str]:
-        """Return why schedules do not all fire: of the instance that answered, and of each one that is alive."""
-        for answer in (self._questions[HEALTH].answer, *(one.answer for one in self._of_instances.values())):
-            health = None if answer is None else read_health(answer)
-            if health is not None and not health.is_ready:
+        """Return why schedules do not all fire."""
+        for health in self._healths():
+            if not health.is_ready:
                 yield from health.reasons or ["a sidecar is not ready"]
         if self._stream is not None and self._questions[STREAMS].answer is not None and not self._served():
             yield f"stream {self._stream} is not served"

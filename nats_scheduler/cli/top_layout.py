@@ -109,6 +109,8 @@ def _status(view: View) -> Line:
     if view.reasons:
         more = f" (and {len(view.reasons) - 1} more)" if len(view.reasons) > 1 else ""
         return _bad("NOT READY", f"{about}{': ' if about else ''}{view.reasons[0]}{more}")
+    if not view.is_health_known:
+        return _bad("NOT KNOWN", f"no sidecar says whether it is ready{': ' if about else ''}{about}")
     return (Span("READY", Style.GOOD), Span(f"  {about}"))
 
 

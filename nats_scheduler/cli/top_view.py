@@ -76,6 +76,8 @@ class View:
     """How old the answers are (ns)."""
     answered: bool = False
     """Whether any sidecar answered."""
+    is_health_known: bool = False
+    """Whether any of them said if it is ready."""
     advice: str = ""
     """What to do if none did."""
     reasons: Sequence[str] = ()

@@ -24,7 +24,7 @@ from nats_scheduler.cli.dev_screen import Screen, fire_line
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_warning, printable
-from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.repetitions import Repetitions
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.cli.sidecars import with_sidecars
@@ -235,16 +235,7 @@ async def _run(wanted: Callable[[str], bool], stream: str | None, resolved: Reso
     """Watch until a signal comes, or the output is not read any more."""
     ended = asyncio.Event()
     stop_on_signals(ended.set)
-    watching = asyncio.create_task(Watch(wanted, stream, as_json=as_json, ended=ended).run(resolved))
-    ending = asyncio.create_task(ended.wait())
-    try:
-        await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
-            watching.result()
-    finally:
-        for task in (watching, ending):
-            task.cancel()
-        await asyncio.gather(watching, ending, return_exceptions=True)
+    await run_until(ended, Watch(wanted, stream, as_json=as_json, ended=ended).run(resolved))
 
 
 def fire_document(fire: StoredFire) -> dict[str, object]:

@@ -220,6 +220,14 @@ def test_a_stream_that_is_not_served_is_not_ready() -> None:
     assert knowledge_of(answers(), "NONE").view().reasons == ["stream NONE is not served"]
 
 
+def test_it_is_not_ready_before_a_sidecar_has_said_so() -> None:
+    silent = answers()
+    del silent[HEALTH]
+    silent[INSTANCES]["instances"] = []
+    view = knowledge_of(silent).view()
+    assert (view.answered, view.reasons, view_document(view)["ready"]) == (True, [], False)
+
+
 def test_each_instance_says_why_it_is_not_ready() -> None:
     given = answers() | {HEALTH: {"at": text(0), "ready": False, "reasons": ["ORDERS: no contact"]}}
     view = knowledge_of(given).view()

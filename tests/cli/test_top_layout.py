@@ -141,6 +141,7 @@ def test_columns_are_left_out_in_order(columns: int) -> None:
         (view(reasons=["a", "b", "c"]), "NOT READY  1 sidecar alive: a (and 2 more)"),
         (view(age=9 * SECOND), "READY  1 sidecar alive, as of 9s ago"),
         (view(instances=None), "READY  "),
+        (view(is_health_known=False), "NOT KNOWN  no sidecar says whether it is ready: 1 sidecar alive"),
         (
             view(instances=[instance("a"), instance("b", "gone")]),
             "READY  1 of 2 sidecars alive",

@@ -78,6 +78,7 @@ def view(**fields: Any) -> View:
         NOW,
         SERVER,
         answered=True,
+        is_health_known=True,
         activity=BUSY,
         streams=[stream("ORDERS")],
         due=[due(number) for number in range(1, 21)],
