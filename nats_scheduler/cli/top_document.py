@@ -109,7 +109,7 @@ def _instance(row: InstanceRow) -> Document:
         "since": _time(one.since),
         "streams": len(one.shards),
         "shards": sum(map(len, one.shards.values())),
-        "problem": row.problem or None,
+        "problem": row.fault or None,
     }
 
 

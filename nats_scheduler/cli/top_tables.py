@@ -165,7 +165,7 @@ def _instance_row(row: InstanceRow, at: int) -> Row:
         str(len(one.shards)),
         str(sum(map(len, one.shards.values()))),
         UNKNOWN if one.since is None else span_text(max(at - one.since, 0)),
-        _short(row.problem),
+        _short(row.fault),
     ]
 
 

@@ -57,7 +57,7 @@ class InstanceRow:
         return "not ready" if is_alive and self.health is not None and not self.health.is_ready else self.instance.state
 
     @property
-    def problem(self) -> str:
+    def fault(self) -> str:
         """Why it is not ready, and which streams it cannot serve; "" if nothing is wrong."""
         unable = [f"cannot serve {stream}: {reason}" for stream, reason in self.instance.unable.items()]
         return "; ".join([*unable, *(() if self.health is None else self.health.reasons)])

@@ -149,7 +149,7 @@ def test_answers_are_what_is_shown() -> None:
     ]
     assert [(one.stored_at, one.lateness) for one in view.fires or ()] == [(NOW - SECOND, 900), (NOW - SECOND, None)]
     assert view.failures == [Failure("fire_refused", NOW - 90 * SECOND, "ORDERS", "orders.s", ADVISORY)]
-    assert [(row.instance.id, row.state, row.problem) for row in view.instances or ()] == [
+    assert [(row.instance.id, row.state, row.fault) for row in view.instances or ()] == [
         ("a", "alive", "cannot serve JOBS: may not publish"),
         ("b", "silent", ""),
     ]
@@ -233,7 +233,7 @@ def test_each_instance_says_why_it_is_not_ready() -> None:
     view = knowledge_of(given).view()
     assert view.reasons == ["ORDERS: no contact"]
     assert view.instances is not None
-    assert (view.instances[0].state, view.instances[0].problem) == (
+    assert (view.instances[0].state, view.instances[0].fault) == (
         "not ready",
         "cannot serve JOBS: may not publish; ORDERS: no contact",
     )
