@@ -84,6 +84,10 @@ class Ability:
         """The streams that we cannot serve, and why."""
         return {key: unable.reason for key, unable in self._unable.items()}
 
+    def can_serve(self, key: str) -> bool:
+        """Return whether we can serve a stream, as far as is known."""
+        return key not in self._unable
+
     def denied(self, key: str, shard: int, reason: str, now: int) -> bool:
         """Note that the server denied us something that a holder has to do; returns whether that is new."""
         known = self._unable.get(key)

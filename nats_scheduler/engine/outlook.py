@@ -6,6 +6,7 @@ Cost: about a microsecond; if a repeating schedule is overdue, its next fire is 
 cron pattern.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -52,11 +53,13 @@ class Outlook(NamedTuple):
     state: State
 
 
+KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON}
+"""The kind of each class of patterns."""
+
+
 def kind_of(pattern: Pattern) -> Kind:
     """Return the kind of a pattern."""
-    if isinstance(pattern, At):
-        return Kind.AT
-    return Kind.EVERY if isinstance(pattern, Every) else Kind.CRON
+    return KINDS[type(pattern)]
 
 
 def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = False) -> Outlook:

@@ -64,6 +64,11 @@ class Purges:
         self.outstanding = 0
         """Purges that wait, or were ordered and are not concluded."""
 
+    @property
+    def unfinished(self) -> int:
+        """Purges that wait, were ordered, or are of old versions and failed."""
+        return self.outstanding + len(self._old_versions)
+
     def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
         """Purge a schedule that is done if it is ours, or else wait until its holder does."""
         lifecycle = self._lifecycle

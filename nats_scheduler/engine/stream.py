@@ -25,6 +25,7 @@ from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending, StreamReady
 from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.figures import Figures, Visit
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
@@ -60,6 +61,7 @@ from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.rejections import Rejected, Rejections
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sightings import Sightings
+from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
@@ -197,11 +199,6 @@ class StreamEngine:
         return (2, 0) if wake is None else (1, wake)
 
     @property
-    def is_failing(self) -> bool:
-        """Whether the server refuses a fire at the moment."""
-        return bool(self._lifecycle.refusals.held)
-
-    @property
     def failing_count(self) -> int:
         """How many schedules have a fire that the server refuses at the moment."""
         return len(self._lifecycle.refusals.held)
@@ -248,6 +245,11 @@ class StreamEngine:
     def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
         """Return a read-only view of what is held; `fired_by` says who fires it."""
         return EngineView(self._roster, self.lifetimes, self._rejections, self.misnaming, fired_by)
+
+    def figures(self, now: int) -> Sliced[Figures]:
+        """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
+        parts = self._roster, self.ownership, self.lifetimes, self.in_flight, self._purges
+        return Sliced(Visit(*parts, now).run())
 
     def checkpoint(self, now: int) -> CheckpointLoaded:
         """Return how far everything is settled, for a later holder.

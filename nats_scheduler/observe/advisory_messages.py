@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nats_scheduler.message.headers import MSG_ID, with_headers
+from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.subjects import is_literal_subject
 
 ADVISORY_PREFIX = "nats_scheduler.advisory"
@@ -59,3 +60,15 @@ def advisory_subject(kind: str, stream: str, about: str) -> str:
     except UnicodeEncodeError:  # not UTF-8: other clients could not read the subject
         return general
     return whole if is_literal_subject(about) and length <= MAX_ADVISORY_SUBJECT_BYTES else general
+
+
+def rejection_fields(rejection: Rejection) -> dict[str, Any]:
+    """Return what an advisory and a log line say about a rejection."""
+    rejection = rejection.shortened()
+    return {
+        "code": rejection.code,
+        "description": rejection.description,
+        "header": rejection.header,
+        "value": rejection.value,
+        "reason": rejection.reason,
+    }

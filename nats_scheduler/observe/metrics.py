@@ -5,15 +5,24 @@ The rule: a series exists from the moment its stream is served, at 0, for every 
 advance. So an alert on the rate of an event also sees its first occurrence.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
+from nats_scheduler.observe.gauges import ProcessGauges, StreamGauges
+
+# A series for each counter with the time of its creation would double what a scrape costs.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 EARLY_ENDINGS = (Ending.EXPIRED, Ending.MAX_AGE)
 """The reasons why a schedule ends before its next fire, if that is known when it is stored."""
@@ -31,25 +40,6 @@ class ScheduleCounts:
     def __init__(self, metrics: "Metrics", stream: str) -> None:
         self.accepted = metrics.accepted.labels(stream)
         self.ended = {ending: metrics.ended.labels(stream, ending.name.lower()) for ending in Ending}
-
-
-class ReadyStreams(Collector):
-    """The gauge of the streams that are ready; computed at each request for the metrics."""
-
-    def __init__(self) -> None:
-        self.read: Callable[[], Mapping[str, bool]] = dict
-        """Returns whether each stream that is served is ready; called in any thread."""
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the gauge with its present values."""
-        ready = GaugeMetricFamily(
-            "nats_scheduler_stream_ready",
-            "Whether there is contact with a stream that is served, and all of it has been read, so that it fires.",
-            labels=["stream"],
-        )
-        for stream, is_ready in self.read().items():
-            ready.add_metric([stream], float(is_ready))
-        yield ready
 
 
 class Metrics:
@@ -89,8 +79,12 @@ class Metrics:
         self.connected_at = self._gauge(
             "last_connect_timestamp_seconds", "When the last connection was made, in seconds since the Unix epoch."
         )
-        self.ready = ReadyStreams()
-        self.registry.register(self.ready)
+        self.streams = StreamGauges()
+        for collector in (self.streams, ProcessGauges(self.streams)):
+            self.registry.register(collector)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
         self.loop_lateness = Histogram(
             "nats_scheduler_event_loop_lateness_seconds",
             "How late the event loop runs a timer, measured twice a second.",

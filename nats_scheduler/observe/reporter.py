@@ -7,7 +7,7 @@ Listeners get every event unchanged; `nats-scheduler dev` prints its fires in th
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, assert_never
 
 from nats_scheduler.engine.events import (
@@ -34,8 +34,9 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
-from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice
+from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice, rejection_fields
 from nats_scheduler.observe.allowance import Allowance
+from nats_scheduler.observe.gauges import Readings
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overload import Overload
@@ -133,9 +134,9 @@ class Reporter:
 
     # -- the sidecar itself --------------------------------------------------------------------------------------
 
-    def ready_streams(self, read: Callable[[], Mapping[str, bool]]) -> None:
-        """Let the metrics get from `read` which streams are ready; it is called in other threads."""
-        self._metrics.ready.read = read
+    def show(self, readings: Readings) -> None:
+        """Let the metrics show what is read here; it is read in other threads."""
+        self._metrics.streams.readings = readings
 
     def connected(self, url: str, name: str, version: str, at: int, **outage: float) -> None:
         """Report a connection that exists since `at` (ns), and the outage before it, if there was one."""
@@ -181,7 +182,7 @@ class Reporter:
         """Report that a stream has the flag, and a configuration with which it cannot have it."""
         fields = {"code": rejection.code, "description": rejection.description, "reason": str(rejection)}
         if self._warn("stream_refused", "", {"stream": stream, **fields}):
-            self._advise("stream_refused", stream, **_rejection_fields(rejection))
+            self._advise("stream_refused", stream, **rejection_fields(rejection))
 
     def loop_sampled(self, late: float) -> None:
         """Report how late (s) the event loop ran a timer, and an overload if there is one."""
@@ -241,7 +242,7 @@ class Reporter:
             self._log.debug("schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=due)
 
     def _rejected(self, stream: str, event: ScheduleRejected) -> None:
-        details = _rejection_fields(event.rejection)
+        details = rejection_fields(event.rejection)
         self._metrics.rejected.labels(stream, str(event.rejection.code)).inc()
         fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, **details}
         if self._warn("schedule_rejected", stream, fields):
@@ -379,17 +380,6 @@ class Reporter:
 
     def _advise(self, kind: str, stream: str, **fields: Any) -> None:
         self.advise(advisory_message(kind, stream, fields))
-
-
-def _rejection_fields(rejection: Rejection) -> dict[str, Any]:
-    rejection = rejection.shortened()
-    return {
-        "code": rejection.code,
-        "description": rejection.description,
-        "header": rejection.header,
-        "value": rejection.value,
-        "reason": rejection.reason,
-    }
 
 
 def _time(instant: int) -> str:

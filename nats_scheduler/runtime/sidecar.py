@@ -28,6 +28,7 @@ from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.outage import Outage
+from nats_scheduler.runtime.readings import SidecarReadings
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.setbacks import kept_up
 from nats_scheduler.runtime.shared_settings import keep_sharing_settings, remove_settings
@@ -76,7 +77,8 @@ class Sidecar:
         self._outage = Outage(clock.monotonic)
         self._defects = Outage(clock.monotonic)
         """Errors of the sidecar itself; a connection in between does not end this outage."""
-        reporter.ready_streams(lambda: {name: one.is_ready for name, one in list(self.served.items())})
+        self._readings = SidecarReadings(self.served, self._leases, self._clock, clock)
+        reporter.show(self._readings)
 
     @property
     def served(self) -> Mapping[str, StreamService]:
@@ -143,6 +145,7 @@ class Sidecar:
         connection.end_when(lambda: _stood_still(standstill.gap()))
         try:
             server = await account.prepare()
+            self._readings.connected_version = server.version
             self._reporter.connected(
                 connection.url, connection.server.name, server.version, self._clock.now(), **self._outage.over()
             )

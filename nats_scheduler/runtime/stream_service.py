@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, StreamReady
+from nats_scheduler.engine.figures import Figures
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld, StreamChanged
 from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.engine.port import StreamPort
+from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.view import EngineView
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -137,7 +139,7 @@ class StreamService:
     @property
     def is_failing(self) -> bool:
         """Whether the server refuses a fire of the stream at the moment."""
-        return self._engine.is_failing
+        return self._engine.failing_count > 0
 
     @property
     def failing_count(self) -> int:
@@ -187,10 +189,9 @@ class StreamService:
         """Return whether a schedule on this subject is held."""
         return self._engine.held.on(subject) is not None
 
-    def is_prepared(self, subject: str) -> bool:
-        """Return whether the next fire of the schedule on this subject is built already."""
-        held = self._engine.held.on(subject)
-        return held is not None and held.flight is not None and held.flight.fire is not None
+    def figures(self, now: int) -> Sliced[Figures]:
+        """Find the figures for the operator at `now` (ns); may be called, and worked on, in another thread."""
+        return self._engine.figures(now)
 
     def notify_of_changes(self, notify: Callable[[], object]) -> None:
         """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.judgement`."""

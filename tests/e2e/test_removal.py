@@ -84,9 +84,12 @@ async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Ser
     """Removed when its content was already read: the guard, or on 2.10 the request that was seen, stops it."""
     sequence = await served.schedule("s", f"@at {in_seconds(0.5)}")
     service = served.sidecar.sidecar.served[served.name]
-    await eventually(
-        lambda: service.is_prepared(served.subject("s")), within_seconds=30, describe="the fire is prepared"
-    )
+
+    def is_prepared() -> bool:
+        flight = service.view.flight(served.subject("s"))
+        return flight is not None and flight.fire is not None
+
+    await eventually(is_prepared, within_seconds=30, describe="the fire is prepared")
     await remove(served, sequence)
     await expect_silence(served, 0.8)
 

@@ -1,0 +1,226 @@
+"""The figures for the operator are true at every moment, whatever the stream and the server do."""
+
+from random import Random
+
+import pytest
+
+from nats_scheduler.engine.figures import OVERDUE_AFTER_NS, Figures
+from nats_scheduler.engine.inputs import (
+    ContactLost,
+    FiresStored,
+    MessagesRead,
+    PurgeConcluded,
+    Refused,
+    RemovalRequested,
+    ShardsHeld,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.outlook import Kind
+from nats_scheduler.engine.rows import ROW_LENGTH
+from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, Desk, plain, schedule
+
+DENIED = Refused(403, 403, "no permission")
+
+
+def figures(desk: Desk) -> Figures:
+    """Return the figures of an engine at its present time."""
+    return desk.engine.figures(desk.now).finish()
+
+
+def at(after: int, sequence: int = 1, subject: str = SCHEDULE, stored_at: int = START) -> StoredMessage:
+    """Make a schedule that fires once, some time (ns) after the start."""
+    return schedule(f"@at {format_rfc3339(START + after)}", sequence, subject, stored_at=stored_at)
+
+
+def test_held_schedules_are_counted_by_kind_and_with_those_of_other_holders() -> None:
+    patterns = ("@every 1h", "@every 2h", "0 0 12 * * *", "@daily", "@hourly")
+    messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
+    desk = Desk(*messages, at(HOUR, 6, "s.6"))
+    counted = {Kind.AT: 1, Kind.EVERY: 2, Kind.CRON: 3}
+    assert figures(desk).held == counted
+    desk.step(ShardsHeld(frozenset()))
+    assert figures(desk).held == counted
+    desk.read(plain("s.6", 7))
+    assert figures(desk).held == {**counted, Kind.AT: 0}
+    assert figures(Desk()).held == {Kind.AT: 0, Kind.EVERY: 0, Kind.CRON: 0}
+
+
+def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires_it() -> None:
+    desk = Desk(at(3 * HOUR, 1, "s.1"), at(HOUR, 2, "s.2"), at(2 * HOUR, 3, "s.3"))
+    desk.step(ShardsHeld(frozenset()))
+    assert figures(desk).next_due == START + HOUR
+    desk.now = START + HOUR
+    assert figures(desk).next_due == START + 2 * HOUR
+    desk.now = START + 4 * HOUR
+    assert figures(desk).next_due is None
+
+
+def test_what_its_stream_removes_before_its_fire_is_neither_next_nor_overdue() -> None:
+    desk = Desk(at(3 * HOUR), max_age=2 * HOUR)
+    assert figures(desk).next_due is None
+    desk.now = START + 4 * HOUR
+    assert (figures(desk).next_due, figures(desk).overdue) == (None, 0)
+
+
+def test_a_fire_in_flight_is_overdue_after_a_second_until_it_is_stored() -> None:
+    message = schedule("@every 1h")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 3600)
+    assert (figures(desk).in_flight, figures(desk).overdue) == (1, 0)
+    desk.now = fire.fire_time + OVERDUE_AFTER_NS - 1
+    assert figures(desk).overdue == 0
+    desk.now = fire.fire_time + 90 * SECOND
+    assert (figures(desk).overdue, figures(desk).overdue_since) == (1, fire.fire_time)
+    desk.concluded(fire, Stored(2))
+    assert (figures(desk).in_flight, figures(desk).overdue, figures(desk).overdue_since) == (0, 0, None)
+    assert figures(desk).next_due == START + 2 * HOUR
+
+
+def test_schedules_are_overdue_without_contact_and_the_oldest_says_since_when() -> None:
+    desk = Desk(at(20 * SECOND, 1, "s.1"), at(30 * SECOND, 2, "s.2"), at(HOUR, 3, "s.3"))
+    desk.step(ContactLost("for the test"))
+    for seconds, overdue, since in ((20, 0, None), (21, 1, 20), (30, 1, 20), (31, 2, 20), (3599, 2, 20), (3601, 3, 20)):
+        desk.at(seconds)
+        assert figures(desk).overdue == overdue, seconds
+        assert figures(desk).overdue_since == (None if since is None else START + since * SECOND)
+
+
+def test_it_is_overdue_whatever_keeps_it_from_being_stored() -> None:
+    message = schedule("@every 1h")
+    unread, refused, unanswered = Desk(message), Desk(message), Desk(message)
+    unread.at(3600)
+    refused.concluded(refused.in_flight(message, 3600), DENIED)
+    unanswered.concluded(unanswered.in_flight(message, 3600), Unknown("no answer"))
+    for desk in (unread, refused, unanswered):
+        desk.now = START + HOUR + 2 * SECOND
+        assert figures(desk).overdue == 1
+
+
+def test_a_refused_fire_that_is_made_again_for_a_later_time_is_overdue_since_the_first() -> None:
+    message = schedule("@every 1s")
+    desk = Desk(message)
+    fire = desk.in_flight(message, 1)
+    for seconds in range(2, 8):
+        desk.concluded(fire, DENIED)
+        fire = desk.in_flight(message, seconds)
+        assert fire.fire_time == START + seconds * SECOND
+    assert (figures(desk).overdue, figures(desk).overdue_since) == (1, START + SECOND)
+    desk.concluded(fire, Stored(2))
+    assert figures(desk).overdue == 0
+
+
+def test_only_what_this_instance_has_to_fire_is_overdue() -> None:
+    subjects = [f"s.{number}" for number in range(1, 200)]
+    desk = Desk(*(at(HOUR, number, subject) for number, subject in enumerate(subjects, 1)))
+    desk.step(ContactLost("for the test"))
+    desk.now = START + 2 * HOUR
+    assert figures(desk).overdue == len(subjects)
+    ours = frozenset(range(10))
+    desk.step(ShardsHeld(ours))
+    assert figures(desk).overdue == sum(shard_of(subject) in ours for subject in subjects) > 0
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert figures(desk).overdue == len(subjects)
+
+
+def test_an_instant_that_was_past_when_it_was_stored_is_due_since_then() -> None:
+    desk = Desk(live=False)
+    desk.read(at(-200 * 24 * HOUR))
+    desk.now = START + 900 * MILLISECOND
+    assert figures(desk).overdue == 0
+    desk.now = START + 5 * SECOND
+    assert (figures(desk).overdue, figures(desk).overdue_since) == (1, START)
+
+
+def test_what_is_done_is_not_overdue_and_its_purge_is_pending_until_it_succeeds() -> None:
+    message = at(HOUR)
+    desk = Desk(message)
+    fire = desk.in_flight(message, 3600)
+    assert figures(desk).purges_pending == 0
+    desk.concluded(fire, Stored(2))
+    desk.now += 10 * SECOND
+    assert (figures(desk).overdue, figures(desk).purges_pending) == (0, 1)
+    desk.step(PurgeConcluded(SCHEDULE, 1, "no answer"))
+    assert figures(desk).purges_pending == 1
+    desk.now += HOUR
+    desk.step()
+    assert (desk.purges, figures(desk).purges_pending) == ([(SCHEDULE, 1)], 1)
+    desk.step(PurgeConcluded(SCHEDULE, 1, None))
+    assert (figures(desk).purges_pending, sum(figures(desk).held.values())) == (0, 0)
+
+
+def test_a_purge_that_the_server_refuses_stays_pending() -> None:
+    message = at(HOUR)
+    desk = Desk(message)
+    desk.concluded(desk.in_flight(message, 3600), Stored(2))
+    desk.step(PurgeConcluded(SCHEDULE, 1, "no permission", refused=True))
+    desk.now += 10 * HOUR
+    desk.step()
+    assert (figures(desk).overdue, figures(desk).purges_pending) == (0, 1)
+
+
+def test_old_versions_of_a_schedule_are_pending_too() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.read(schedule("@every 2h", 2))
+    (purge,) = desk.purges
+    assert figures(desk).purges_pending == 1
+    desk.step(PurgeConcluded(*purge, "no answer"))
+    assert figures(desk).purges_pending == 1
+    desk.at(60)
+    desk.step(PurgeConcluded(*purge, None))
+    assert figures(desk).purges_pending == 0
+
+
+def test_a_stored_fire_whose_report_waits_for_the_end_of_a_burst_is_not_overdue() -> None:
+    count = 200
+    messages = [at(HOUR, number, f"s.{number}") for number in range(1, count + 1)]
+    desk = Desk(*messages)
+    for _ in range(2):
+        desk.at(3599.5)
+    for message in messages:
+        desk.found(message)
+    fires = []
+    for _ in range(2):
+        desk.at(3600)
+        fires += desk.fires
+    assert figures(desk).in_flight == len(fires) == count
+    desk.step(FiresStored(fires[:50], range(1_000, 1_050)))
+    assert figures(desk).in_flight == count - 50
+    desk.now = START + HOUR + 5 * SECOND
+    assert figures(desk).overdue == count - 50
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_schedules_in_many_rows_are_counted_as_one_loop_would(seed: int) -> None:
+    random = Random(seed)
+    count = random.randrange(1, 6 * ROW_LENGTH)
+    desk = Desk(*(at(random.randrange(-100, 4_000) * SECOND, n, f"s.{n}") for n in range(1, count + 1)))
+    desk.step(ContactLost("for the test"))
+    for number in random.sample(range(1, count + 1), count // 3):
+        desk.step(MessagesRead((plain(f"s.{number}", count + number),)))
+    desk.step(RemovalRequested(None, None, None))
+    desk.now = START + 2_000 * SECOND
+    held = list(desk.engine.held)
+    due = [max(one.fire_time, one.stored_at) for one in held if one.fire_time <= desk.now - SECOND]
+    coming = [one.fire_time for one in held if one.fire_time > desk.now]
+    found = figures(desk)
+    assert (found.held[Kind.AT], found.overdue) == (len(held), len(due))
+    assert (found.overdue_since, found.next_due) == (min(due, default=None), min(coming, default=None))
+
+
+def test_a_visit_goes_on_while_the_schedules_change() -> None:
+    """The metrics are found in another thread, and the engine does not wait for that."""
+    messages = [at(HOUR, number, f"s.{number}") for number in range(1, 20 * ROW_LENGTH)]
+    desk = Desk(*messages)
+    work = desk.engine.figures(desk.now)
+    stays = messages[::2]
+    gone = iter(messages[1::2])
+    while work.advance():
+        for message in (next(gone), next(gone), next(gone)):
+            desk.read(plain(message.subject, message.sequence + 1_000_000))
+    assert len(stays) <= work.result.held[Kind.AT] <= len(messages)
