@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, read_object
 from nats_scheduler.jetstream.registry import create_replicated
@@ -61,13 +61,16 @@ class FailuresStream:
     """The stream, and the advisories of one connection."""
 
     def __init__(
-        self, connection: Connection, api: JetStreamApi, limits: FailureLimits, refused: Callable[[str], None]
+        self, connection: Connection, api: JetStreamApi, limits: FailureLimits, lost: Callable[[str], None]
     ) -> None:
-        """Let advisories wait from now on; `refused` is called with the reason if the server does not store one."""
+        """Let advisories wait from now on; `lost` is called for each that is not kept, with the reason.
+
+        The reason is empty if no stream took it: why there is none is reported elsewhere.
+        """
         self._connection = connection
         self._api = api
         self._limits = limits
-        self._refused = refused
+        self._lost = lost
         self._inbox = connection.inbox("advised")
         connection.subscribe(self._inbox, self._answered)
         self._waiting: deque[bytes] | None = deque()
@@ -76,6 +79,7 @@ class FailuresStream:
     def publish(self, subject: str, body: bytes, block: bytes) -> None:
         """Publish an advisory, now or when the stream exists; one that the server does not take is left out."""
         if len(block) + len(body) > self._connection.server.max_payload:
+            self._lost("it is larger than the server's max_payload")
             return
         message = frame(subject, self._inbox, block, body)
         if self._waiting is None:
@@ -120,7 +124,10 @@ class FailuresStream:
             "allow_direct": True,
         }
 
-    def _answered(self, _subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
+    def _answered(self, _subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+        if block.startswith(NO_RESPONDERS):
+            self._lost("")
+            return
         error = inner((read_object(body) or {}).get("error"))
         if error:
-            self._refused(f"{error.get('description')} ({error.get('err_code')})")
+            self._lost(f"{error.get('description')} ({error.get('err_code')})")

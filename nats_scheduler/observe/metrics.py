@@ -79,6 +79,11 @@ class Metrics:
         self.connected_at = self._gauge(
             "last_connect_timestamp_seconds", "When the last connection was made, in seconds since the Unix epoch."
         )
+        self.failures_not_kept = Counter(
+            "nats_scheduler_failures_not_kept",
+            "Advisories that no stream keeps: refused, too large, or no stream takes them.",
+            registry=self.registry,
+        )
         self.streams = StreamGauges()
         for collector in (self.streams, ProcessGauges(self.streams)):
             self.registry.register(collector)

@@ -150,6 +150,10 @@ class Reporter:
         self.advise = no_advice
         self._metrics.connected.set(0)
 
+    def failure_not_kept(self) -> None:
+        """Count an advisory that no stream keeps."""
+        self._metrics.failures_not_kept.inc()
+
     def problem(self, action: str, **fields: Any) -> None:
         """Log a warning that needs the operator's attention."""
         # The limit is not per stream: a client could send any number of stream names.

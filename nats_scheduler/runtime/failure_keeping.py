@@ -6,7 +6,6 @@ Cost: see `jetstream.failures`. Limit: what is published while the stream is mis
 """
 
 import asyncio
-from functools import partial
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -43,7 +42,7 @@ class FailureKeeping:
             self._stream = None
             self._reporter.advise = lambda message: connection.publish(*message)
             return
-        self._stream = stream = FailuresStream(connection, api, self._limits, partial(self._failed, "advisory"))
+        self._stream = stream = FailuresStream(connection, api, self._limits, self._advisory_lost)
 
         def advise(message: AdvisoryMessage) -> None:
             stream.publish(*message)
@@ -65,6 +64,11 @@ class FailureKeeping:
                 self._failed("stream", str(error))
             stream.release()
             await asyncio.sleep(FAILURES_CHECK_INTERVAL_SECONDS)
+
+    def _advisory_lost(self, reason: str) -> None:
+        self._reporter.failure_not_kept()
+        if reason:
+            self._failed("advisory", reason)
 
     def _failed(self, what: str, reason: str) -> None:
         if reason != self._reported[what]:

@@ -72,6 +72,7 @@ def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
             "last_connect_timestamp_seconds",
             "overloaded",
             "event_loop_lateness_seconds",
+            "failures_not_kept",
             "streams_unable",
             "clock_offset_seconds",
             "build_info",

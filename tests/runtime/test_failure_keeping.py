@@ -46,6 +46,15 @@ async def fires(account: Account, running: Running) -> None:
     await account.wait_for("S", "S.fired")
 
 
+async def counts_lost(running: Running, count: int) -> None:
+    """Wait until so many advisories are counted as not kept."""
+    await eventually(
+        lambda: running.metrics.value("failures_not_kept") == count,
+        within_seconds=WAIT_SECONDS,
+        describe=lambda: f"{count} are not kept: {running.metrics.value('failures_not_kept')}",
+    )
+
+
 @pytest.mark.parametrize(("version", "x"), [(V2_10, ""), (V2_11, ""), (V2_15, "X-")])
 async def test_what_subscribers_receive_is_what_is_kept(start_server: StartServer, version: str, x: str) -> None:
     server = await start_server(version)
@@ -155,6 +164,9 @@ async def test_a_full_account_is_reported_once_and_everything_fires(
         assert "resources" in told["reason"] or "storage" in told["reason"]
         await fires(account, running)
         assert len(running.told("failures_not_kept")) == 1
+        await running.ready("S")
+        await reject(account, "S.wrong")  # no stream takes the advisory
+        await counts_lost(running, 1)
 
 
 async def test_a_refused_advisory_is_reported_once(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +184,7 @@ async def test_a_refused_advisory_is_reported_once(start_server: StartServer, mo
                 await reject(account, f"S.wrong.{number}")
             await fires(account, running)
             assert len(running.told("failures_not_kept")) == 1
+            await counts_lost(running, 4)
 
 
 async def test_a_stream_with_other_subjects_is_reported_and_left(start_server: StartServer) -> None:
