@@ -225,6 +225,14 @@ class Leases:
         """Return the shards of a stream that we hold."""
         return _shards_of(self.me, self.record(key).holders)
 
+    def unassigned(self, key: str, now: int) -> int:
+        """Return how many shards of a stream have no holder, or one that is gone, as far as we receive that."""
+        holders = self.record(key).holders
+        gone = set(holders) - {self.me, *self._others}
+        if not self.is_receiving(now):
+            gone &= {NO_HOLDER}
+        return sum(holder in gone for holder in holders) if gone else 0
+
     def to_fire(self, key: str, now: int) -> frozenset[int]:
         """Return the shards to fire for: those that we hold, and those that we fire for in addition to their holders.
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from nats_scheduler.engine.leases import Leases
+from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
@@ -100,7 +101,18 @@ class Sidecar:
             return ["there is no connection to a server"]
         if not self.serving.is_set():
             return ["the streams of the account are not known yet"]
-        return [f"stream {name} is not read to its end" for name, one in self.served.items() if not one.is_ready]
+        found = [self._why_not_ready(name, one) for name, one in self.served.items()]
+        return [reason for reason in found if reason]
+
+    def _why_not_ready(self, name: str, service: StreamService) -> str:
+        """Return why not all schedules of a stream fire at this moment; "" if they do."""
+        if not service.is_ready:
+            return f"stream {name} is not read to its end"
+        if count := self._leases.unassigned(service.key, self._clock.monotonic()):
+            return f"no instance fires for {count} of the {SHARDS} shards of stream {name}"
+        if coming := self._leases.held(service.key) - service.shards:
+            return f"{len(coming)} shards of stream {name} are not taken over yet"
+        return ""
 
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""

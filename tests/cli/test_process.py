@@ -20,9 +20,11 @@ from nats_scheduler.runtime.instances import Instances
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
+from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
-from tests.harness.servers import V2_11, server_binary
+from tests.harness.servers import V2_11, reload_config, server_binary
 from tests.observe.pages import page
+from tests.observe.scrapes import address_of, answers, shows
 
 pytestmark = pytest.mark.server
 
@@ -72,8 +74,52 @@ async def test_a_sidecar_is_ready_once_its_streams_are_read(start_server: StartS
             found = re.search(r"http://\S+:\d+", await process.wait_for_line("metrics_served"))
             assert found
             await process.wait_for_line("stream_ready.*READY")
-            assert (await page(f"{found[0]}/readyz")) == (200, "ok\n")
+            await answers(found[0], 200, "ok")
             assert await process.terminate() == 0
+
+
+async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """It may not write leases, so that it gets no shards, although it has read all that is stored."""
+    able = permissions_of("2.11")
+    unable = [one for one in able if (one.act, one.subject) != ("publish", "$KV.nats_scheduler.>")]
+    unable += [Permission("publish", f"$KV.nats_scheduler.{key}", ()) for key in ("instance.*", "stream.*")]
+    server = await start_server(V2_11, config=accounts([unable]))
+    limited = url_of(server.url, "sidecar-0")
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        await account.create("ORDERS", subjects=["orders.>"], metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        with sidecar("run", "-s", limited, "--metrics-port", "0", folder=tmp_path) as process:
+            url = await address_of(process)
+            await process.wait_for_line("stream_ready.*ORDERS")
+            await answers(url, 503, "no instance fires for 64 of the 64 shards of stream ORDERS\n")
+            reload_config(server, accounts([able]))
+            await answers(url, 200, "ok\n")
+            assert await process.terminate() == 0
+
+
+async def test_an_instance_that_holds_no_shard_is_ready_if_another_holds_all(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """The user of the second one may not fire, so the first one holds everything."""
+    able = permissions_of("2.11")
+    unable = [one for one in able if one.subject != "orders.>"]
+    server = await start_server(V2_11, config=shared_account([able, unable]))
+    limited = url_of(server.url, "sidecar-1")
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        await account.create("ORDERS", subjects=["orders.>"], metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.publish("orders.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "orders.out"})
+        flags = ("--metrics-port", "0", "--metrics-address", "127.0.0.1")
+        with (
+            sidecar("run", "-s", limited, *flags, folder=tmp_path, name="second") as second,
+            sidecar("run", "-s", url_of(server.url, "sidecar-0"), *flags, folder=tmp_path, name="first") as first,
+        ):
+            of_second, of_first = await address_of(second), await address_of(first)
+            await shows(of_second, "streams_unable", 1, 1)
+            await shows(of_second, "shards_held", 0, 0, stream="ORDERS")
+            await shows(of_first, "shards_held", 64, 64, stream="ORDERS")
+            for url in (of_first, of_second):
+                await answers(url, 200, "ok\n")
 
 
 async def hang_up(process: ChildProcess) -> int:

@@ -108,6 +108,10 @@ class Life:
         await self.publish_schedules()
         self.account.connection.write(b"PUB nats_scheduler.v1.health.get _INBOX.x 0\r\n\r\n")
 
+    async def is_healthy(self) -> bool:
+        """Return whether the sidecar answers that it is ready."""
+        return bool((await self.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"])
+
     def is_denied(self, permission: Permission) -> bool:
         """Tell whether the sidecar has told that it lacks a permission."""
         told = self.running.told("permission_denied")
@@ -151,7 +155,7 @@ async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> N
             await running.ready(name)
         await life.publish_schedules()
         await life.expect_everything()
-        assert (await life.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"]
+        await eventually(life.is_healthy, within_seconds=WAIT_SECONDS, describe="it is ready, and answers that")
         await life.expect_answers()
         assert running.sidecar.connection is not None
         running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it

@@ -266,3 +266,18 @@ def test_what_is_looked_up_counts_though_more_was_told_of_a_bucket_that_is_gone(
     assert one.record(KEY).revision == 13
     one.looked_up(KEY, Record(("a",) * SHARDS, 4))
     assert one.held(KEY) == ALL_SHARDS
+
+
+def test_shards_without_a_living_holder_are_unassigned() -> None:
+    a = instance("a", "b")
+    assert a.unassigned(KEY, 0) == SHARDS
+    a.recorded(KEY, Record(("a", "b") * (SHARDS // 2), 1))
+    assert a.unassigned(KEY, 0) == 0
+    a.recorded(KEY, Record(("a", NO_HOLDER) * (SHARDS // 2), 2))
+    assert a.unassigned(KEY, 0) == SHARDS // 2
+    a.recorded(KEY, Record(("b",) * SHARDS, 3))
+    assert a.unassigned(KEY, 0) == 0, "one that holds nothing is no reason for alarm"
+    for now in range(BEAT, 5 * BEAT, BEAT):
+        a.received("a", {KEY}, now, now)
+    assert a.unassigned(KEY, 4 * BEAT) == SHARDS
+    assert a.unassigned(KEY, 40 * BEAT) == 0, "without heartbeats of our own nobody is judged"

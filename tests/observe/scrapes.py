@@ -60,3 +60,13 @@ async def shows(url: str, name: str, least: float, most: float | None = None, **
         within_seconds=WITHIN_SECONDS,
         describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},",
     )
+
+
+async def answers(url: str, status: int, sentence: str = "") -> str:
+    """Wait until `/readyz` answers so, with a sentence that contains this."""
+
+    async def is_so() -> str | None:
+        found, text = await page(f"{url}/readyz")
+        return text if found == status and sentence in text else None
+
+    return await eventually(is_so, within_seconds=WITHIN_SECONDS, describe=f"/readyz is {status}, with {sentence!r}")
