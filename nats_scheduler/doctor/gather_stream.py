@@ -23,6 +23,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import Failures
@@ -93,9 +94,9 @@ async def _with_unserved(account: Account, facts: StreamFacts, _now: Callable[[]
     """Search headers that no program fires: in a stream without the flag, or in the dialect that is not served."""
     served = () if facts.mode is None else dialects_of(facts.mode)
     sought = [dialect for dialect in DIALECTS if dialect not in served]
-    is_bucket = facts.name == account.registry.stream
+    is_ours = facts.name in (account.registry.stream, CANARY_STREAM)
     by_nobody = facts.mode in (None, Mode.PORTABLE)
-    if not by_nobody or is_bucket or facts.state.excludes_schedules or not facts.messages:
+    if not by_nobody or is_ours or facts.state.excludes_schedules or not facts.messages:
         return facts
     last = facts.state.last_sequence
     after = max(last - MAX_SEARCHED_MESSAGES, 0) if reads_all(facts.state.config) else 0

@@ -23,7 +23,7 @@ from nats_scheduler.engine.events import FireReadBack, FireStored
 
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
-_BUCKET_NAMES = (*map(str, LATENESS_BUCKETS_SECONDS), "+Inf")
+BUCKET_NAMES = (*map(str, LATENESS_BUCKETS_SECONDS), "+Inf")
 
 MAX_RECENT_FIRES = 1_000
 """The last fires of all streams that are kept."""
@@ -36,7 +36,7 @@ class FireCounts:
 
     def __init__(self) -> None:
         self.stored = self.duplicates = self.overdue = self.refused = 0
-        self.lateness = [0] * len(_BUCKET_NAMES)
+        self.lateness = [0] * len(BUCKET_NAMES)
         """How many fires were stored how late, by the buckets, each without those before it."""
         self.seconds_late = 0.0
         """The sum of all lateness."""
@@ -102,5 +102,5 @@ class FireMetrics(Collector):
             duplicates.add_metric([stream], counts.duplicates)
             overdue.add_metric([stream], counts.overdue)
             through = accumulate(list(counts.lateness))
-            lateness.add_metric([stream], list(zip(_BUCKET_NAMES, through, strict=True)), counts.seconds_late)
+            lateness.add_metric([stream], list(zip(BUCKET_NAMES, through, strict=True)), counts.seconds_late)
         yield from (stored, duplicates, overdue, lateness)

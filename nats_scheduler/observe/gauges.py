@@ -27,7 +27,10 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.version import VERSION
 
 REST_SECONDS = 0.001
-"""The pause after each slice, which takes about a fifth of that."""
+"""The pause after each slice, which takes about a quarter of that."""
+
+UNITS_PER_SLICE = 4
+"""So many units of the work on one stream (`engine.figures`) are one slice."""
 
 STREAMS_PER_SLICE = 8
 """So many streams with few schedules are one slice."""
@@ -159,8 +162,11 @@ class ProcessGauges(Collector):
 
 def _figures(stream: StreamReading) -> Figures:
     """Return the figures of a stream, found with pauses if that takes long."""
+    units = 1
     while stream.figures.advance():
-        sleep(REST_SECONDS)
+        if units % UNITS_PER_SLICE == 0:
+            sleep(REST_SECONDS)
+        units += 1
     return stream.figures.result
 
 

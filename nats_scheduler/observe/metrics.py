@@ -18,6 +18,7 @@ from prometheus_client import (
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.message.rejection import MESSAGE_CODES
+from nats_scheduler.observe.canary import CanaryMetrics
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 from nats_scheduler.observe.gauges import ProcessGauges, StreamGauges
 
@@ -85,7 +86,8 @@ class Metrics:
             registry=self.registry,
         )
         self.streams = StreamGauges()
-        for collector in (self.streams, ProcessGauges(self.streams)):
+        self.canary = CanaryMetrics()
+        for collector in (self.streams, ProcessGauges(self.streams), self.canary):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)

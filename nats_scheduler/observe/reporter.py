@@ -36,6 +36,7 @@ from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice, rejection_fields
 from nats_scheduler.observe.allowance import Allowance
+from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
@@ -134,9 +135,10 @@ class Reporter:
 
     # -- the sidecar itself --------------------------------------------------------------------------------------
 
-    def show(self, readings: Readings) -> None:
-        """Let the metrics show what is read here; it is read in other threads."""
+    def show(self, readings: Readings, canary: CanaryRecord | None) -> None:
+        """Let the metrics show what is read here, and the canary; it is read in other threads."""
         self._metrics.streams.readings = readings
+        self._metrics.canary.record = canary
 
     def connected(self, url: str, name: str, version: str, at: int, **outage: float) -> None:
         """Report a connection that exists since `at` (ns), and the outage before it, if there was one."""

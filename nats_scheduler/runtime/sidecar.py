@@ -12,16 +12,19 @@ from functools import partial
 
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
+from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.activity import keep_sampling
 from nats_scheduler.runtime.asked import AskedSidecar, answer_requests
+from nats_scheduler.runtime.canary import Canary
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.failing import SharedFailures
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
@@ -79,7 +82,14 @@ class Sidecar:
         self._defects = Outage(clock.monotonic)
         """Errors of the sidecar itself; a connection in between does not end this outage."""
         self._readings = SidecarReadings(self.served, self._leases, self._clock, clock)
-        reporter.show(self._readings)
+        interval = settings.canary_interval
+        self._canary_record = None if interval is None else CanaryRecord(interval, clock.monotonic)
+        reporter.show(self._readings, self._canary_record)
+        self._canary = (
+            None
+            if self._canary_record is None
+            else Canary(settings, self._leases.me, self._services, self._clock, reporter, self._canary_record)
+        )
 
     @property
     def served(self) -> Mapping[str, StreamService]:
@@ -102,7 +112,8 @@ class Sidecar:
         if not self.serving.is_set():
             return ["the streams of the account are not known yet"]
         found = [self._why_not_ready(name, one) for name, one in self.served.items()]
-        return [reason for reason in found if reason]
+        reasons = [reason for reason in found if reason]
+        return reasons if self._canary_record is None else [*reasons, *self._canary_record.not_ready()]
 
     def _why_not_ready(self, name: str, service: StreamService) -> str:
         """Return why not all schedules of a stream fire at this moment; "" if they do."""
@@ -161,7 +172,7 @@ class Sidecar:
             self._reporter.connected(
                 connection.url, connection.server.name, server.version, self._clock.now(), **self._outage.over()
             )
-            return await self._until_over(connection, account)
+            return await self._until_over(connection, account, server)
         except JetStreamError as error:
             self._setback("jetstream_unavailable", error)
             await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
@@ -187,7 +198,7 @@ class Sidecar:
         operation = "publish" if denial.publishes else "subscribe"
         self._reporter.problem("permission_denied", operation=operation, subject=denial.subject[:MAX_KEPT_CHARS])
 
-    async def _until_over(self, connection: Connection, account: Account) -> bool:
+    async def _until_over(self, connection: Connection, account: Account, server: Capabilities) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
         serving = asyncio.create_task(account.serve(self._files, self.serving))
         registry, api = account.access.registry, account.access.api
@@ -212,6 +223,8 @@ class Sidecar:
             self._keeping.keep,
         ]
         works += [answering, partial(keep_sampling, activity, self._clock)] if self._settings.service else []
+        if self._canary is not None:
+            works.append(partial(self._canary.keep_firing, account.access, server))  # the last one: see below
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -222,6 +235,9 @@ class Sidecar:
                 return not self._stopping.is_set()
             if self._stopping.is_set():
                 is_clean = await self._drain(account)
+                if self._canary is not None:
+                    await _ended(asides.pop())
+                    await self._canary.leave(account.access, is_last=not self._leases.others)
                 await leftovers.remove_own()
                 return is_clean
             return True

@@ -45,11 +45,22 @@ class StreamServices:
     def start(self, state: StreamState, mode: Mode, server: Capabilities) -> StreamService:
         """Add a service for a stream, which must not have one; it reads nothing before it is given a contact."""
         assert state.name not in self._services, "the service before it must have been ended"
-        if self._shared is None:
-            self._shared = Wakes(self._clock, self._report_lateness), Pace()
-        service = StreamService(state, mode, server, self._settings, self._clock, self._report, *self._shared)
+        service = self.aside(state, mode, server, self._settings, self._report)
         self._services[state.name] = service
         return service
+
+    def aside(
+        self,
+        state: StreamState,
+        mode: Mode,
+        server: Capabilities,
+        settings: SidecarSettings,
+        report: Callable[[str, Event], None],
+    ) -> StreamService:
+        """Return a service that is not among those of the process, and shares their wakes; its caller ends it."""
+        if self._shared is None:
+            self._shared = Wakes(self._clock, self._report_lateness), Pace()
+        return StreamService(state, mode, server, settings, self._clock, report, *self._shared)
 
     def is_burst(self) -> bool:
         """Return whether so many fires of one stream are in flight that what can wait should."""

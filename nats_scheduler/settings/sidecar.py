@@ -163,6 +163,14 @@ class SidecarSettings(BaseModel):
             "the machine, :: every address."
         ),
     )
+    canary_interval: Annotated[int, DurationRange(SECOND, HOUR)] | None = Field(
+        default=None,
+        description=(
+            "How often the sidecar tests itself with a schedule of its own, the canary, which it fires in the stream "
+            "nats_scheduler_canary: a duration, 1s to 1h; if it is not set, there is no canary. If its fires stop, "
+            "/readyz says so."
+        ),
+    )
     service: bool = Field(
         default=True,
         description=(

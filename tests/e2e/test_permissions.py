@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, started_sidecar
@@ -23,7 +24,7 @@ from tests.harness.waiting import eventually
 VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
 ASKED_ONLY_IN_NEED = "$JS.API.CONSUMER.INFO.*.*"
 """What is asked only where the consumer stays silent, as it does without the next one."""
-AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*")
+AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*", "$JS.API.STREAM.DELETE.nats_scheduler_canary")
 """What is asked only when the sidecar ends, in some mode at least."""
 ASKED_OF_OTHERS = Permission("publish", "nats_scheduler.v1.>", (OPTIONAL,) * 4)
 """What is asked only where there are other instances: `tests/service/test_shared.py` takes it away."""
@@ -131,7 +132,9 @@ def matches(subject: str, pattern: str) -> bool:
 @asynccontextmanager
 async def life_of(url: str, number: int, mode: str) -> AsyncIterator[Life]:
     """Run the sidecar of one account beside the account's owner."""
-    settings: dict[str, Any] = {"portable_streams": tuple(STREAMS)} if mode == "portable" else {}
+    settings: dict[str, Any] = {"canary_interval": SECOND}
+    if mode == "portable":
+        settings["portable_streams"] = tuple(STREAMS)
     limited = ConnectionSettings(servers=(url_of(url, f"sidecar-{number}"),))
     async with account_on(url_of(url, f"admin-{number}")) as account, started_sidecar(limited, **settings) as running:
         yield Life(mode, account, running)
