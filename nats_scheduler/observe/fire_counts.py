@@ -13,13 +13,17 @@ Limit: no series for the time at which a counter was created.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
+from operator import attrgetter
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from nats_scheduler.engine.events import FireReadBack, FireStored
+from nats_scheduler.observe.families import with_samples
 
 LATENESS_BUCKETS_SECONDS = (0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
@@ -27,6 +31,8 @@ BUCKET_NAMES = (*map(str, LATENESS_BUCKETS_SECONDS), "+Inf")
 
 MAX_RECENT_FIRES = 1_000
 """The last fires of all streams that are kept."""
+
+_LATENESS = "nats_scheduler_fire_lateness_seconds"
 
 
 class FireCounts:
@@ -42,6 +48,24 @@ class FireCounts:
         """The sum of all lateness."""
         self.latest = 0.0
         """The greatest lateness since it was last taken (`observe.activity`)."""
+
+    def late(self, seconds: float) -> None:
+        """Count a fire that was stored `seconds` after its time."""
+        self.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
+        self.seconds_late += seconds
+        if seconds > self.latest:
+            self.latest = seconds
+
+
+_COUNTERS: tuple[tuple[str, str, Callable[[FireCounts], int]], ...] = (
+    ("nats_scheduler_fires", "Fires acknowledged as stored, by stream.", attrgetter("stored")),
+    ("nats_scheduler_fires_duplicate", "Fires that the server had stored already.", attrgetter("duplicates")),
+    (
+        "nats_scheduler_fires_overdue",
+        "Fires stored that were due before this instance could fire them; not in the histogram.",
+        attrgetter("overdue"),
+    ),
+)
 
 
 class FireMetrics(Collector):
@@ -74,33 +98,25 @@ class FireMetrics(Collector):
         if event.overdue:
             counts.overdue += 1
         else:
-            counts.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
-            counts.seconds_late += seconds
-            if seconds > counts.latest:
-                counts.latest = seconds
+            counts.late(seconds)
         self.recent.append((stream, event))
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics with their present values."""
-        labels = ["stream"]
-        stored = CounterMetricFamily("nats_scheduler_fires", "Fires acknowledged as stored, by stream.", labels=labels)
-        duplicates = CounterMetricFamily(
-            "nats_scheduler_fires_duplicate", "Fires that the server had stored already.", labels=labels
-        )
-        overdue = CounterMetricFamily(
-            "nats_scheduler_fires_overdue",
-            "Fires stored that were due before this instance could fire them; not in the histogram.",
-            labels=labels,
-        )
-        lateness = HistogramMetricFamily(
-            "nats_scheduler_fire_lateness_seconds",
-            "Time from a fire's due time to its storage, by the server's clock, without overdue fires.",
-            labels=labels,
-        )
+        for name, text, read in _COUNTERS:
+            family = CounterMetricFamily(name, text, labels=["stream"])
+            yield with_samples(family, partial(self._counted, f"{name}_total", read))
+        text = "Time from a fire's due time to its storage, by the server's clock, without overdue fires."
+        yield with_samples(HistogramMetricFamily(_LATENESS, text), self._latenesses)
+
+    def _counted(self, name: str, read: Callable[[FireCounts], int]) -> Iterator[Sample]:
         for stream, counts in list(self.by_stream.items()):
-            stored.add_metric([stream], counts.stored)
-            duplicates.add_metric([stream], counts.duplicates)
-            overdue.add_metric([stream], counts.overdue)
-            through = accumulate(list(counts.lateness))
-            lateness.add_metric([stream], list(zip(BUCKET_NAMES, through, strict=True)), counts.seconds_late)
-        yield from (stored, duplicates, overdue, lateness)
+            yield Sample(name, {"stream": stream}, read(counts))
+
+    def _latenesses(self) -> Iterator[Sample]:
+        for stream, counts in list(self.by_stream.items()):
+            through = 0
+            for bucket, through in zip(BUCKET_NAMES, accumulate(list(counts.lateness)), strict=True):
+                yield Sample(f"{_LATENESS}_bucket", {"stream": stream, "le": bucket}, through)
+            yield Sample(f"{_LATENESS}_count", {"stream": stream}, through)
+            yield Sample(f"{_LATENESS}_sum", {"stream": stream}, counts.seconds_late)

@@ -19,6 +19,7 @@ from prometheus_client import (
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.canary import CanaryMetrics
+from nats_scheduler.observe.families import LabelledCounter
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 from nats_scheduler.observe.gauges import ProcessGauges, StreamGauges
 
@@ -47,7 +48,7 @@ class Metrics:
     """The metrics of a process."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = CollectorRegistry(auto_describe=True)  # so that `name[]` finds what is not of the library
         self.fires = FireMetrics()
         self.registry.register(self.fires)
         self.unanswered = self._counter("fires_unanswered", "Publishes without an answer, repeated.")
@@ -145,8 +146,10 @@ class Metrics:
         """Return the value of one sample, 0 if nothing was counted yet."""
         return self.registry.get_sample_value(f"nats_scheduler_{name}_total", labels) or 0.0
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"nats_scheduler_{name}", text, ["stream", *labels], registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> LabelledCounter:
+        counter = LabelledCounter(f"nats_scheduler_{name}", text, ("stream", *labels))
+        self.registry.register(counter)
+        return counter
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"nats_scheduler_{name}", text, labels, registry=self.registry)

@@ -1,6 +1,6 @@
 """The HTTP listener: `/metrics` for Prometheus, `/healthz` and `/readyz` for the supervisor of the process.
 
-The rule: no request can delay the event loop and its fires; each request has a thread and a deadline.
+The rule: no request can delay the event loop and its fires; each request has a thread and a deadline, and makes pauses.
 This is the only place that listens. It binds one address, loopback by default, because the pages name streams and have
 no login.
 Cost: a thread for each open connection, at most `MAX_CONNECTIONS`. Limit: no TLS and no login; a proxy can add them.
@@ -12,16 +12,22 @@ import http.server
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
+from nats_scheduler.observe.families import with_samples
 from nats_scheduler.observe.log import logger
 
 LOOP_ANSWER_DEADLINE_SECONDS = 2.0
@@ -32,6 +38,15 @@ CLIENT_DEADLINE_SECONDS = 10.0
 
 MAX_CONNECTIONS = 32
 """Connections that may be open at the same time; further ones are closed immediately."""
+
+SAMPLES_PER_SLICE = 32
+"""After so many samples, which take about 0.4 ms, a scrape makes a pause."""
+
+REST_SECONDS = 0.0005
+"""How long the pause is."""
+
+END_OF_OPEN_METRICS = b"# EOF\n"
+"""What the text of OpenMetrics ends with."""
 
 LISTEN_EXPECTATION = "expected an address or host name of this machine, and a port that no other program uses"
 
@@ -47,7 +62,8 @@ class Answer:
     """The answer to a request."""
 
     status: HTTPStatus
-    body: bytes
+    body: Sequence[bytes]
+    """In parts, since to put megabytes together holds up the event loop."""
     content_type: str = PLAIN_TEXT
 
 
@@ -68,18 +84,18 @@ class Pages:
         if url.path == "/metrics":
             return self._metrics(accepts, parse_qs(url.query).get("name[]", []))
         if url.path not in ("/healthz", "/readyz"):
-            return Answer(HTTPStatus.NOT_FOUND, b"the pages are /metrics, /healthz and /readyz\n")
+            return Answer(HTTPStatus.NOT_FOUND, (b"the pages are /metrics, /healthz and /readyz\n",))
         reasons = self._on_loop(self._not_ready if url.path == "/readyz" else tuple)
         if reasons is None:
             reasons = [f"the event loop has not answered for {LOOP_ANSWER_DEADLINE_SECONDS:.0f} s"]
         if not reasons:
-            return Answer(HTTPStatus.OK, b"ok\n")
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons).encode())
+            return Answer(HTTPStatus.OK, (b"ok\n",))
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, ("".join(f"{reason}\n" for reason in reasons).encode(),))
 
     def _metrics(self, accepts: str, names: Sequence[str]) -> Answer:
         encode, content_type = choose_encoder(accepts)
         registry: Any = self._registry.restricted_registry(names) if names else self._registry
-        return Answer(HTTPStatus.OK, encode(registry), content_type)
+        return Answer(HTTPStatus.OK, _encoded(registry, encode), content_type)
 
     def _on_loop(self, check: Callable[[], Sequence[str]]) -> Sequence[str] | None:
         """Call `check` on the event loop and return its result; None if the loop does not call it in time."""
@@ -96,6 +112,46 @@ class Pages:
             return found.result(LOOP_ANSWER_DEADLINE_SECONDS)
         except (TimeoutError, RuntimeError):  # RuntimeError: the loop is closed
             return None
+
+
+def _encoded(registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]:
+    """Return the text of all metrics, encoded one after the other, with pauses: the event loop waits meanwhile."""
+    parts, rested = list[bytes](), _Rests()
+    for family in registry.collect():
+        samples = family.samples
+        family = with_samples(family, partial(rested.between, samples))
+        parts.append(encode(_One(family)).removesuffix(END_OF_OPEN_METRICS))
+    is_open_metrics = encode(_NONE).endswith(END_OF_OPEN_METRICS)
+    return [*parts, END_OF_OPEN_METRICS] if is_open_metrics else parts
+
+
+class _Rests:
+    """The pauses of one scrape."""
+
+    def __init__(self) -> None:
+        self._made = 0
+
+    def between(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield samples, with a pause after each `SAMPLES_PER_SLICE` of the scrape."""
+        for sample in samples:
+            self._made += 1
+            if self._made % SAMPLES_PER_SLICE == 0:
+                time.sleep(REST_SECONDS)
+            yield sample
+
+
+class _One(Collector):
+    """A registry of some metrics."""
+
+    def __init__(self, *families: Metric) -> None:
+        self._families = families
+
+    def collect(self) -> Sequence[Metric]:
+        """Return them."""
+        return self._families
+
+
+_NONE = _One()
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -158,13 +214,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             answer = self.server.pages.answer(self.path, self.headers.get("Accept") or "")
         except Exception as error:
             logger().error("page_failed", exc_info=error, path=self.path[:80])
-            answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; see the log\n")
+            answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Content-Length", str(sum(map(len, answer.body))))
         self.end_headers()
-        if with_body:
-            self.wfile.write(answer.body)
+        for part in answer.body if with_body else ():
+            self.wfile.write(part)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing: a scrape is no event."""

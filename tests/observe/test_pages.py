@@ -4,12 +4,16 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.samples import Sample
 from structlog.testing import capture_logs
 
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import MAX_CONNECTIONS, ListenError, Pages, listening
+from nats_scheduler.observe.pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, ListenError, Pages, listening
 from nats_scheduler.runtime.embedded import free_port
 from tests.harness.waiting import eventually
 from tests.observe.pages import ANSWER_SECONDS, page
@@ -23,11 +27,16 @@ def pages(not_ready: Callable[[], Sequence[str]] = list, metrics: Metrics | None
 
 async def test_metrics_health_and_readiness_are_served_and_nothing_else() -> None:
     reasons: list[str] = []
-    with listening("127.0.0.1", 0, pages(lambda: reasons)) as url:
+    metrics = Metrics()
+    with listening("127.0.0.1", 0, pages(lambda: reasons, metrics)) as url:
+        metrics.serves("S")
         status, body = await page(f"{url}/metrics")
         assert (status, "# HELP nats_scheduler_fires_total" in body) == (200, True)
         status, body = await page(f"{url}/metrics?name[]=nats_scheduler_instances_alive")
         assert (status, "fires_total" in body, "instances_alive" in body) == (200, False, True)
+        for name in ("fires_total", "fires_refused_total", "fire_lateness_seconds_count", "build_info"):
+            status, body = await page(f"{url}/metrics?name[]=nats_scheduler_{name}")
+            assert (status, body.count("# TYPE")) == (200, 1), name
         assert await page(f"{url}/healthz") == (200, "ok\n")
         assert await page(f"{url}/readyz") == (200, "ok\n")
         reasons += ["stream A is not read to its end", "stream B is not read to its end"]
@@ -36,6 +45,44 @@ async def test_metrics_health_and_readiness_are_served_and_nothing_else() -> Non
         assert (await page(f"{url}/"))[0] == 404
         assert await page(f"{url}/metrics", "HEAD") == (200, "")
         assert (await page(f"{url}/metrics", "POST"))[0] == 501
+
+
+@pytest.mark.parametrize("accepts", ["", "text/plain", "application/openmetrics-text; version=1.0.0"])
+async def test_the_metrics_are_what_the_client_library_writes(accepts: str) -> None:
+    metrics = Metrics()
+    for number in range(3):
+        metrics.serves(f'"{number}"')
+        metrics.refused.labels(f'"{number}"', "10077").inc(7)
+        metrics.fires_of(f'"{number}"').late(0.003)
+    answer = pages(list, metrics).answer("/metrics", accepts)
+    encode, content_type = choose_encoder(accepts)
+    assert answer.content_type == content_type
+    assert steady(b"".join(answer.body)) == steady(encode(metrics.registry))
+
+
+def steady(body: bytes) -> list[bytes]:
+    """Return the lines that do not change from one moment to the next."""
+    return [line for line in body.splitlines() if not line.startswith((b"process_", b"python_gc_"))]
+
+
+async def test_a_scrape_makes_pauses_however_many_streams_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop, and with it every fire, waits for the interpreter while a scrape computes."""
+    metrics, made, at_pauses = Metrics(), 0, [0]
+    for number in range(200):
+        metrics.serves(f"S{number}")
+
+    def counted(*values: Any, **named: Any) -> Sample:
+        nonlocal made
+        made += 1
+        return Sample(*values, **named)
+
+    for module in ("families", "fire_counts"):
+        monkeypatch.setattr(f"nats_scheduler.observe.{module}.Sample", counted)
+    monkeypatch.setattr("nats_scheduler.observe.pages.time.sleep", lambda _seconds: at_pauses.append(made))
+    assert pages(list, metrics).answer("/metrics").status == 200
+    assert made > 10_000
+    at_pauses.append(made)
+    assert max(after - before for before, after in pairwise(at_pauses)) <= SAMPLES_PER_SLICE
 
 
 async def test_nothing_listens_any_more_once_it_is_closed() -> None:
