@@ -75,9 +75,3 @@ def test_the_readme_begins_with_the_two_commands() -> None:
     assert len(demo.splitlines()) == len(tests.splitlines()) == 1
     assert "nats-scheduler dev --demo" in demo.split("&&")[-1]
     assert tests.split("&&")[-1].strip().endswith("pytest")
-
-
-def test_ci_runs_the_second_command_of_the_readme() -> None:
-    script = ROOT / ".ci" / "run"
-    assert shell_blocks(ROOT / "README.md")[1] in script.read_text("utf-8").splitlines()
-    assert script.stat().st_mode & 0o111 == 0o111
