@@ -136,6 +136,23 @@ class FireLateAdvisory(Advisory):
     lateness: str = Field(description="How late that was, a duration such as `1m30s`.")
 
 
+class PurgeFailedAdvisory(Advisory):
+    """The server refuses to purge a schedule that is done, or an old version of one; it does not fire again."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.purge_failed"]
+    schedule: Schedule
+    seq: Annotated[int, Field(ge=1, description="The stream sequence up to which its subject was to be purged.")]
+    reason: str = Field(description="Why the purge is refused.")
+
+
+class ExpiryFailedAdvisory(Advisory):
+    """The server refuses to remove a message whose `Nats-TTL` has run out: from now on all such messages stay."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.expiry_failed"]
+    seq: Annotated[int, Field(ge=1, description="Stream sequence of the message whose removal was refused.")]
+    reason: str = Field(description="Why the removal is refused.")
+
+
 class StreamRefusedAdvisory(Advisory):
     """A newer server would refuse this configuration for a stream with schedules."""
 
@@ -181,6 +198,8 @@ AnyAdvisory = Annotated[
     | FiresMissedAdvisory
     | FiresDroppedAdvisory
     | FireLateAdvisory
+    | PurgeFailedAdvisory
+    | ExpiryFailedAdvisory
     | StreamRefusedAdvisory
     | CannotServeAdvisory
     | HolderRelievedAdvisory

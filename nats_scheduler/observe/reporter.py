@@ -275,12 +275,8 @@ class Reporter:
             self._advise("schedule_ends_early", stream, **fields)
 
     def _lost(self, stream: str, event: ScheduleLost) -> None:
-        fields = {
-            "schedule": event.schedule,
-            "seq": event.sequence,
-            "due": _time(event.due),
-            "reason": str(event.ending),
-        }
+        fields = {"schedule": event.schedule, "seq": event.sequence}
+        fields |= {"due": _time(event.due), "reason": str(event.ending)}
         if self._warn("schedule_lost", stream, {"stream": stream, **fields}):
             self._advise("schedule_lost", stream, **fields)
 
@@ -360,11 +356,11 @@ class Reporter:
 
     def _purge_failed(self, stream: str, event: PurgeFailed) -> None:
         self._metrics.purges_failed.labels(stream).inc()
-        fields = {"stream": stream, "schedule": event.schedule, "seq": event.through, "reason": event.reason}
-        if event.refused:
-            self._warn("purge_failed", stream, fields)
-        else:
-            self._log.debug("purge_failed", **fields)
+        fields = {"schedule": event.schedule, "seq": event.through, "reason": event.reason}
+        if not event.refused:
+            self._log.debug("purge_failed", stream=stream, **fields)
+        elif self._warn("purge_failed", stream, {"stream": stream, **fields}):
+            self._advise("purge_failed", stream, **fields)
 
     def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> bool:
         """Log a warning; return whether it was granted, so that not more advisories are published than lines."""
@@ -381,8 +377,11 @@ class Reporter:
 
     def _expiry_failed(self, stream: str, event: ExpiryFailed) -> None:
         self._metrics.expiries_failed.labels(stream).inc()
-        write = self._log.warning if event.refused else self._log.debug
-        write("expiry_failed", stream=stream, seq=event.sequence, reason=event.reason)
+        fields = {"seq": event.sequence, "reason": event.reason}
+        if not event.refused:
+            self._log.debug("expiry_failed", stream=stream, **fields)
+        elif self._warn("expiry_failed", stream, {"stream": stream, **fields}):
+            self._advise("expiry_failed", stream, **fields)
 
     def _advise(self, kind: str, stream: str, **fields: Any) -> None:
         self.advise(advisory_message(kind, stream, fields))

@@ -9,7 +9,7 @@ from tests.conftest import StartServer
 from tests.e2e.conftest import Served
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
-from tests.harness.servers import V2_11
+from tests.harness.servers import V2_10, V2_11
 from tests.harness.waiting import eventually
 
 USERS = """
@@ -100,6 +100,35 @@ async def test_fires_that_were_missed_and_late_are_advised(start_server: StartSe
             await account.publish("S.canary", {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "S.out"})
             await heard.first("schedule_rejected")
         assert {body["schedule"] for kind, body in heard.bodies if kind == "fire_late"} == {"S.at"}
+
+
+async def test_a_purge_that_the_server_refuses_is_advised_and_kept(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        heard = HeardAdvisories(account.connection)
+        info = await account.create("S")
+        await running.ready("S")
+        await account.api.update_stream({**info["config"], "deny_purge": True})
+        headers = {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"}
+        sequence = await account.publish("S.s", headers)
+        advisory = await heard.first("purge_failed")
+        assert (advisory["stream"], advisory["schedule"], advisory["seq"]) == ("S", "S.s", sequence)
+        assert "not permitted" in advisory["reason"]
+        await account.wait_for("nats_scheduler_failures", "nats_scheduler.advisory.purge_failed.S.S.s")
+
+
+async def test_an_expiry_that_the_server_refuses_is_advised_and_kept(start_server: StartServer) -> None:
+    server = await start_server(V2_10)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        heard = HeardAdvisories(account.connection)
+        await account.create("S", deny_delete=True, allow_msg_ttl=True)
+        await running.ready("S")
+        headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": "S.out", "Nats-TTL": "1s"}
+        sequence = await account.publish("S.s", headers)
+        advisory = await heard.first("expiry_failed")
+        assert (advisory["stream"], advisory["seq"]) == ("S", sequence)
+        assert "not permitted" in advisory["reason"]
+        await account.wait_for("nats_scheduler_failures", "nats_scheduler.advisory.expiry_failed.S")
 
 
 async def test_a_forged_fire_is_advised(served: Served) -> None:
