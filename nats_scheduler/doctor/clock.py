@@ -17,7 +17,7 @@ from nats_scheduler.schedule.tzif import OffsetTable
 from nats_scheduler.schedule.zones import Zone
 
 MAX_CLOCK_OFFSET_NS = SECOND
-"""A clock of this machine that differs by less from the server's is not reported (ns)."""
+"""A clock that differs by less from another one is not reported (ns)."""
 
 MAX_ZONE_DATA_AGE_YEARS = 1
 """Zone data of this year and of so many years before counts as recent: there is a release in every year."""
@@ -37,6 +37,20 @@ def check_clocks(facts: AccountFacts) -> Iterator[Finding]:
     side = "ahead of" if offset < 0 else "behind"
     what = f"the clock of this machine is {seconds:.1f} s {side} that of the server that leads {reading.where}"
     yield Finding(Code.CLOCK_OFF, what, "chronyc tracking, or timedatectl, on this machine and on the server")
+
+
+def check_nodes_clocks(facts: AccountFacts) -> Iterator[Finding]:
+    """Find that the clocks of two nodes of a cluster differ, whatever this machine's clock shows."""
+    readings = [reading for reading in facts.clocks if reading.node]
+    if len(readings) < 2:
+        return
+    ahead = max(readings, key=lambda one: one.shown - one.answered_at)
+    behind = min(readings, key=lambda one: one.shown - one.asked_at)
+    difference = (ahead.shown - ahead.answered_at) - (behind.shown - behind.asked_at)
+    if difference >= MAX_CLOCK_OFFSET_NS:
+        seconds = difference / SECOND
+        what = f"the clock of node {ahead.node} is {seconds:.1f} s ahead of that of node {behind.node}"
+        yield Finding(Code.CLOCKS_DIFFER, what, f"chronyc tracking, or timedatectl, on {ahead.node} and {behind.node}")
 
 
 def offset_of(reading: ClockReading) -> int:

@@ -46,6 +46,7 @@ class Code(StrEnum):
     SERVER_UNREACHABLE = "server_unreachable"
     VERSIONS_DIFFER = "versions_differ"
     CLOCK_OFF = "clock_off"
+    CLOCKS_DIFFER = "clocks_differ"
     ZONES_DISAGREE = "zones_disagree"
     ZONE_DATA_OLD = "zone_data_old"
     CANNOT_SERVE = "cannot_serve"
@@ -99,6 +100,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.SERVER_UNREACHABLE: Meaning(_W, "the next failure may leave no server to connect to"),
     Code.VERSIONS_DIFFER: Meaning(_W, "servers of different versions treat the same schedule differently"),
     Code.CLOCK_OFF: Meaning(_W, "fires are due by the server's clock, and times look wrong beside this machine's"),
+    Code.CLOCKS_DIFFER: Meaning(_W, "fires come early or late by as much when another node leads"),
     Code.ZONES_DISAGREE: Meaning(_W, "a server on this machine fires these schedules at other times than a sidecar"),
     Code.ZONE_DATA_OLD: Meaning(_W, "cron schedules fire at the wrong hour where a country has changed its clocks"),
     Code.CANNOT_SERVE: Meaning(_W, "if no other sidecar can, nothing fires there"),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.streams import copies_of
 from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of
 
@@ -26,14 +25,11 @@ OF_QUIRKS = {
 }
 
 
-def check_defects(facts: AccountFacts) -> Iterator[Finding]:
-    """Find the defects of the server that concern the streams which it schedules on itself."""
-    if facts.server is None or not facts.server.schedules_natively:
-        return
-    for stream in facts.read:
-        if stream.state.is_native:
-            for check in CHECKS:
-                yield from check(facts, stream)
+def check_defects(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find the defects of the server that concern a stream which it schedules on itself."""
+    if facts.server is not None and facts.server.schedules_natively and stream.state.is_native:
+        for check in DEFECTS:
+            yield from check(facts, stream)
 
 
 def _lost(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -67,7 +63,7 @@ def refuses_discard_new(version: Version) -> bool:
 
 def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     assert facts.server is not None
-    for kind, name, _filters in copies_of(facts, stream):
+    for kind, name, _filters in facts.copies.get(stream.name, ()):
         if facts.server.api_level < REPEATING_API_LEVEL:
             what = f"stream {name} is a {kind} of {stream.name}, and {facts.server.version} does not copy schedules"
             yield Finding(Code.DEFECT_COPIES_STALL, what, "upgrade the server to 2.14 or later", stream.name)
@@ -99,4 +95,4 @@ def _transformed(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
             yield Finding(Code.DEFECT_SOURCE_TRANSFORMED, what, command, stream.name, listed.subject)
 
 
-CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (_lost, _copies, _quirks, _transformed)
+DEFECTS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (_lost, _copies, _quirks, _transformed)

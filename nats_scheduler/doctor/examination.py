@@ -4,31 +4,55 @@ Rule: a check is a function from facts to findings. To add one: a code in `codes
 a heading in `docs/operating/doctor.md`, and a test on a server in which it is reported and one in which it is not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
-from nats_scheduler.doctor.clock import check_clocks, check_zone_data, check_zones
+from nats_scheduler.doctor import schedules, streams
+from nats_scheduler.doctor.clock import check_clocks, check_nodes_clocks, check_zone_data, check_zones
 from nats_scheduler.doctor.defects import check_defects
-from nats_scheduler.doctor.facts import AccountFacts
-from nats_scheduler.doctor.finding import Finding, Report, report_of
+from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
+from nats_scheduler.doctor.finding import Finding, Report, Unlisted, report_of
 from nats_scheduler.doctor.permissions import check_permissions
-from nats_scheduler.doctor.schedules import check_schedules
 from nats_scheduler.doctor.server import check_level, check_servers, check_unexamined
-from nats_scheduler.doctor.streams import check_streams
+from nats_scheduler.engine.sliced import Sliced
 
-CHECKS: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
+OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
     check_servers,
     check_level,
     check_permissions,
     check_clocks,
+    check_nodes_clocks,
     check_zone_data,
     check_zones,
-    check_streams,
-    check_schedules,
-    check_defects,
     check_unexamined,
 )
+"""The checks of what is there once."""
+
+OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
+    *streams.CHECKS,
+    *schedules.CHECKS,
+    check_defects,
+)
+"""The checks of each stream that was read."""
 
 
 def examine(facts: AccountFacts) -> Report:
     """Return what is wrong, worst first."""
-    return report_of(finding for check in CHECKS for finding in check(facts))
+    return examination(facts).finish()
+
+
+def examination(facts: AccountFacts) -> Sliced[Report]:
+    """Do the same in slices, one unit of work for each stream."""
+    return Sliced(_in_units(facts))
+
+
+def _in_units(facts: AccountFacts) -> Generator[None, None, Report]:
+    found: list[Finding] = []
+    for check in OF_ACCOUNT:
+        found += check(facts)
+        yield
+    for stream in facts.read:
+        for check_stream in OF_STREAM:
+            found += check_stream(facts, stream)
+        yield
+    more = [Unlisted(code, one.name, number) for one in facts.read for code, number in one.more.items()]
+    return report_of(found, more)

@@ -4,10 +4,11 @@ Rule: facts are values. No check sends a request, and no gatherer decides what i
 What could not be read is a fact too (`Unexamined`): it is reported, and the checks that need it find nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from nats_scheduler.doctor.codes import Code
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.graduation import Finding as GraduationFinding
@@ -15,6 +16,7 @@ from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.tzif import OffsetTable
@@ -47,13 +49,15 @@ class ClockReading(NamedTuple):
     """One answer that contains the time of a server."""
 
     where: str
-    """The stream whose leader answered."""
+    """The stream whose leader answered, or a stream and its consumer."""
     shown: int
     """The server's time (ns since the Unix epoch)."""
     asked_at: int
     """The time of this machine (ns since the Unix epoch) when the request was sent."""
     answered_at: int
     """And when the answer had arrived."""
+    node: str = ""
+    """The node that answered, "" for a server without a cluster."""
 
 
 class ZoneData(NamedTuple):
@@ -117,12 +121,16 @@ class StreamFacts:
     failing_unlisted: int = 0
     consumers: Sequence[ConsumerFacts] | None = None
     """None if they could not be listed."""
+    consumer_leaders: Mapping[str, str] = field(default_factory=dict)
+    """For each node that leads a consumer the name of one."""
     unserved: Sequence[str] = ()
     """The subjects whose last message has schedule headers that no program fires."""
     equal: Sequence[Sequence[ListedSchedule]] = ()
     """Groups of schedules with equal target, source, pattern and body."""
     graduation: Sequence[GraduationFinding] = ()
     """What `graduate` would find."""
+    more: Mapping[Code, int] = field(default_factory=dict)
+    """How many more findings of a code there are, about what is not among the facts."""
 
     @property
     def name(self) -> str:
@@ -143,6 +151,34 @@ class StreamFacts:
     def subjects(self) -> Sequence[str]:
         """The subjects that it stores."""
         return self.state.rules.subjects
+
+
+class Copy(NamedTuple):
+    """A stream that takes messages from another one."""
+
+    kind: str
+    """`mirror` or `source`."""
+    name: str
+    filters: Sequence[str]
+    """The subjects that it takes; `>` for all."""
+
+
+def copies_in(streams: Iterable[StreamFacts]) -> dict[str, list[Copy]]:
+    """Return the copies among streams, by the names of those that they take from."""
+    copies: dict[str, list[Copy]] = {}
+    for stream in streams:
+        sources, mirror = stream.config.get("sources"), stream.config.get("mirror")
+        origins = [("mirror", mirror), *(("source", one) for one in (sources if isinstance(sources, list) else []))]
+        for kind, origin in ((kind, inner(one)) for kind, one in origins):
+            if origin.get("name") and not origin.get("external"):
+                copies.setdefault(str(origin["name"]), []).append(Copy(kind, stream.name, _filters(origin)))
+    return copies
+
+
+def _filters(origin: Mapping[str, Any]) -> list[str]:
+    transforms = origin.get("subject_transforms")
+    parts = [str(inner(one).get("src") or ">") for one in transforms] if isinstance(transforms, list) else []
+    return parts or [str(origin.get("filter_subject") or ">")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +208,12 @@ class AccountFacts:
     subscriptions: Sequence[str] | None = None
     """The subjects that clients other than sidecars subscribe to; None if they could not be listed."""
     unexamined: Sequence[Unexamined] = ()
+    copies: Mapping[str, Sequence[Copy]] = field(init=False)
+    """The streams that copy others, by the names of those that they take from."""
+
+    def __post_init__(self) -> None:
+        """Look through the streams once: each of them is asked for its copies."""
+        object.__setattr__(self, "copies", copies_in(self.streams))
 
     @property
     def read(self) -> Sequence[StreamFacts]:

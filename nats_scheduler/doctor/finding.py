@@ -67,8 +67,8 @@ class Report:
         return listed + sum(more.number for more in self.unlisted if MEANINGS[more.code].severity is severity)
 
 
-def report_of(findings: Iterable[Finding]) -> Report:
-    """Sort findings, and leave out those beyond `MAX_LISTED` of one code and stream."""
+def report_of(findings: Iterable[Finding], more: Iterable[Unlisted] = ()) -> Report:
+    """Sort findings, and leave out those beyond `MAX_LISTED` of one code and stream; `more` are left out already."""
     counts: dict[tuple[Code, str | None], int] = {}
     listed = []
     for finding in sorted(findings, key=_place):
@@ -76,8 +76,11 @@ def report_of(findings: Iterable[Finding]) -> Report:
         counts[key] = counts.get(key, 0) + 1
         if counts[key] <= MAX_LISTED:
             listed.append(finding)
-    more = [Unlisted(code, stream, count - MAX_LISTED) for (code, stream), count in counts.items()]
-    return Report(listed, [one for one in more if one.number > 0])
+    unlisted = {key: count - MAX_LISTED for key, count in counts.items() if count > MAX_LISTED}
+    for code, stream, number in more:
+        if number > 0:
+            unlisted[code, stream] = unlisted.get((code, stream), 0) + number
+    return Report(listed, [Unlisted(code, stream, number) for (code, stream), number in unlisted.items()])
 
 
 def _place(finding: Finding) -> tuple[int, int, str, str]:

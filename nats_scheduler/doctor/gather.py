@@ -5,7 +5,6 @@ Cost: the sum of the streams (`gather_stream`), one after the other, so that an 
 no more than a sidecar that starts.
 """
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from nats_scheduler.doctor.account import Account
 from nats_scheduler.doctor.facts import (
     AccountFacts,
-    ClockReading,
     Need,
     ServerReach,
     Sidecar,
@@ -22,22 +20,15 @@ from nats_scheduler.doctor.facts import (
     ZoneData,
     unexamined,
 )
+from nats_scheduler.doctor.gather_clocks import read_clocks
 from nats_scheduler.doctor.gather_permissions import read_permissions
 from nats_scheduler.doctor.gather_stream import outline_of, read_stream
-from nats_scheduler.doctor.permissions import Place, needs_of
+from nats_scheduler.doctor.gather_zones import zone_data_of, zones_in
+from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.doctor.subscriptions import read_subscriptions
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
-from nats_scheduler.schedule.patterns import time_zone_of
-from nats_scheduler.schedule.tzif import read_tzif
-from nats_scheduler.schedule.zone_files import host_zone_data, package_zone_data, zone_data_versions
-
-MAX_CLOCKS_READ = 16
-"""Streams whose leaders are asked for their time."""
-
-NOT_IN_FILES = frozenset({"UTC", "Local"})
-"""Zones that are not read from a file, or mean another one on each host."""
+from nats_scheduler.schedule.zone_files import zone_data_versions
 
 Progress = Callable[[str, int, int], None]
 """Receives what is done now, how many steps are done, and how many there are."""
@@ -52,14 +43,7 @@ class Gathering:
         self._now = now
         self._progress = progress
         self._unexamined: list[Unexamined] = []
-        self._place = Place(
-            api_prefix=account.api.prefix,
-            bucket=account.settings.registry_bucket,
-            failures=account.settings.failures_stream,
-            registry=account.registry.written_to,
-            inbox=account.settings.connection.inbox_prefix,
-            consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
-        )
+        self._place = place_of(account.settings, account.api, account.registry)
 
     async def gather(
         self, reaches: Sequence[ServerReach], sidecars: Sequence[Sidecar] | None, only: str | None = None
@@ -71,7 +55,8 @@ class Gathering:
         note = self._unexamined.append
         if sidecars is None:
             note(Unexamined("which sidecars run", "the user may not read their bucket"))
-        outlines = [await outline_of(self._account, info, note) for info in await self._infos()]
+        infos = await self._infos()
+        outlines = [await outline_of(self._account, info, note) for info in infos]
         outlines = [one if only in (None, one.name) else replace(one, mode=None, is_read=False) for one in outlines]
         failures = await self._failures({one.name for one in sidecars or ()})
         steps = len(outlines) + 1
@@ -85,7 +70,7 @@ class Gathering:
         known = set(self._needs(outlines))
         denied, untried = await self._permissions([need for need in self._needs(streams) if need not in known])
         subscriptions = await self._subscriptions()
-        clocks = await self._clocks([stream.name for stream in streams])
+        clocks = await read_clocks(self._account.api, infos, streams, self._now)
         if self._account.connection.is_lost:
             raise ConnectionLostError(self._account.connection.lost.result())
         return AccountFacts(
@@ -148,18 +133,6 @@ class Gathering:
             self._unexamined.append(Unexamined("which subjects are subscribed to", str(error)))
             return None
 
-    async def _clocks(self, names: Sequence[str]) -> list[ClockReading]:
-        readings = []
-        for name in names[:MAX_CLOCKS_READ]:
-            asked_at = self._now()
-            try:
-                shown = server_time(await self._account.api.stream(name))
-            except JetStreamError:
-                continue  # a stream without a leader: another one shows the time
-            if shown is not None:
-                readings.append(ClockReading(name, shown, asked_at, self._now()))
-        return readings
-
 
 def _is_for_reading(need: Need, stream: StreamFacts) -> bool:
     """Return whether a stream cannot be read without a permission: the reading would wait for answers in vain."""
@@ -168,12 +141,4 @@ def _is_for_reading(need: Need, stream: StreamFacts) -> bool:
 
 
 def _zones(streams: Sequence[StreamFacts]) -> dict[str, ZoneData]:
-    """Read the zones that schedules use; none if this machine has no zone data at all."""
-    if host_zone_data("Etc/UTC") is None:
-        return {}
-    patterns = {listed.pattern for stream in streams for listed in stream.schedules}
-    names = {name for pattern in patterns if (name := time_zone_of(pattern)) is not None} - NOT_IN_FILES
-    return {
-        name: ZoneData(read_tzif(package_zone_data(name) or b""), read_tzif(host_zone_data(name) or b""))
-        for name in sorted(names)
-    }
+    return {name: zone_data_of(name) for name in zones_in(streams)}

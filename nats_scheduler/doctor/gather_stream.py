@@ -12,6 +12,7 @@ from typing import Any
 
 from nats_scheduler.doctor.account import Account
 from nats_scheduler.doctor.facts import ConsumerFacts, StreamFacts, Unexamined, unexamined
+from nats_scheduler.doctor.gather_clocks import leader_of
 from nats_scheduler.engine.graduation import Finding as GraduationFinding
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
@@ -76,8 +77,10 @@ async def read_stream(
 async def _with_consumers(account: Account, facts: StreamFacts, _now: Callable[[], int], _note: Note) -> StreamFacts:
     if facts.mode is None:
         return facts
-    consumers = [_consumer(info) async for info in account.api.consumers(facts.name)]
-    return replace(facts, consumers=[one for one in consumers if not one.name.startswith(OURS)])
+    infos = [info async for info in account.api.consumers(facts.name)]
+    leaders = {leader_of(info): str(info.get("name", "")) for info in infos}
+    consumers = [one for one in map(_consumer, infos) if not one.name.startswith(OURS)]
+    return replace(facts, consumers=consumers, consumer_leaders=leaders)
 
 
 def _consumer(info: Mapping[str, Any]) -> ConsumerFacts:

@@ -4,16 +4,19 @@ Rule: `ROWS` is the table of `docs/operating/security.md`, row by row; a test co
 What is needed depends on who fires a stream, so a stream that only the server fires asks for less.
 """
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
 from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.jetstream.api import DEFAULT_PREFIX
+from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.foreign_json import inner
+from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.settings.sidecar import SidecarSettings
 
 YES, OPTIONAL, SPARE = "yes", "optional", "–"
 COLUMNS = ("2.10", "2.11", "portable", "native")
@@ -79,6 +82,18 @@ class Place(NamedTuple):
     inbox: str
     consumer: str
     """A name that no consumer has."""
+
+
+def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -> Place:
+    """Return the subjects of the account that a sidecar with these settings serves."""
+    return Place(
+        api_prefix=api.prefix,
+        bucket=settings.registry_bucket,
+        failures=settings.failures_stream,
+        registry=registry.written_to,
+        inbox=settings.connection.inbox_prefix,
+        consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
+    )
 
 
 def column_of(mode: Mode | None, api_level: int) -> str:

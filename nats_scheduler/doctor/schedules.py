@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.streams import copies_of
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.graduation import BLOCKING_KINDS
 from nats_scheduler.engine.graduation import Kind as GraduationKind
@@ -16,13 +15,6 @@ from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
-
-
-def check_schedules(facts: AccountFacts) -> Iterator[Finding]:
-    """Find what is wrong with the schedules of each stream."""
-    for stream in facts.read:
-        for check in CHECKS:
-            yield from check(facts, stream)
 
 
 def _endings(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -73,7 +65,7 @@ def _targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find targets that no consumer, no subscriber, no copy and no schedule reads."""
     if stream.consumers is None or facts.subscriptions is None or _republishes(stream):
         return
-    copied = [one for _kind, _name, filters in copies_of(facts, stream) for one in filters]
+    copied = [one for copy in facts.copies.get(stream.name, ()) for one in copy.filters]
     filters = {*(f for consumer in stream.consumers for f in consumer.filters), *facts.subscriptions, *copied}
     # Of many clients most subscribe to literal subjects, and a stream may have many targets.
     wide = tuple(sorted(one for one in filters if not is_literal_subject(one)))

@@ -1,12 +1,11 @@
 """Checks of the streams: who fires them, and who takes, copies or removes what they store."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.durations import format_duration
@@ -22,13 +21,6 @@ SHORTEST_DUPLICATE_WINDOW_NS = 5 * SECOND
 """With a shorter one *Unique* does not hold (`docs/concepts/promises.md`)."""
 
 Filters = Sequence[str]
-
-
-def check_streams(facts: AccountFacts) -> Iterator[Finding]:
-    """Find what is wrong with each stream by itself."""
-    for stream in facts.read:
-        for check in CHECKS:
-            yield from check(facts, stream)
 
 
 def _firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -120,27 +112,10 @@ def _matches_any(subject: str, filters: Filters) -> bool:
     return any(subject_matches(subject, one) for one in filters)
 
 
-def copies_of(facts: AccountFacts, stream: StreamFacts) -> Iterator[tuple[str, str, Filters]]:
-    """Yield the streams that take from a stream: `mirror` or `source`, the name, and what they take."""
-    for other in facts.streams:
-        sources = other.config.get("sources")
-        mirror = other.config.get("mirror")
-        origins = [("mirror", mirror), *(("source", one) for one in (sources if isinstance(sources, list) else []))]
-        for kind, origin in origins:
-            if inner(origin).get("name") == stream.name and not inner(origin).get("external"):
-                yield kind, other.name, _filters(inner(origin))
-
-
-def _filters(origin: dict[str, Any]) -> Filters:
-    transforms = origin.get("subject_transforms")
-    parts = [str(inner(one).get("src") or ">") for one in transforms] if isinstance(transforms, list) else []
-    return parts or [str(origin.get("filter_subject") or ">")]
-
-
 def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     if stream.mode is None:
         return
-    for kind, name, filters in copies_of(facts, stream):
+    for kind, name, filters in facts.copies.get(stream.name, ()):
         taken = _taken(stream, filters)
         if taken is None:
             continue

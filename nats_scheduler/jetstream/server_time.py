@@ -1,6 +1,6 @@
 """The server's time, from an answer that contains it.
 
-Rule: STREAM.INFO has `ts`, the time at which the answer was made, on every version from 2.10 on.
+Rule: STREAM.INFO and CONSUMER.INFO have `ts`, when the answer was made, on every version from 2.10 on.
 Limit: from an answer without it the time is not known.
 """
 
@@ -11,6 +11,6 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 
 def server_time(info: Mapping[str, Any] | None) -> int | None:
-    """Return when an answer to STREAM.INFO was made (ns since the Unix epoch); None if it does not say."""
+    """Return when an answer was made (ns since the Unix epoch); None if it does not say."""
     instant = None if info is None else parse_rfc3339(str(info.get("ts", "")))
     return instant if isinstance(instant, int) else None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from nats_scheduler.cli.doctor import gather_facts
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.examination import examine
+from nats_scheduler.doctor.facts import AccountFacts
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.load import resolve_settings
@@ -19,10 +20,16 @@ async def findings_on(
     server: EmbeddedServer | str, stream: str | None = None, now: Callable[[], int] = CLOCK.now
 ) -> list[Finding]:
     """Examine an account; `server` may be addresses, joined by commas."""
+    return list(examine(await facts_on(server, stream, now)).findings)
+
+
+async def facts_on(
+    server: EmbeddedServer | str, stream: str | None = None, now: Callable[[], int] = CLOCK.now
+) -> AccountFacts:
+    """Gather the facts of an account."""
     url = server if isinstance(server, str) else server.url
     resolved = resolve_settings({"servers": url, "no_context": True}, _environment(), None)
-    facts = await gather_facts(resolved, stream, now, lambda _what, _done, _steps: None)
-    return list(examine(facts).findings)
+    return await gather_facts(resolved, stream, now, lambda _what, _done, _steps: None)
 
 
 async def codes_on(server: EmbeddedServer | str) -> set[Code]:

@@ -38,6 +38,7 @@ EXAMINED_HERE = frozenset(
         Code.PERMISSION_UNCLEAR,
         Code.NOT_EXAMINED,
         Code.CLOCK_OFF,
+        Code.CLOCKS_DIFFER,  # in test_clock
         Code.ZONE_DATA_OLD,
         Code.ZONES_DISAGREE,
         Code.NO_SIDECAR,

@@ -1,14 +1,25 @@
-"""The bounds of a clock, and where two versions of a zone begin to differ."""
+"""The bounds of a clock, whether the clocks of a cluster differ, and where two versions of a zone begin to differ."""
 
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.clock import ZONES_COMPARED_NS, first_difference, offset_of
-from nats_scheduler.doctor.facts import ClockReading
+from nats_scheduler.doctor.clock import ZONES_COMPARED_NS, check_nodes_clocks, first_difference, offset_of
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.facts import AccountFacts, ClockReading
+from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
 from nats_scheduler.schedule.zone_files import package_zone_data
+from tests.doctor.examined import facts_on, findings_on, of
+from tests.harness.account import Account, account_on
+from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.servers import V2_11
 
 NOW = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * SECOND
 
@@ -26,6 +37,105 @@ def test_only_what_the_way_of_the_answer_does_not_explain_is_an_offset(
     shown: int, asked: int, answered: int, offset: int
 ) -> None:
     assert offset_of(ClockReading("S", shown, asked, answered)) == offset
+
+
+# -- the nodes of a cluster --------------------------------------------------------------------------------------------
+
+
+def reading(node: str, offset: int, travel: int = 0) -> ClockReading:
+    """Make a reading of a clock that is ahead by `offset`, from an answer that took `travel` to arrive (ns)."""
+    return ClockReading("S", NOW + offset + travel, NOW, NOW + travel, node)
+
+
+@pytest.mark.parametrize(
+    ("readings", "what"),
+    [
+        ([reading("a", 0), reading("b", SECOND)], "the clock of node b is 1.0 s ahead of that of node a"),
+        ([reading("a", 0), reading("b", SECOND - 1)], None),
+        ([reading("a", -8 * SECOND), reading("b", 0), reading("c", 3 * SECOND)], "node c is 11.0 s ahead of that of"),
+        ([reading("a", 90 * SECOND), reading("b", 90 * SECOND)], None),  # this machine's clock is the wrong one
+        ([reading("a", 0, 2 * SECOND), reading("b", 2 * SECOND)], None),  # the way of the answer explains it
+        ([reading("a", 60 * SECOND)], None),
+        ([reading("", 0), reading("", 60 * SECOND)], None),  # no cluster
+    ],
+)
+def test_the_clocks_of_two_nodes_differ_if_no_delay_explains_it(readings: list[ClockReading], what: str | None) -> None:
+    found = list(check_nodes_clocks(AccountFacts(clocks=readings)))
+    assert [one.code for one in found] == [Code.CLOCKS_DIFFER] * (what is not None)
+    assert what is None or what in found[0].what
+
+
+async def led_by_each(cluster: Cluster, account: Account) -> dict[str, str]:
+    """Create streams until each node leads one, or a consumer of one; return the streams by their leaders."""
+    led: dict[str, str] = {}
+    for number in range(30):
+        info = await account.create(f"S{number}", allow_msg_schedules=False)
+        led.setdefault(info["cluster"]["leader"], f"S{number}")
+        if len(led) == len(cluster.nodes):
+            break
+    assert len(led) == len(cluster.nodes), led
+    return led
+
+
+@asynccontextmanager
+async def shifted(server: EmbeddedServer, node: str) -> AsyncIterator[str]:
+    """Relay a server, and shift by an hour the time in each answer that a node gave: no test can set its clock."""
+    relays: list[asyncio.Task[None]] = []
+
+    async def answers(far: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
+        while line := await far.readline():
+            if b'"leader":"%b"' % node.encode() in line:
+                line = re.sub(rb'("ts":"[^T]+T)(\d\d)', lambda m: b"%b%02d" % (m[1], (int(m[2]) + 1) % 24), line)
+            to_near.write(line)
+        to_near.close()
+
+    async def requests(near: asyncio.StreamReader, to_far: asyncio.StreamWriter) -> None:
+        while data := await near.read(1 << 16):
+            to_far.write(data)
+        to_far.close()
+
+    async def relay(near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
+        far, to_far = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22)
+        await asyncio.gather(requests(near, to_far), answers(far, to_near), return_exceptions=True)
+
+    listener = await asyncio.start_server(
+        lambda near, to_near: relays.append(asyncio.create_task(relay(near, to_near))), "127.0.0.1", 0
+    )
+    async with listener:
+        yield f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    await asyncio.gather(*relays)
+
+
+@pytest.mark.server
+async def test_the_clock_of_each_node_of_a_cluster_is_read_and_compared(tmp_path: Path) -> None:
+    async with running_cluster(V2_11, tmp_path) as cluster, account_on(cluster.urls[0]) as account:
+        led = await led_by_each(cluster, account)
+        facts = await facts_on(cluster.urls[0])
+        assert {one.node for one in facts.clocks} == set(led)
+        assert list(check_nodes_clocks(facts)) == [], "they run on one machine"
+        wrong = cluster.nodes[1].name
+        async with shifted(cluster.nodes[0], wrong) as url:
+            (found,) = of(await findings_on(url), Code.CLOCKS_DIFFER)
+        assert f"node {wrong}" in found.what
+
+
+@pytest.mark.server
+async def test_a_node_that_leads_no_stream_is_asked_through_a_consumer(tmp_path: Path) -> None:
+    async with running_cluster(V2_11, tmp_path) as cluster, account_on(cluster.urls[0]) as account:
+        await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"}, num_replicas=3)
+        leaders: set[str] = set()
+        for number in range(40):
+            config = {"durable_name": f"c{number}", "ack_policy": "explicit", "num_replicas": 1}
+            info = await account.api.call(
+                f"CONSUMER.CREATE.S.c{number}", {"stream_name": "S", "config": {**config, "name": f"c{number}"}}
+            )
+            leaders.add(info["cluster"]["leader"])
+            if leaders == {node.name for node in cluster.nodes}:
+                break
+        facts = await facts_on(cluster.urls[0])
+    assert {one.node for one in facts.clocks} == leaders
+    assert len(leaders) == len(cluster.nodes)
+    assert {" > c" in one.where for one in facts.clocks} == {True, False}
 
 
 def test_equal_zones_do_not_differ() -> None:
