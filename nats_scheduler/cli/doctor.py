@@ -21,6 +21,7 @@ from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.cli.sidecars import with_sidecars
 from nats_scheduler.cli.tables import wide_option
 from nats_scheduler.doctor.codes import Severity
+from nats_scheduler.doctor.documents import report_document
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, Sidecar
 from nats_scheduler.doctor.finding import Finding, Report
@@ -67,7 +68,7 @@ def command(resolved: ResolvedSettings, stream: str | None, wide: bool, as_json:
             raise CommandError(str(error)) from None
     report = examine(facts)
     if as_json:
-        print_json(report_document(facts, report))
+        print_json(_document(facts, report))
     else:
         _print(facts, report, wide=wide)
     raise click.exceptions.Exit(EXIT_CODES[report.worst])
@@ -166,25 +167,10 @@ def _summary(facts: AccountFacts, report: Report) -> str:
 # -- JSON ------------------------------------------------------------------------------------------------------
 
 
-def report_document(facts: AccountFacts, report: Report) -> dict[str, object]:
+def _document(facts: AccountFacts, report: Report) -> dict[str, object]:
     """Return the report as a JSON object."""
     return {
-        "worst": report.worst,
         "server": None if facts.server is None else facts.server.version,
         "api_level": None if facts.server is None else facts.server.api_level,
-        "findings": [_document(finding) for finding in report.findings],
-        "unlisted": [more._asdict() for more in report.unlisted],
-        "counts": {severity.value: report.count(severity) for severity in Severity},
-    }
-
-
-def _document(finding: Finding) -> dict[str, object]:
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "stream": finding.stream,
-        "subject": finding.subject,
-        "what": finding.what,
-        "why": finding.why,
-        "command": finding.command,
+        **report_document(report),
     }

@@ -10,6 +10,7 @@ from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
 from nats_scheduler.cli.progress import progress_bar, show_start
+from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.log import configure_logging, logger
@@ -50,7 +51,7 @@ def command(resolved: ResolvedSettings) -> None:
 
 async def _run(settings: SidecarSettings) -> bool:
     metrics = Metrics()
-    sidecar = Sidecar(settings, SystemClock(), Reporter(metrics))
+    sidecar = Sidecar(settings, SystemClock(), Reporter(metrics), examine_sidecar)
     stop_on_signals(sidecar.stop)
     log = logger()
     log.info("starting", version=VERSION, servers=",".join(settings.connection.masked_servers))

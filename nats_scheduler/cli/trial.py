@@ -19,6 +19,7 @@ from nats_scheduler.cli.dev_screen import Screen, Tally, paste_lines, who_fires
 from nats_scheduler.cli.fire_watch import FireWatch
 from nats_scheduler.cli.process import pages_of
 from nats_scheduler.cli.session import Session, open_session
+from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
 from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
@@ -70,7 +71,7 @@ class Trial:
         self._metrics = Metrics()
         reporter = Reporter(self._metrics)
         reporter.listen(self._tally.event)
-        self._sidecar = Sidecar(settings, self._clock, reporter)
+        self._sidecar = Sidecar(settings, self._clock, reporter, examine_sidecar)
         self._watch = FireWatch(self._sidecar.served, self._clock.now(), self._fired, screen.stream)
         self._demo_is_due = plan.demo
         self._session: Session | None = None

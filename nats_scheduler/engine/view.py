@@ -289,6 +289,16 @@ class EngineView:
 
     # -- visits --------------------------------------------------------------------------------------------------
 
+    def each(self, now: int, failing: Failings = NONE_FAILING) -> Iterator[tuple[Held, Outlook] | None]:
+        """Yield each schedule that is held, to look at, and what becomes of it; None after each unit of work."""
+        for held in self._visit(now):
+            yield None if held is None else (held, self._outlook(held, now, failing))
+
+    def described(self, held: Held, outlook: Outlook, failing: Failings = NONE_FAILING) -> ListedSchedule | None:
+        """Describe a schedule that was visited; None if it ended meanwhile."""
+        is_held = self._roster.on(held.subject) is held
+        return self._listed(held, outlook, failing.get(held.sequence)) if is_held else None
+
     def _visit(self, now: int) -> Iterator[Held | None]:
         """Yield each schedule that is held, and None after each unit of work."""
         rows, number, searched = self._roster.rows, 0, 0
@@ -344,8 +354,8 @@ class EngineView:
         for number, one in enumerate(found[:limit]):
             if number % DESCRIBED_PER_UNIT == 0:
                 yield
-            if self._roster.on(one.held.subject) is one.held:  # else it ended meanwhile
-                schedules.append(self._listed(one.held, one.outlook, failing.get(one.held.sequence)))
+            if (listed := self.described(one.held, one.outlook, failing)) is not None:
+                schedules.append(listed)
         return Page(schedules, found[-2].place if is_more else None)
 
     def _is_elsewhere(self, held: Held, now: int, after: Cursor, last: int | None) -> bool:

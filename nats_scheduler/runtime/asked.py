@@ -3,7 +3,7 @@
 The rule: nothing here changes anything; `service.port.Deployment` is what the service sees of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 
 from nats_scheduler.engine.joined_view import JoinedView
@@ -21,6 +21,7 @@ from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import FIRED_BY
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.service.examinations import Examination, Slices
 from nats_scheduler.service.port import Fleet, Known
 from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.service import serve
@@ -108,6 +109,7 @@ class AskedSidecar:
         settings: SidecarSettings,
         carrying: CarryingStreams,
         activity: Activity,
+        examination: Callable[[Slices], Awaitable[Examination]],
     ) -> None:
         self.activity = activity
         self.turns = Turns(self)
@@ -122,6 +124,7 @@ class AskedSidecar:
         self.now = clock.now
         self.is_burst = services.is_burst
         self.spare_seconds = services.spare_seconds
+        self._examination = examination
         self.failures_stream = settings.failures_stream if settings.keep_failures else None
 
     @property
@@ -153,6 +156,10 @@ class AskedSidecar:
     async def stream_modes(self) -> list[StreamModeDocument]:
         """Look up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
         return [mode_document(one) for one in await self._carrying.streams()]
+
+    async def examination(self, slices: Slices) -> Examination:
+        """Return what the doctor finds; raises `ServiceError` if it cannot be examined."""
+        return await self._examination(slices)
 
     def _holders(self, stream: str) -> Holders:
         service = self._services.get(stream)

@@ -21,11 +21,13 @@ from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.activity import keep_sampling
 from nats_scheduler.runtime.asked import AskedSidecar, answer_requests
 from nats_scheduler.runtime.canary import Canary
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.examining import Examinable, Examine, examine_nothing
 from nats_scheduler.runtime.failing import SharedFailures
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_streams import FileStreams
@@ -40,6 +42,8 @@ from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.examinations import Examination, Examinations, Slices
+from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.stream_files import read_streams_folder
 
@@ -59,9 +63,15 @@ MAX_DENIALS_NOTED = 256
 class Sidecar:
     """One sidecar for one account."""
 
-    def __init__(self, settings: SidecarSettings, clock: Clock, reporter: Reporter) -> None:
+    def __init__(
+        self, settings: SidecarSettings, clock: Clock, reporter: Reporter, examine: Examine = examine_nothing
+    ) -> None:
+        """Serve nothing yet; `examine` is the doctor that the micro service asks."""
         self._settings = settings
+        self._machine_clock = clock
         self._clock = ServerClock(clock)
+        self._examine = examine
+        self._examinations = Examinations(clock.monotonic)
         self._reporter = reporter
         reporter.late_after = settings.late_after
         self._services = StreamServices(settings, self._clock, reporter.report, reporter.loop_sampled)
@@ -205,6 +215,7 @@ class Sidecar:
         sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
         leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
         activity = self._reporter.activity
+        examination = partial(self._examination, account.access, server)
         asked = AskedSidecar(
             account.access,
             self._leases,
@@ -214,6 +225,7 @@ class Sidecar:
             self._settings,
             account.carrying,
             activity,
+            examination,
         )
         answering = partial(answer_requests, asked, account.access, self._reporter)
         works: list[Callable[[], Awaitable[None]]] = [
@@ -245,6 +257,16 @@ class Sidecar:
             stopping.cancel()
             for task in (*asides, serving):
                 await _ended(task)
+
+    async def _examination(self, access: Access, server: Capabilities, slices: Slices) -> Examination:
+        """Return what the doctor finds; raises `ServiceError` if it cannot be examined now."""
+        if not self.serving.is_set():
+            raise ServiceError(UNAVAILABLE, "the streams of the account are not known yet: ask again")
+        now, machine_now = self._clock.now, self._machine_clock.now
+        examinable = Examinable(
+            self.instance, access, server, self._settings, self.served, self._denials, now, machine_now
+        )
+        return await self._examinations.latest(lambda: self._examine(examinable, slices))
 
     async def _drain(self, account: Account) -> bool:
         services, within = list(self.served.values()), self._settings.drain_timeout / SECOND

@@ -8,6 +8,7 @@ from typing import Any
 from nats_scheduler.service import (
     activity,
     failing,
+    findings,
     health,
     instances,
     now_schemas,
@@ -132,6 +133,13 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         now_schemas.TimelineRequest,
         now_schemas.TimelineAnswer,
         timeline.list_minutes,
+    ),
+    Endpoint(
+        "findings.list",
+        "What is wrong, why it matters, and what to type: what `nats-scheduler doctor` would find.",
+        schemas.NoKeys,
+        schemas.FindingsAnswer,
+        findings.list_findings,
     ),
     Endpoint(
         "instances.list",

@@ -1,6 +1,6 @@
 """What the micro service asks of the sidecar: the runtime answers it, and the service imports nothing of the runtime.
 
-The rule: nothing is changed, and only `fleet`, `stream_modes` and `AskedStream.known` send requests.
+The rule: nothing is changed, and only `fleet`, `stream_modes`, `examination` and `AskedStream.known` send requests.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +14,7 @@ from nats_scheduler.engine.view import EngineView
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.service.examinations import Examination, Slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,4 +168,8 @@ class Deployment(Fires, Protocol):
 
     async def stream_modes(self) -> Sequence[StreamModeDocument]:
         """Look up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
+        ...
+
+    async def examination(self, slices: Slices) -> Examination:
+        """Return what the doctor finds, at most five minutes old; raises `ServiceError` if it cannot be examined."""
         ...

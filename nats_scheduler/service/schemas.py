@@ -24,6 +24,7 @@ from nats_scheduler.observe.documents import (
     StreamModeDocument,
 )
 from nats_scheduler.observe.explanations import ExplanationDocument
+from nats_scheduler.observe.finding_documents import ReportDocument, UnexaminedDocument
 
 DEFAULT_PAGE_LENGTH = 100
 
@@ -368,6 +369,15 @@ class InstancesAnswer(Answer):
 
     cursor: str | None
     instances: list[InstanceDocument]
+
+
+class FindingsAnswer(Answer, ReportDocument):
+    """What is wrong, worst first, as `nats-scheduler doctor --json` prints it; `at` is when it was examined."""
+
+    unexamined: list[UnexaminedDocument]
+    """What a running sidecar does not examine, or could not."""
+    omitted: int
+    """How many findings are left out because the answer would be too long."""
 
 
 class NextAnswer(Answer):

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.engine.events import Event, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -19,6 +20,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock, SystemClock
+from nats_scheduler.runtime.examining import Examine
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -160,9 +162,11 @@ async def sidecar_on(url: str, **settings: Any) -> AsyncIterator[Running]:
 
 
 @asynccontextmanager
-async def sidecar_with(chosen: SidecarSettings, clock: Clock = CLOCK) -> AsyncIterator[Running]:
+async def sidecar_with(
+    chosen: SidecarSettings, clock: Clock = CLOCK, examine: Examine = examine_sidecar
+) -> AsyncIterator[Running]:
     """Run a sidecar with these settings, on a machine with this clock; it must end clean."""
-    async with _started(chosen, clock) as running:
+    async with _started(chosen, clock, examine) as running:
         async with asyncio.timeout(WAIT_SECONDS):
             await running.sidecar.serving.wait()
         yield running
@@ -170,10 +174,10 @@ async def sidecar_with(chosen: SidecarSettings, clock: Clock = CLOCK) -> AsyncIt
 
 
 @asynccontextmanager
-async def _started(chosen: SidecarSettings, clock: Clock) -> AsyncIterator[Running]:
+async def _started(chosen: SidecarSettings, clock: Clock, examine: Examine = examine_sidecar) -> AsyncIterator[Running]:
     metrics = Metrics()
     reporter = OpenReporter(metrics)
-    running = Running(Sidecar(chosen, clock, reporter), metrics, problems=reporter.problems)
+    running = Running(Sidecar(chosen, clock, reporter, examine), metrics, problems=reporter.problems)
     reporter.listen(lambda stream, event: running.events.append((stream, event)))
     task = asyncio.create_task(running.sidecar.run())
     try:

@@ -1,0 +1,195 @@
+"""Examine the account of a running sidecar from within, for requests to its micro service.
+
+The rules:
+
+- No stream is read again: of a stream counts what its engine holds (`engine.survey`).
+- Nothing is requested that the sidecar itself does not request, so no further permission is needed and none is missed.
+- What takes long is done in slices, so that no fire waits for it.
+- What cannot be examined in this way is named in the answer (`NOT_FROM_WITHIN`).
+
+Cost: about two microseconds for each schedule that is held; the list of streams, one request for each node that leads
+a stream, and two for each instance.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.documents import report_document
+from nats_scheduler.doctor.examination import examination
+from nats_scheduler.doctor.facts import AccountFacts, Need, Sidecar, StreamFacts, Unexamined, ZoneData, copies_in
+from nats_scheduler.doctor.gather_clocks import read_clocks
+from nats_scheduler.doctor.gather_zones import zone_data_of, zones_in
+from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.survey import MAX_OF_A_KIND, MAX_TARGETS, survey
+from nats_scheduler.engine.view import ALL, NONE_FAILING
+from nats_scheduler.jetstream.denied import Denial
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.observe.finding_documents import UnexaminedDocument
+from nats_scheduler.runtime.examining import Examinable
+from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
+from nats_scheduler.runtime.fleet import read_fleet
+from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.schedule.zone_files import zone_data_versions
+from nats_scheduler.service.examinations import Examination, Slices
+
+BY_COMMAND = "a running sidecar does not examine it; `nats-scheduler doctor` does"
+
+NOT_FROM_WITHIN = (
+    "whether each server is reached, and its version",
+    "permissions that the sidecar has not missed yet",
+    "what consumers and subscribers take",
+    "schedules with equal target, pattern and body",
+    "what a graduation would refuse",
+    "schedules that the server itself fires, and schedule headers in streams that are not served",
+)
+"""What only the command examines."""
+
+MAX_COPY_FILTERS = 16
+"""Filters of mirrors and sources of one stream of which a schedule is searched that they take."""
+
+
+async def examine_sidecar(examinable: Examinable, slices: Slices) -> Examination:
+    """Return what is wrong in the account of a sidecar; raises `JetStreamError`."""
+    gathering = _Gathering(examinable, slices)
+    facts = await gathering.gather()
+    report = await slices.do(examination(facts))
+    unexamined: list[UnexaminedDocument] = [
+        {"what": what, "why": BY_COMMAND, "stream": None} for what in NOT_FROM_WITHIN
+    ]
+    unexamined += [{"what": one.what, "why": one.why, "stream": one.stream} for one in gathering.unexamined]
+    return Examination(facts.at, report_document(report), unexamined, is_whole=gathering.is_whole)
+
+
+class _Gathering:
+    """The gathering of one examination's facts."""
+
+    def __init__(self, examinable: Examinable, slices: Slices) -> None:
+        self._sidecar = examinable
+        self._slices = slices
+        self.unexamined: list[Unexamined] = []
+        self.is_whole = True
+
+    async def gather(self) -> AccountFacts:
+        """Return the facts; raises `JetStreamError`."""
+        sidecar = self._sidecar
+        infos, unanswered = await sidecar.access.api.listed_streams()
+        sidecars = await self._sidecars()
+        value = await sidecar.access.registry.get(FAILING)
+        failures = read_failures(value, {one.name for one in sidecars})
+        by_name = {str(info["config"]["name"]): info for info in infos}
+        outlines = await self._slices.do(Sliced(self._outlines(by_name)))
+        copies = copies_in(outlines)
+        streams = []
+        for outline in outlines:
+            filters = [one for copy in copies.get(outline.name, ()) for one in copy.filters]
+            streams.append(await self._stream(outline, failures, filters))
+        clocks = await read_clocks(sidecar.access.api, infos, (), sidecar.machine_now)
+        return AccountFacts(
+            at=sidecar.server_now(),
+            server=sidecar.server,
+            missing=await self._slices.do(Sliced(self._missing(streams))),
+            clocks=clocks,
+            zone_versions=zone_data_versions(),
+            zones=await self._slices.do(Sliced(_zones(streams))),
+            sidecars=sidecars,
+            streams=streams,
+            unexamined=[
+                Unexamined(f"stream {name}", "its leader does not answer", name, has_failed=True) for name in unanswered
+            ],
+        )
+
+    async def _sidecars(self) -> list[Sidecar]:
+        """Return the sidecars that are alive; what this one serves is known better than by its last heartbeat."""
+        sidecar = self._sidecar
+        fleet = await read_fleet(sidecar.access.registry, sidecar.access.api, sidecar.server_now)
+        mine = [one.key for one in sidecar.services.values()]
+        others = [one for one in fleet.instances if one.name != sidecar.instance and one.state(fleet.at) == "alive"]
+        unable = {
+            key: why for one in fleet.instances if one.name == sidecar.instance for key, why in one.unable.items()
+        }
+        return [Sidecar(sidecar.instance, mine, unable), *(Sidecar(one.name, one.serves, one.unable) for one in others)]
+
+    def _outlines(self, infos: Mapping[str, Mapping[str, Any]]) -> Generator[None, None, list[StreamFacts]]:
+        """Return the streams that are served, and those that copy others: no other stream matters."""
+        services, outlines = self._sidecar.services, []
+        for name, info in sorted(infos.items()):
+            state, service = StreamState.from_info(info), services.get(name)
+            stored = inner(info.get("state"))
+            if service is not None:
+                state = replace(state, remembered=service.state.remembered)
+            if service is not None or state.config.get("mirror") or state.config.get("sources"):
+                mode = None if service is None else service.mode
+                count, size = integer(stored.get("messages")), integer(stored.get("bytes"))
+                outlines.append(StreamFacts(state, mode, service is not None, count, size))
+            yield
+        return outlines
+
+    async def _stream(self, outline: StreamFacts, failures: Failures, filters: Sequence[str]) -> StreamFacts:
+        """Return what the engine of a stream holds, as far as it is needed."""
+        service = self._sidecar.services.get(outline.name)
+        if not outline.is_read or service is None:
+            return outline
+        if not service.is_ready:
+            self.is_whole = False
+            self.unexamined.append(Unexamined("its schedules", "it is not read to its end yet", outline.name))
+            return outline
+        return await self._held(outline, service, failures, filters)
+
+    async def _held(
+        self, outline: StreamFacts, service: StreamService, failures: Failures, filters: Sequence[str]
+    ) -> StreamFacts:
+        do, view, now = self._slices.do, service.view, self._sidecar.server_now()
+        failing = failures.schedules.get(service.key, NONE_FAILING)
+        found = await do(survey(view, now, filters[:MAX_COPY_FILTERS], failing))
+        rejected = (await do(view.rejected_page(ALL, MAX_OF_A_KIND, ""))).messages
+        misnamed = (await do(view.misnamed_page(ALL, MAX_OF_A_KIND, ""))).messages
+        if not found.names_all_targets:
+            why = f"only {MAX_TARGETS} of its targets are examined"
+            self.unexamined.append(Unexamined("permissions for targets", why, outline.name))
+        # What the server refuses now may be listed as failing in the view and not in the bucket yet.
+        known = {one.sequence: one.failing for one in found.schedules if one.failing is not None}
+        expiring = sum(one.state is State.EXPIRING for one in found.schedules)
+        listed = sum(one.state is State.FAILING for one in found.schedules)
+        return replace(
+            outline,
+            at=now,
+            schedules=found.schedules,
+            rejected=rejected,
+            misnamed=misnamed,
+            failing=known,
+            failing_unlisted=failures.more.get(service.key, 0),
+            more={
+                Code.ENDS_BEFORE_FIRE: found.counts[State.EXPIRING] - expiring,
+                Code.FIRES_REFUSED: found.counts[State.FAILING] - listed,
+                Code.SCHEDULE_INVALID: view.rejected_count - len(rejected),
+                Code.HEADERS_MISNAMED: view.misnamed_count - len(misnamed),
+            },
+        )
+
+    def _missing(self, streams: Sequence[StreamFacts]) -> Generator[None, None, list[Need]]:
+        """Return the permissions that the sidecar has missed on this connection."""
+        sidecar = self._sidecar
+        missing: dict[tuple[str, str], Need] = {}
+        place = place_of(sidecar.settings, sidecar.access.api, sidecar.access.registry)
+        for served in ([], *([stream] for stream in streams)) if sidecar.denials else ():
+            for need in needs_of(place, sidecar.server.api_level, served):
+                key = need.act, need.subject
+                is_known = key in missing and not missing[key].is_optional
+                if not is_known and Denial(need.act == PUBLISH, need.subject).permission in sidecar.denials:
+                    missing[key] = need
+            yield
+        return list(missing.values())
+
+
+def _zones(streams: Sequence[StreamFacts]) -> Generator[None, None, dict[str, ZoneData]]:
+    """Read the zones that schedules use, one in each unit of work."""
+    zones = {}
+    for name in zones_in(streams):
+        zones[name] = zone_data_of(name)
+        yield
+    return zones
