@@ -25,7 +25,7 @@ from nats_scheduler.doctor.documents import report_document
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, Sidecar
 from nats_scheduler.doctor.finding import Finding, Report
-from nats_scheduler.doctor.gather import Gathering, Progress
+from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.doctor.reach import is_inbox_denied, reach_servers
 from nats_scheduler.jetstream.errors import (
@@ -36,6 +36,7 @@ from nats_scheduler.jetstream.errors import (
     NoAnswerError,
     NotPermittedError,
 )
+from nats_scheduler.jetstream.reading_progress import Progress
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
 

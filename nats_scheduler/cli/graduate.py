@@ -17,11 +17,12 @@ from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning
-from nats_scheduler.cli.progress import of_stream, progress_bar
+from nats_scheduler.cli.progress import progress_bar
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.cli.tables import print_table, time_text, wide_option
 from nats_scheduler.engine.graduation import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
+from nats_scheduler.jetstream.reading_progress import reading_progress
 from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
@@ -96,7 +97,7 @@ async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, d
     graduation = Graduation(session.connection, session.api, session.server, served.state, SystemClock().now)
     with progress_bar() as bar:
         restrictions = session.settings.restrictions_on(name)
-        await graduation.look(session.registry, restrictions, of_stream(bar, served.state))
+        await graduation.look(session.registry, restrictions, reading_progress(bar.show, name, served.state))
     version, findings = session.server.version, graduation.findings
     if served.mode is Mode.NATIVE:
         return Outcome(name, version, "native", (), (), graduation.handed_over)

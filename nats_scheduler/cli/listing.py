@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nats_scheduler.cli.failing import FailingSchedules, with_failing
-from nats_scheduler.cli.progress import of_stream, progress_bar
+from nats_scheduler.cli.progress import progress_bar
 from nats_scheduler.cli.session import ServedStream, Session
 from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.view import ListedSchedule, Query, soonest_first
+from nats_scheduler.jetstream.reading_progress import reading_progress
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
@@ -93,5 +94,5 @@ async def _read_stream(session: Session, one: ServedStream, query: Query, clock:
             query=query,
             restrictions=session.settings.restrictions_on(one.state.name),
             removes_expired=removes_expired(one.state, session.server),
-            notify_read=of_stream(bar, one.state),
+            notify_read=reading_progress(bar.show, one.state.name, one.state),
         )

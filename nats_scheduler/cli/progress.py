@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from nats_scheduler.jetstream.contact import reads_all
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.instants import MILLISECOND
 
@@ -104,23 +102,6 @@ def progress_bar() -> Iterator[ProgressBar]:
         yield bar
     finally:
         bar.clear()
-
-
-def of_stream(bar: ProgressBar, state: StreamState) -> Callable[[Sequence[StoredMessage]], None]:
-    """Return what shows how far a stream is read, to be called with each batch of its messages."""
-    count = 0
-
-    def show(messages: Sequence[StoredMessage]) -> None:
-        nonlocal count
-        count += len(messages)
-        if not reads_all(state.config):
-            bar.show(state.name, count, None)  # one request for each subject: sequences come in no order
-        elif messages:
-            last = max(message.sequence for message in messages)
-            first = max(state.first_sequence, 1)
-            bar.show(state.name, last - first + 1, state.last_sequence - first + 1)
-
-    return show
 
 
 async def show_start(bar: ProgressBar, services: Mapping[str, ReadStream]) -> None:

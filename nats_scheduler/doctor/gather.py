@@ -22,16 +22,14 @@ from nats_scheduler.doctor.facts import (
 )
 from nats_scheduler.doctor.gather_clocks import read_clocks
 from nats_scheduler.doctor.gather_permissions import read_permissions
-from nats_scheduler.doctor.gather_stream import outline_of, read_stream
+from nats_scheduler.doctor.gather_stream import Reading, outline_of, read_stream
 from nats_scheduler.doctor.gather_zones import zone_data_of, zones_in
 from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.doctor.subscriptions import read_subscriptions
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.jetstream.reading_progress import Progress
 from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
 from nats_scheduler.schedule.zone_files import zone_data_versions
-
-Progress = Callable[[str, int, int], None]
-"""Receives what is done now, how many steps are done, and how many there are."""
 
 
 class Gathering:
@@ -113,7 +111,8 @@ class Gathering:
             why = f"the user may not {lacking.act}: {lacking.subject}"
             self._unexamined.append(Unexamined(f"{outline.name}: what it holds", why, outline.name))
             return outline
-        return await read_stream(self._account, outline, failures, self._now, self._unexamined.append)
+        reading = Reading(self._account, self._now, self._unexamined.append, self._progress)
+        return await read_stream(reading, outline, failures)
 
     def _needs(self, streams: Sequence[StreamFacts]) -> list[Need]:
         return needs_of(self._place, self._account.server.api_level, streams)

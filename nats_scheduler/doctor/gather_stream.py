@@ -8,7 +8,7 @@ one that is not; a request for each body that is compared.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.account import Account
 from nats_scheduler.doctor.facts import ConsumerFacts, StreamFacts, Unexamined, unexamined
@@ -19,6 +19,7 @@ from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.contact import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.reading_progress import Progress, reading_progress
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS, Dialect
@@ -60,24 +61,33 @@ async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> S
     return StreamFacts(state, mode, messages=integer(stored.get("messages")), bytes=integer(stored.get("bytes")))
 
 
-async def read_stream(
-    account: Account, outline: StreamFacts, failures: Failures, now: Callable[[], int], note: Note
-) -> StreamFacts:
-    """Read what a stream holds; `note` takes what could not be read."""
-    facts = replace(outline, at=now())
+class Reading(NamedTuple):
+    """With what one stream is read."""
+
+    account: Account
+    now: Callable[[], int]
+    """Returns the time of this machine (ns since the Unix epoch)."""
+    note: Note
+    """Takes what could not be read."""
+    progress: Progress
+
+
+async def read_stream(reading: Reading, outline: StreamFacts, failures: Failures) -> StreamFacts:
+    """Read what a stream holds, as far as it can be read."""
+    facts = replace(outline, at=reading.now())
     for what, read in READERS:
         try:
-            facts = await read(account, facts, now, note)
+            facts = await read(reading, facts)
         except JetStreamError as error:
-            note(unexamined(f"{facts.name}: {what}", error, facts.name))
+            reading.note(unexamined(f"{facts.name}: {what}", error, facts.name))
     key = f"{facts.mode}.{facts.name}"
     return replace(facts, failing=failures.schedules.get(key, {}), failing_unlisted=failures.more.get(key, 0))
 
 
-async def _with_consumers(account: Account, facts: StreamFacts, _now: Callable[[], int], _note: Note) -> StreamFacts:
+async def _with_consumers(reading: Reading, facts: StreamFacts) -> StreamFacts:
     if facts.mode is None:
         return facts
-    infos = [info async for info in account.api.consumers(facts.name)]
+    infos = [info async for info in reading.account.api.consumers(facts.name)]
     leaders = {leader_of(info): str(info.get("name", "")) for info in infos}
     consumers = [one for one in map(_consumer, infos) if not one.name.startswith(OURS)]
     return replace(facts, consumers=consumers, consumer_leaders=leaders)
@@ -93,8 +103,9 @@ def _consumer(info: Mapping[str, Any]) -> ConsumerFacts:
 # -- headers that are not fired --------------------------------------------------------------------------------------
 
 
-async def _with_unserved(account: Account, facts: StreamFacts, _now: Callable[[], int], note: Note) -> StreamFacts:
+async def _with_unserved(reading: Reading, facts: StreamFacts) -> StreamFacts:
     """Search headers that no program fires: in a stream without the flag, or in the dialect that is not served."""
+    account, note = reading.account, reading.note
     served = () if facts.mode is None else dialects_of(facts.mode)
     sought = [dialect for dialect in DIALECTS if dialect not in served]
     is_ours = facts.name in (account.registry.stream, CANARY_STREAM)
@@ -111,8 +122,10 @@ async def _with_unserved(account: Account, facts: StreamFacts, _now: Callable[[]
         why = f"only the newest {MAX_SEARCHED_MESSAGES} messages are searched"
         note(Unexamined(f"{facts.name}: schedule headers that are not fired, in older messages", why, facts.name))
     found: dict[str, None] = {}
+    show = reading_progress(reading.progress, f"search in {facts.name}", facts.state, after)
 
     def take(messages: Sequence[StoredMessage]) -> None:
+        show(messages)
         for message in messages:
             if _is_schedule(message.block, sought):
                 found[message.subject] = None
@@ -130,10 +143,10 @@ def _is_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
 # -- schedules -------------------------------------------------------------------------------------------------------
 
 
-async def _with_schedules(account: Account, facts: StreamFacts, now: Callable[[], int], note: Note) -> StreamFacts:
+async def _with_schedules(reading: Reading, facts: StreamFacts) -> StreamFacts:
     if facts.mode is None:
         return facts
-    name = facts.name
+    account, now, name = reading.account, reading.now, facts.name
     at = server_time(await account.api.stream(name)) or now()
     checkpoints = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
     ahead = at - now()
@@ -146,8 +159,9 @@ async def _with_schedules(account: Account, facts: StreamFacts, now: Callable[[]
         lambda: now() + ahead,
         restrictions=account.settings.restrictions_on(name),
         removes_expired=removes_expired(facts.state, account.server),
+        notify_read=reading_progress(reading.progress, f"schedules of {name}", facts.state),
     )
-    equal = await _equal(account, name, read.schedules, note)
+    equal = await _equal(account, name, read.schedules, reading.note)
     return replace(facts, at=at, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed, equal=equal)
 
 
@@ -190,20 +204,21 @@ def _parts(group: Sequence[ListedSchedule]) -> Iterator[Sequence[ListedSchedule]
         yield group[start : start + MAX_REQUESTS_IN_FLIGHT]
 
 
-async def _with_graduation(account: Account, facts: StreamFacts, now: Callable[[], int], _note: Note) -> StreamFacts:
+async def _with_graduation(reading: Reading, facts: StreamFacts) -> StreamFacts:
     """Find what a graduation would find: to the server that is there, or to a 2.14 if it has no scheduler."""
     if facts.mode not in (Mode.EMULATED, Mode.DORMANT):
         return facts
-    server = account.server
+    account, server = reading.account, reading.account.server
     if not server.schedules_natively:
         server = replace(server, api_level=REPEATING_API_LEVEL)
-    graduation = Graduation(account.connection, account.api, server, facts.state, now)
-    await graduation.look(account.registry, account.settings.restrictions_on(facts.name))
+    graduation = Graduation(account.connection, account.api, server, facts.state, reading.now)
+    show = reading_progress(reading.progress, f"graduation of {facts.name}", facts.state)
+    await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show)
     found: list[GraduationFinding] = list(graduation.findings)
     return replace(facts, graduation=found)
 
 
-READERS: Sequence[tuple[str, Callable[[Account, StreamFacts, Callable[[], int], Note], Awaitable[StreamFacts]]]] = (
+READERS: Sequence[tuple[str, Callable[[Reading, StreamFacts], Awaitable[StreamFacts]]]] = (
     ("its consumers", _with_consumers),
     ("schedule headers that are not fired", _with_unserved),
     ("its schedules", _with_schedules),

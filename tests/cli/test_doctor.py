@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from click.testing import Result
@@ -16,10 +18,16 @@ from nats_scheduler.doctor.finding import MAX_LISTED
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
+from tests.doctor.examined import FLAG
 from tests.doctor.scenes import emulated, schedule, unflagged
-from tests.harness.account import account_on
+from tests.harness.account import CLOCK, account_on
+from tests.harness.burst import store_herd
+from tests.harness.proxy import proxy_to
 from tests.harness.servers import V2_11
-from tests.harness.terminal import on_terminal
+from tests.harness.terminal import TERMINAL_SECONDS, Terminal, on_terminal
+from tests.harness.waiting import eventually
+
+INTERRUPTED = 130
 
 
 async def run(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
@@ -91,3 +99,53 @@ async def test_progress_is_shown_on_a_terminal_and_removed(start_server: StartSe
         assert after.startswith("nothing is wrong")
     finally:
         await terminal.close()
+
+
+SCHEDULES = 1_000
+THIN_BYTES_PER_SECOND = 100_000
+"""So that reading takes some seconds."""
+FAR_NS = 10**18
+
+
+@asynccontextmanager
+async def reading_slowly(start_server: StartServer, folder: Path) -> AsyncIterator[Terminal]:
+    """Examine a stream over a line that is thin while its schedules are read."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", metadata=FLAG, allow_msg_schedules=False)
+        await store_herd(account, "ORDERS", CLOCK.now() + FAR_NS, SCHEDULES)
+    async with proxy_to(server.url) as proxy:
+
+        def is_thin(subject: bytes) -> bool:
+            proxy.to_client.bytes_per_second = THIN_BYTES_PER_SECOND if subject.startswith(b"ORDERS.") else None
+            return False
+
+        proxy.to_client.loses = is_thin
+        terminal = await on_terminal("doctor", "ORDERS", "--server", proxy.url, "--timeout", "60s", folder=folder)
+        try:
+            yield terminal
+        finally:
+            await terminal.close()
+
+
+async def test_the_progress_within_one_stream_is_shown(start_server: StartServer, tmp_path: Path) -> None:
+    async with reading_slowly(start_server, tmp_path) as terminal:
+        for what in ("schedules", "graduation"):
+            shown = re.compile(rf"{what} of ORDERS  \[[#.]{{20}}\]  \d+ %  [\d,]+ of 1,000\r")
+            await eventually(
+                lambda shown=shown: shown.search(terminal.text),  # type: ignore[misc]
+                within_seconds=TERMINAL_SECONDS,
+                describe=lambda: terminal.text,
+            )
+
+
+async def test_ctrl_c_while_a_stream_is_read_ends_it_without_a_traceback(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    async with reading_slowly(start_server, tmp_path) as terminal:
+        await terminal.wait_for("schedules of ORDERS")
+        terminal.press_ctrl_c()
+        assert await terminal.end() == INTERRUPTED
+        await terminal.wait_for("^C")
+        assert "Traceback" not in terminal.text
+        assert terminal.text.rpartition(ERASE_LINE)[2].strip() == ""
