@@ -20,6 +20,8 @@ PROGRAM = "nats-scheduler"
 COMPLETE_VARIABLE = "_NATS_SCHEDULER_COMPLETE"
 """The variable with which the script asks; click derives its name from that of the program."""
 SHELLS = ("bash", "zsh", "fish")
+FISH_SPLIT = ('string split "," ', 'string split --max 1 "," ')
+"""What click writes for fish, and what cuts no name or description at its first comma."""
 STREAMS_DEADLINE_SECONDS = 1.0
 """Longest wait for a server while a person waits for the completion."""
 
@@ -36,7 +38,7 @@ def command(shell: str) -> None:
     assert completion is not None, f"click knows no completion for {shell}"
     root = click.get_current_context().find_root().command
     script = completion(root, {}, PROGRAM, COMPLETE_VARIABLE)
-    click.echo(script.source_template % script.source_vars())
+    click.echo((script.source_template % script.source_vars()).replace(*FISH_SPLIT))
 
 
 def complete_stream(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
