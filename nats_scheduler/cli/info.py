@@ -73,7 +73,9 @@ class Story:
 
     @property
     def holder(self) -> str | None:
-        """The sidecar that holds the shard of the schedule."""
+        """The sidecar that holds the shard of the schedule; None if the server fires it, or nothing does."""
+        if self.schedule is not None and self.schedule.fired_by is not FiredBy.SIDECAR:
+            return None
         name, mode, shard = self.stream.state.name, self.stream.mode, shard_of(self.subject)
         for one in self.listing.sidecars.alive:
             if any(part.stream == name and part.mode == mode and shard in part.shards for part in one.parts):
@@ -187,7 +189,7 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
         return f"the server itself (version {story.version})"
     if one.fired_by is FiredBy.NONE:
         return f"nothing: {EXPLANATIONS[story.stream.mode]}"
-    if problem := story.listing.sidecars.why_not_fired(story.stream):
+    if problem := story.listing.sidecars.why_not_served(story.stream):
         return problem
     shard, holder = shard_of(story.subject), story.holder
     if holder is None:

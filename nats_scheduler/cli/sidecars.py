@@ -59,7 +59,11 @@ class Sidecars:
 
     def why_not_fired(self, stream: StreamWithMode) -> str:
         """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
-        if stream.mode not in BY_SIDECAR or self.serving(stream):
+        return self.why_not_served(stream) if stream.mode in BY_SIDECAR else ""
+
+    def why_not_served(self, stream: StreamWithMode) -> str:
+        """Return why no sidecar fires what only a sidecar fires, such as portable headers, "" if one serves it."""
+        if self.serving(stream):
             return ""
         return NOT_SERVED_YET if self.alive else NONE_RUNNING
 

@@ -175,6 +175,43 @@ async def test_a_schedule_of_the_server_is_fired_by_the_server(cli: Cli, start_s
         assert labelled(await on(cli, server)("ORDERS", "ORDERS.daily"))["fired by"].startswith("the server itself")
 
 
+async def test_beside_the_server_it_says_which_of_both_fires(cli: Cli, start_server: StartServer) -> None:
+    """A native stream has schedules of the server, and portable ones that a sidecar fires."""
+    server = await start_server(V2_14)
+    info = on(cli, server)
+    portable = {f"X-{name}": value for name, value in DAILY.items()}
+
+    async def fired_by(stream: str, name: str) -> tuple[str, str | None]:
+        words = stream, f"{stream}.{name}"
+        shown, document = await info(*words), await info(*words, "--json")
+        if shown.exit_code or document.exit_code:  # the settings of the sidecar are not shared yet
+            return "", None
+        return labelled(shown)["fired by"], json.loads(document.stdout)["holder"]
+
+    async with account_on(server.url) as account:
+        await account.create("ORDERS")
+        await account.publish("ORDERS.server", DAILY)
+        await account.publish("ORDERS.portable", portable)
+        assert await fired_by("ORDERS", "portable") == (NONE_RUNNING, None)
+        with capture_logs():
+            async with sidecar_on(server.url, portable_streams=("JOBS",)) as running:
+                await account.create("JOBS", allow_msg_schedules=False)
+                await account.publish("JOBS.portable", {**portable, "X-Nats-Schedule-Target": "JOBS.out"})
+                me = running.sidecar.instance
+                for stream in ("ORDERS", "JOBS"):
+
+                    async def is_named(name: str = stream) -> bool:
+                        said, holder = await fired_by(name, "portable")
+                        return said.startswith(f"the sidecar {me}, which holds shard ") and holder == me
+
+                    await eventually(is_named, within_seconds=30, describe=f"the holder of {stream}")
+                said, holder = await fired_by("ORDERS", "server")
+                assert (said, holder) == (f"the server itself (version {V2_14})", None)
+                request = json.dumps({"stream": "ORDERS", "subject": "ORDERS.portable"}).encode()
+                answer = json.loads((await account.connection.request("nats_scheduler.v1.schedules.get", request)).body)
+                assert (answer["holder"], answer["schedule"]["fired_by"]) == (me, "sidecar")
+
+
 async def test_what_is_not_there_ends_with_1(account: Account, info: Info) -> None:
     await account.create("ORDERS", metadata=FLAGGED)
     await account.publish("ORDERS.daily", DAILY)
