@@ -1,10 +1,9 @@
 """The findings about servers, permissions, clocks, zones and sidecars: where each is reported, and where it is not."""
 
-import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_s
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.permissions import OPTIONAL, Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -84,31 +84,15 @@ async def test_servers_of_two_versions_differ(shared_server: SharedServer, start
     assert Code.VERSIONS_DIFFER not in await codes_on(f"{same.url},{new.url}")
 
 
-@asynccontextmanager
-async def pretended(server: EmbeddedServer, version: str) -> AsyncIterator[str]:
+def pretended(server: EmbeddedServer, version: str) -> AbstractAsyncContextManager[str]:
     """Relay a server whose greeting names another version, since no binary of that version is at hand."""
 
-    relays: list[asyncio.Task[None]] = []
+    def rewrite(line: bytes) -> bytes:
+        if not line.startswith(b"INFO "):
+            return line
+        return re.sub(rb'"version":"[^"]+"', b'"version":"%b"' % version.encode(), line)
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-        finally:
-            writer.transport.abort()
-
-    async def relay(near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
-        far, to_far = await asyncio.open_connection("127.0.0.1", server.port)
-        greeting = await far.readline()
-        to_near.write(re.sub(rb'"version":"[^"]+"', b'"version":"%b"' % version.encode(), greeting))
-        await asyncio.gather(carry(near, to_far), carry(far, to_near), return_exceptions=True)
-
-    listener = await asyncio.start_server(
-        lambda near, to_near: relays.append(asyncio.create_task(relay(near, to_near))), "127.0.0.1", 0
-    )
-    async with listener:
-        yield f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    await asyncio.gather(*relays)
+    return rewritten(server.port, rewrite)
 
 
 async def test_a_server_of_2_9_is_too_old_and_one_of_2_10_is_not(shared_server: SharedServer) -> None:

@@ -1,9 +1,7 @@
 """The bounds of a clock, whether the clocks of a cluster differ, and where two versions of a zone begin to differ."""
 
-import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from nats_scheduler.schedule.zone_files import package_zone_data
 from tests.doctor.examined import facts_on, findings_on, of
 from tests.harness.account import Account, account_on
 from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_11
 
 NOW = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * SECOND
@@ -77,33 +76,15 @@ async def led_by_each(cluster: Cluster, account: Account) -> dict[str, str]:
     return led
 
 
-@asynccontextmanager
-async def shifted(server: EmbeddedServer, node: str) -> AsyncIterator[str]:
+def shifted(server: EmbeddedServer, node: str) -> AbstractAsyncContextManager[str]:
     """Relay a server, and shift by an hour the time in each answer that a node gave: no test can set its clock."""
-    relays: list[asyncio.Task[None]] = []
 
-    async def answers(far: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
-        while line := await far.readline():
-            if b'"leader":"%b"' % node.encode() in line:
-                line = re.sub(rb'("ts":"[^T]+T)(\d\d)', lambda m: b"%b%02d" % (m[1], (int(m[2]) + 1) % 24), line)
-            to_near.write(line)
-        to_near.close()
+    def rewrite(line: bytes) -> bytes:
+        if b'"leader":"%b"' % node.encode() not in line:
+            return line
+        return re.sub(rb'("ts":"[^T]+T)(\d\d)', lambda m: b"%b%02d" % (m[1], (int(m[2]) + 1) % 24), line)
 
-    async def requests(near: asyncio.StreamReader, to_far: asyncio.StreamWriter) -> None:
-        while data := await near.read(1 << 16):
-            to_far.write(data)
-        to_far.close()
-
-    async def relay(near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
-        far, to_far = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22)
-        await asyncio.gather(requests(near, to_far), answers(far, to_near), return_exceptions=True)
-
-    listener = await asyncio.start_server(
-        lambda near, to_near: relays.append(asyncio.create_task(relay(near, to_near))), "127.0.0.1", 0
-    )
-    async with listener:
-        yield f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    await asyncio.gather(*relays)
+    return rewritten(server.port, rewrite)
 
 
 @pytest.mark.server
