@@ -140,6 +140,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.NoKeys,
         schemas.FindingsAnswer,
         findings.list_findings,
+        findings.list_findings,
     ),
     Endpoint(
         "instances.list",

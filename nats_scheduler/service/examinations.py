@@ -2,7 +2,8 @@
 
 The rules:
 
-- Requests that arrive while one is made wait for it, and get the same.
+- Requests that arrive while the first one is made wait for it, and get the same. Later ones get the one before
+  meanwhile, so that a page that asks every second does not fill the room for requests.
 - One that failed, or that could not see everything yet, is not kept for long; but requests do not repeat it at once.
 
 Cost: nothing before the first request.
@@ -64,6 +65,8 @@ class Examinations:
 
     async def latest(self, examine: Callable[[], Awaitable[Examination]]) -> Examination:
         """Return the last examination, or make one; raises `ServiceError` if it fails, or failed a moment ago."""
+        if self._turn.locked() and isinstance(self._last, Examination):
+            return self._last
         async with self._turn:
             if self._last is None or self._monotonic() - self._made_at >= _kept_for(self._last):
                 await self._make(examine)

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.observe.finding_documents import ReportDocument
 from nats_scheduler.runtime.examining import Examinable
 from nats_scheduler.schedule.instants import SECOND
@@ -21,9 +22,9 @@ from tests.conftest import StartServer
 from tests.doctor.examined import FLAG, findings_on
 from tests.doctor.scenes import SCENES, schedule
 from tests.e2e.test_denials import limited_to
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, sidecar_with
-from tests.harness.permissions import shared_account, url_of
-from tests.harness.servers import V2_11
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.permissions import permissions_of, shared_account, url_of
+from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
 
@@ -108,6 +109,19 @@ async def test_two_requests_at_once_examine_once() -> None:
     await begun(examiner)
     examiner.may_end.set()
     assert [one.at for one in await asyncio.gather(*requests)] == [1] * 5
+
+
+async def test_while_it_is_examined_again_others_get_what_was_found_last() -> None:
+    examiner = Examiner()
+    await examiner.latest()
+    examiner.now, examiner.made = KEPT_NS, 0
+    examiner.may_end.clear()
+    again = asyncio.create_task(examiner.latest())
+    await begun(examiner)
+    assert (await examiner.latest()).at == 1
+    examiner.made = 7
+    examiner.may_end.set()
+    assert (await again).at == (await examiner.latest()).at == 7
 
 
 async def test_a_failed_examination_is_an_error_and_is_not_repeated_at_once() -> None:
@@ -237,11 +251,75 @@ async def test_refused_fires_and_the_permission_that_is_missing_are_found(
         (missing,) = [one for one in answer["findings"] if one["code"] == "permission_missing"]
         assert missing["what"] == "this user may not publish to O.out"
         assert answer["counts"]["error"] == 2
-        assert [problem for problem in running.problems if "SYS.REQ" in str(problem)] == [], "nothing more is requested"
 
 
 def refusals(answer: dict[str, Any]) -> Collection[str]:
     return codes(answer) & {"fires_refused", "permission_missing"}
+
+
+async def test_each_sidecar_finds_the_refused_fires_of_the_other(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
+        info = await account.create("O", max_age=3_600 * SECOND)
+        for running in (one, other):
+            await running.ready("O")
+        await account.api.update_stream({**info["config"], "max_msg_size": 400})
+        for number in range(30):
+            await account.publish(f"O.s.{number}", schedule("O", f"@at {in_seconds(0.1)}"), b"x" * 300)
+        await found_by(account, "O", monkeypatch)
+        for running in (one, other):
+            endpoint = f"findings.list.{running.sidecar.instance}"
+
+            async def finds_all(endpoint: str = endpoint) -> bool:
+                answer = await answered(account.connection, endpoint)
+                listed = [finding for finding in answer["findings"] if finding["code"] == "fires_refused"]
+                unlisted = [more["number"] for more in answer["unlisted"] if more["code"] == "fires_refused"]
+                return (len(listed), unlisted) == (10, [20])
+
+            await eventually(finds_all, within_seconds=WAIT_SECONDS, describe="all 30 schedules are counted")
+
+
+@pytest.mark.parametrize(("mode", "version"), [("2.10", V2_10), ("2.11", V2_11), ("native", V2_15)])
+async def test_the_least_permissions_are_enough(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, mode: str, version: str
+) -> None:
+    server = await start_server(version, config=shared_account([permissions_of(mode)]))
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        await account.create("PLAIN", allow_msg_schedules=False)
+        async with sidecar_on(url_of(server.url, "sidecar-0")) as running:
+            await account.create("O")
+            await running.ready("O")
+            found = await found_by(account, "O", monkeypatch)
+        assert codes(found) <= {"no_guard"}, found
+        assert running.told("permission_denied") == []
+
+
+@dataclass
+class FastClock:
+    """The clock of a machine that is some seconds ahead."""
+
+    ahead: int
+
+    def now(self) -> int:
+        return CLOCK.now() + self.ahead
+
+    def monotonic(self) -> int:
+        return CLOCK.monotonic()
+
+
+async def test_a_wrong_clock_of_the_sidecars_machine_is_found(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start_server(V2_11)
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
+    async with sidecar_with(settings, FastClock(60 * SECOND)) as running, account_on(server.url) as account:
+        await account.create("O")
+        await running.ready("O")
+        found = await found_by(account, "O", monkeypatch)
+    (clock,) = [one for one in found["findings"] if one["code"] == "clock_off"]
+    assert "s ahead of that of the server" in clock["what"]
 
 
 async def test_an_examination_that_fails_is_refused_in_a_sentence(start_server: StartServer) -> None:
@@ -269,7 +347,10 @@ async def running_service(account: Account) -> None:
     """Wait until the service answers."""
 
     async def answers() -> bool:
-        return (await ask(account.connection, "health.get")) is not None
+        try:
+            return (await ask(account.connection, "health.get")) is not None
+        except JetStreamError:  # nothing subscribes to the subject yet
+            return False
 
     await eventually(answers, within_seconds=WAIT_SECONDS, describe="the service answers")
 
