@@ -12,6 +12,7 @@ answer has no room for the second of them, it is on no page.
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
+from nats_scheduler.engine.cursor import Cursor
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.rejections import Rejected
@@ -23,7 +24,6 @@ from nats_scheduler.engine.view import (
     MAX_PAGE_LENGTH,
     NONE_FAILING,
     Counts,
-    Cursor,
     EngineView,
     Failings,
     ListedSchedule,

@@ -17,14 +17,11 @@ that is held: a fraction of a microsecond for one that is not on the page, some 
 Limit: what the server alone knows is not seen, such as a schedule that was removed a moment ago.
 """
 
-import base64
-import binascii
-import json
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
+from nats_scheduler.engine.cursor import NO_FIRE, Cursor
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.flight import Failing, Flight
 from nats_scheduler.engine.held import NO_EXPIRY, Held
@@ -44,9 +41,6 @@ from nats_scheduler.schedule.patterns import Pattern
 
 MAX_PAGE_LENGTH = 1_000
 """Most schedules on a page of a running engine: they are sorted at once."""
-
-NO_FIRE = 1 << 100
-"""Stands for the next fire (ns) of a schedule that has none: later than all others."""
 
 SEARCHED_PER_UNIT = 16
 """Schedules whose next fire is searched in one unit of work, tens of microseconds each."""
@@ -110,29 +104,6 @@ class ListedSchedule:
 def soonest_first(listed: ListedSchedule) -> tuple[int, str]:
     """Return the place of a schedule in a list: by next fire, then by subject; those without a next fire last."""
     return NO_FIRE if listed.next_fire is None else listed.next_fire, listed.subject
-
-
-class Cursor(NamedTuple):
-    """A place in the order of a page."""
-
-    fire: int
-    """The next fire (ns), or `NO_FIRE`."""
-    subject: str
-
-    @property
-    def text(self) -> str:
-        """The cursor for a client, which is not meant to read it."""
-        return base64.urlsafe_b64encode(json.dumps(self).encode()).decode()
-
-
-def read_cursor(text: str) -> Cursor | None:
-    """Return the cursor with this text, None if it is not one of ours."""
-    try:
-        fire, subject = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, TypeError, RecursionError):
-        return None
-    is_cursor = isinstance(fire, int) and not isinstance(fire, bool) and isinstance(subject, str)
-    return Cursor(fire, subject) if is_cursor else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
 from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
-from nats_scheduler.service.schemas import CheckAnswer, CheckRequest, ExplainAnswer, ExplainRequest, NextRequest
+from nats_scheduler.service.pattern_schemas import CheckAnswer, CheckRequest, ExplainAnswer, ExplainRequest, NextRequest
 
 
 async def next_fires(asked: Asked, request: NextRequest) -> Document:

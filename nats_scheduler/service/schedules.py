@@ -9,11 +9,12 @@ holder did not answer.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from nats_scheduler.engine.cursor import Cursor, read_cursor
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage
-from nats_scheduler.engine.view import Cursor, FiredBy, Query, read_cursor, soonest_first
+from nats_scheduler.engine.view import FiredBy, Query, soonest_first
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items

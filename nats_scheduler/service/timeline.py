@@ -11,9 +11,10 @@ Limit: an interval that the server rounds is counted as its pattern says.
 import asyncio
 from collections.abc import Generator, Sequence
 
+from nats_scheduler.engine.cursor import NO_FIRE
 from nats_scheduler.engine.joined_view import JoinedView
 from nats_scheduler.engine.timeline import Timeline
-from nats_scheduler.engine.view import NO_FIRE, EngineView
+from nats_scheduler.engine.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import ScheduleDocument, schedule_document
 from nats_scheduler.schedule.instants import MINUTE
