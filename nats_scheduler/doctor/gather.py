@@ -28,6 +28,7 @@ from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.doctor.subscriptions import read_subscriptions
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.reading_progress import Progress
+from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
 from nats_scheduler.schedule.zone_files import zone_data_versions
 
@@ -56,6 +57,8 @@ class Gathering:
         infos = await self._infos()
         outlines = [await outline_of(self._account, info, note) for info in infos]
         outlines = [one if only in (None, one.name) else replace(one, mode=None, is_read=False) for one in outlines]
+        has_canary = self._place.has_canary or any(one.name == CANARY_STREAM for one in outlines)
+        self._place = self._place._replace(has_canary=has_canary)
         failures = await self._failures({one.name for one in sidecars or ()})
         steps = len(outlines) + 1
         self._progress("permissions", 0, steps)

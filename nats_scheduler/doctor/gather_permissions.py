@@ -5,7 +5,8 @@ that is allowed), the list is judged. Otherwise each request of the sidecar is s
 carry out, and the server denies it or not:
 
 - what only reads is sent as it is;
-- to create, update or delete is asked with a body that is not JSON, which every version refuses with 10025;
+- to create, update or delete is asked with a body that is not JSON, which every version refuses with 10025, or 10038
+  if a stream is to be deleted;
 - a purge never names a stream of the user: from 2.11 on a server takes a body that is not JSON for none, and purges the
   whole stream (`test_a_purge_with_an_unreadable_body_is_why_none_is_sent`). It is sent for a stream that does not
   exist, and if that is denied for a key of the sidecar's bucket that does not exist;
@@ -39,7 +40,13 @@ ABSENT_STREAM = "nats-scheduler-doctor"
 PROBE_DEADLINE_SECONDS = 2.0
 """Longest wait for one answer."""
 
-UNREADABLE_REQUESTS = ("STREAM.CREATE.", "STREAM.UPDATE.", "STREAM.MSG.DELETE.", "CONSUMER.CREATE.")
+UNREADABLE_REQUESTS = (
+    "STREAM.CREATE.",
+    "STREAM.UPDATE.",
+    "STREAM.DELETE.",
+    "STREAM.MSG.DELETE.",
+    "CONSUMER.CREATE.",
+)
 
 
 async def read_permissions(

@@ -15,6 +15,7 @@ from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -55,6 +56,9 @@ ROWS: Sequence[Row] = (
     Row(PUBLISH, "{targets}", _FIRES),
     Row(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
     Row(PUBLISH, "{api}.STREAM.CREATE.{failures}", _MAYBE),
+    Row(PUBLISH, "{api}.STREAM.CREATE.{canary}", _MAYBE),
+    Row(PUBLISH, CANARY_SUBJECTS, _MAYBE),
+    Row(PUBLISH, "{api}.STREAM.DELETE.{canary}", _MAYBE),
     Row(PUBLISH, "nats_scheduler.v1.>", _MAYBE),
     Row(PUBLISH, "{inbox}.>", _MAYBE),
     Row(SUBSCRIBE, "{inbox}.>", _ALL),
@@ -69,6 +73,8 @@ ROWS: Sequence[Row] = (
     Row(SUBSCRIBE, "$SRV.>", _MAYBE),
 )
 
+_OF_CANARY = {CANARY_SUBJECTS, *(row.subject for row in ROWS if "{canary}" in row.subject)}
+
 
 class Place(NamedTuple):
     """The subjects of one account that do not depend on a stream."""
@@ -82,6 +88,8 @@ class Place(NamedTuple):
     inbox: str
     consumer: str
     """A name that no consumer has."""
+    has_canary: bool = False
+    """Whether an instance tests itself by a canary, as far as is known."""
 
 
 def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -> Place:
@@ -93,6 +101,7 @@ def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -
         registry=registry.written_to,
         inbox=settings.connection.inbox_prefix,
         consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
+        has_canary=settings.canary_interval is not None,
     )
 
 
@@ -108,6 +117,8 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
     needs: dict[tuple[str, str], bool] = {}
     served = [stream for stream in streams if stream.mode is not None]
     for row in ROWS:
+        if not place.has_canary and row.subject in _OF_CANARY:
+            continue
         for subject, column in _subjects_of(row, place, api_level, served):
             need = row.columns[COLUMNS.index(column)]
             if need != SPARE:
@@ -118,7 +129,7 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
 
 def _subjects_of(row: Row, place: Place, api_level: int, streams: Sequence[StreamFacts]) -> Iterator[tuple[str, str]]:
     """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
-    known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures}
+    known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures, "canary": CANARY_STREAM}
     known |= {"registry": place.registry, "bucket": place.bucket}
     account = column_of(streams[0].mode if streams else None, api_level)
     if row.subject == "{targets}":

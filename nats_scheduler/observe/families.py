@@ -4,7 +4,8 @@ A scrape has a thread of its own, and the event loop waits for the interpreter w
 `prometheus_client` makes all its samples at once, and so does its text format: with a thousand streams that kept every
 fire waiting by 5 ms again and again, for a second.
 
-The rule: no sample exists before it is written, and who writes makes a pause after a few (`observe.pages`).
+The rules: no sample exists before it is written, and who writes makes a pause after a few (`observe.pages`). What is
+read in the thread of a scrape is copied with `copy`, during which no other thread runs.
 Cost: about 12 us for each sample, as before. Limit: no series for the time at which a counter was created.
 """
 
@@ -69,5 +70,5 @@ class LabelledCounter(Collector):
 
     def _samples(self) -> Iterator[Sample]:
         name = f"{self._name}_total"
-        for values, count in list(self._counts.items()):
+        for values, count in self._counts.copy().items():
             yield Sample(name, dict(zip(self._labels, values, strict=True)), count.value)

@@ -110,11 +110,11 @@ class FireMetrics(Collector):
         yield with_samples(HistogramMetricFamily(_LATENESS, text), self._latenesses)
 
     def _counted(self, name: str, read: Callable[[FireCounts], int]) -> Iterator[Sample]:
-        for stream, counts in list(self.by_stream.items()):
+        for stream, counts in self.by_stream.copy().items():
             yield Sample(name, {"stream": stream}, read(counts))
 
     def _latenesses(self) -> Iterator[Sample]:
-        for stream, counts in list(self.by_stream.items()):
+        for stream, counts in self.by_stream.copy().items():
             through = 0
             for bucket, through in zip(BUCKET_NAMES, accumulate(list(counts.lateness)), strict=True):
                 yield Sample(f"{_LATENESS}_bucket", {"stream": stream, "le": bucket}, through)

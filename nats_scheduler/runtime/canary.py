@@ -37,6 +37,7 @@ from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.no_bucket import NoBucket
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
@@ -108,6 +109,8 @@ class Canary:
             except EngineFailedError as error:
                 self._reporter.defect("engine_failed", error.cause, stream=CANARY_STREAM)
                 self._discard_service()
+            except StreamWentBackError:
+                self._discard_service()
             except JetStreamError as error:
                 self._failed(error)
             await asyncio.wait((lost,), timeout=RETRY_WAIT_SECONDS)
@@ -127,15 +130,12 @@ class Canary:
         """Fire the canary for as long as the stream's contact lasts."""
         state = await _stream(access.connection, access.api)
         service, bucket = self._serving(state, server), NoBucket()
-        await service.hold(ALL_SHARDS, bucket, access.api)
+        if not await service.hold(ALL_SHARDS, bucket, access.api):
+            raise JetStreamError(f"stream {CANARY_STREAM} is gone")
         publishing = asyncio.create_task(self._keep_publishing(access.connection))
         try:
             contacts = partial(StreamContact, access.connection, access.api)
             await service.serve(contacts, bucket, access.api)
-        except JetStreamError:
-            if not service.serves_the_same(state, Mode.PORTABLE, server):
-                self._discard_service()
-            raise
         finally:
             publishing.cancel()
             await asyncio.wait((publishing,))
@@ -160,8 +160,9 @@ class Canary:
         """Publish each canary a little before it is due, until cancelled."""
         while True:
             now = self._clock.now()
-            if now < self._next_due - self._lead:
-                await asyncio.sleep((self._next_due - self._lead - now) / SECOND)
+            wait = self._next_due - self._lead - now
+            if 0 < wait <= self._interval:  # else the server's clock went back
+                await asyncio.sleep(wait / SECOND)
                 continue
             try:
                 await self._publish(connection, now + self._lead)

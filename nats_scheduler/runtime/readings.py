@@ -31,8 +31,8 @@ class SidecarReadings:
         """Return the streams that are served."""
         now = self._clock.now()
         return [
-            StreamReading(name, str(one.mode), one.is_ready, one.figures(now), now)
-            for name, one in list(self._services.items())
+            StreamReading(one.state.name, str(one.mode), one.is_ready, one.figures(now), now)
+            for one in list(self._services.values())
         ]
 
     def unable(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.zone_files import package_folder, zone_data_versions
@@ -126,6 +127,7 @@ async def with_streams(server: EmbeddedServer, number: int, mode: str) -> str:
         flagged = {"metadata": FLAG, "allow_msg_schedules": mode == "native"}
         await account.create("ORDERS", subjects=["orders.>"], **flagged)
         await account.create("JOBS", subjects=["jobs.>"], retention="workqueue", **flagged)
+        await account.create(CANARY_STREAM, subjects=[CANARY_SUBJECTS], allow_msg_schedules=False)
         at = f"@at {in_seconds(9_000)}"
         for subject in ("orders", "jobs"):
             headers = {"Nats-Schedule": at, "Nats-Schedule-Target": f"{subject}.t"}

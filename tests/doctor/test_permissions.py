@@ -11,7 +11,7 @@ from tests.harness.permissions import MODES, listed
 FAILURES = "nats_scheduler_failures"
 PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
-NAMED["failures"] = FAILURES
+NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary"}
 
 
 def test_the_rows_are_those_of_the_document() -> None:
@@ -38,6 +38,16 @@ def test_what_is_needed_depends_on_who_fires_a_stream() -> None:
     assert update not in {need.subject for need in native}
     assert Need(PUBLISH, purge, is_optional=True) in native
     assert not any(".B" in need.subject for need in emulated)
+
+
+def test_what_the_canary_needs_is_needed_only_where_there_is_one() -> None:
+    without = {need.subject for need in needs_of(PLACE, 1, [])}
+    having = {need.subject for need in needs_of(PLACE._replace(has_canary=True), 1, [])}
+    assert having - without == {
+        "$JS.API.STREAM.CREATE.nats_scheduler_canary",
+        "$JS.API.STREAM.DELETE.nats_scheduler_canary",
+        "nats_scheduler.canary.>",
+    }
 
 
 def test_only_a_work_queue_is_subscribed_to_and_only_a_limits_stream_is_consumed() -> None:
