@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nats_scheduler.cli.doctor:command",
         "Examine an account, and say what to do about what is wrong.",
     ),
+    "web": ("nats_scheduler.cli.web:command", "Serve a status page for browsers."),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires, or a schedule that is stored."),
     "explain": ("nats_scheduler.cli.explain:command", "Say in plain words when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),

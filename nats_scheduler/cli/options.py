@@ -24,6 +24,11 @@ from nats_scheduler.settings.fields import FILE_VARIABLE, VARIABLE_PREFIX, Setti
 from nats_scheduler.settings.load import ResolvedSettings, resolve_settings
 from nats_scheduler.settings.problems import SettingsError
 
+WEB_PREFIX = "web_"
+"""What the names of the status page's settings begin with; no other command has flags for them."""
+
+LOG_SETTINGS = ("log_format", "log_level")
+
 SHORT_FLAGS = {"connection.servers": "-s"}
 
 Command = Callable[..., Any]
@@ -46,8 +51,14 @@ def resolve_connection(given: Mapping[str, Any]) -> ResolvedSettings:
 
 
 def settings_options(command: Command) -> Command:
-    """Give a command all flags: those of the connection and those of the sidecar."""
-    return _with_flags(command, list(setting_fields().values()))
+    """Give a command the flags of the connection and those of the sidecar."""
+    return _with_flags(command, [field for key, field in setting_fields().items() if not _is_of_web(key)])
+
+
+def web_options(command: Command) -> Command:
+    """Give a command the flags of the connection, of the status page and of the log."""
+    fields = [field for key, field in setting_fields().items() if "." in key or _is_of_web(key) or key in LOG_SETTINGS]
+    return _with_flags(command, fields)
 
 
 def sidecar_options(command: Command) -> Command:
@@ -55,7 +66,7 @@ def sidecar_options(command: Command) -> Command:
 
     The `nats` CLI's variables and contexts are not read, and a connection in the settings file is ignored.
     """
-    fields = [field for key, field in setting_fields().items() if "." not in key]
+    fields = [field for key, field in setting_fields().items() if "." not in key and not _is_of_web(key)]
 
     @wraps(command)
     def run(settings_file: str | None, **arguments: Any) -> Any:
@@ -76,6 +87,10 @@ def resolve(
         return resolve_settings(flags, os.environ if environ is None else environ, None if file is None else Path(file))
     except SettingsError as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None
+
+
+def _is_of_web(key: str) -> bool:
+    return key.startswith(WEB_PREFIX)
 
 
 def _with_flags(command: Command, fields: list[SettingField]) -> Command:

@@ -26,7 +26,7 @@ from typing import Any
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
-from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.questions import INBOX
 
@@ -246,3 +246,10 @@ def _endpoint(one: Served) -> dict[str, Any]:
 
 def _text(subject: bytes) -> str:
     return subject.decode("utf-8", "surrogateescape")
+
+
+def error_of(block: bytes) -> tuple[int, str]:
+    """Return code and sentence of an error that a service answered, from the headers of the answer."""
+    code = (header_value(block, b"Nats-Service-Error-Code") or b"").decode("ascii", "replace")
+    sentence = (header_value(block, b"Nats-Service-Error") or b"").decode("utf-8", "replace")
+    return int(code) if code.isdecimal() else INTERNAL_ERROR, sentence[: MAX_ERROR_CHARS + 1]

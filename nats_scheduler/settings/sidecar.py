@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints
 
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
@@ -21,7 +21,11 @@ from nats_scheduler.settings.restrictions import StreamNumber, StreamSubject, re
 MAX_WINDOW = 8192
 """Maximum fires in flight to one stream: a server drops messages without an error if over 10,000 are queued."""
 
+MIN_WEB_TOKEN_LENGTH = 20
+"""Characters: a token that nobody guesses makes a limit on attempts unnecessary."""
+
 StreamName = Annotated[str, StringConstraints(pattern=r"^[^\s.*>/\\]+$", min_length=1, max_length=255)]
+HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$", min_length=1, max_length=253)]
 BucketName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=200)]
 
 
@@ -183,6 +187,35 @@ class SidecarSettings(BaseModel):
         description=(
             "Key-value bucket for leases, heartbeats, checkpoints and flags: letters, digits, _ and -, "
             "1 to 200 characters."
+        ),
+    )
+    web_port: int = Field(
+        default=8225,
+        ge=0,
+        le=65535,
+        description="TCP port of the status page, for `nats-scheduler web`: 0 to 65535, 0 selects a free one.",
+    )
+    web_address: str = Field(
+        default="127.0.0.1",
+        pattern=r"^[^\s/\[\]]+$",
+        description=(
+            "Address or host name on which the status page listens, without brackets: 0.0.0.0 is every IPv4 address of "
+            "the machine, :: every address. One that is not loopback needs web_token or web_token_file."
+        ),
+    )
+    web_token: SecretStr | None = Field(
+        default=None,
+        min_length=MIN_WEB_TOKEN_LENGTH,
+        description="Token without which the status page shows nothing; a browser asks for it. At least 20 characters.",
+    )
+    web_token_file: Path | None = Field(
+        default=None, description="File with that token, instead of web_token; blanks around it are ignored."
+    )
+    web_hosts: tuple[HostName, ...] = Field(
+        default=(),
+        description=(
+            "Names under which browsers reach the status page, without a port, such as status.example.com behind a "
+            "proxy. IP addresses, localhost and web_address are always accepted; a request for another name is refused."
         ),
     )
 

@@ -50,6 +50,7 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("history", 2): ("history", "S", "S.*", *NOWHERE),
     ("instances", 1): ("instances", *NOWHERE),
     ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
+    ("web", 2): ("web", "--web-address", "::"),
     ("next", 0): ("next", "@daily"),
     ("next", 1): ("next", "@often"),
     ("next", 2): ("next", "@daily", "--count", "0"),
@@ -185,6 +186,12 @@ async def failures_when_there_are_none(folder: Path, start_server: StartServer) 
         return await process.wait_for_exit()
 
 
+async def web_is_interrupted(folder: Path, _start_server: StartServer) -> int:
+    with sidecar("web", "--web-port", "0", *NOWHERE, folder=folder) as process:
+        await process.wait_for_line("connect_failed")
+        return await process.interrupt()
+
+
 Story = Callable[[Path, StartServer], Awaitable[int]]
 STORIES: Mapping[tuple[str, int], Story] = {
     ("run", 0): run_ends_clean,
@@ -197,6 +204,7 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("info", 0): info_finds_a_schedule,
     ("watch", 0): watch_is_interrupted,
     ("top", 0): top_is_interrupted,
+    ("web", 0): web_is_interrupted,
     ("failures", 0): failures_when_there_are_none,
     ("history", 0): history_of_a_schedule_that_never_fired,
 }

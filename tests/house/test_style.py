@@ -66,6 +66,8 @@ def test_the_rule_about_clocks_sees_each_way_to_read_one(tmp_path: Path, monkeyp
 
 
 LISTENER = PACKAGE / "observe" / "pages.py"
+WEB_PAGES = frozenset({PACKAGE / "web" / name for name in ("app.py", "guard.py", "listener.py")})
+"""The status page: a process of its own, with a listener of its own."""
 EMBEDDED = PACKAGE / "runtime" / "embedded.py"
 """Binds ports to find a free one for a server of its own, and listens on none."""
 SERVER_LIBRARIES = re.compile(
@@ -76,12 +78,12 @@ LISTENING_CALLS = re.compile(
 )
 
 
-def test_one_module_listens() -> None:
-    """What is served over HTTP is served by one listener, on the address of the settings."""
+def test_one_module_of_the_sidecar_listens() -> None:
+    """What the sidecar serves over HTTP is served by one listener, on the address of the settings."""
     found = [
         place(module, node)
         for module in modules(PACKAGE)
-        if module not in (LISTENER, EMBEDDED)
+        if module not in {LISTENER, EMBEDDED, *WEB_PAGES}
         for tree in [syntax_tree(module)]
         for name, node in (
             *((n, at) for n, at in imported_names(tree) if SERVER_LIBRARIES.fullmatch(n)),

@@ -1,0 +1,58 @@
+"""`nats-scheduler web`: the status page, in a process of its own that asks the running sidecars.
+
+Rule: it only asks, so it can neither delay nor break a fire; it runs beside any number of sidecars, on any machine.
+Cost: the extra `web` (starlette, uvicorn, jinja2), some 60 MB of memory. Limit: one account, that of its user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+
+import click
+
+from nats_scheduler.cli.options import web_options
+from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
+from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.jetstream.credentials import check_credentials
+from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.observe.log import configure_logging, logger
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+
+NEEDED = ("jinja2", "starlette", "uvicorn")
+"""What the extra `web` installs."""
+
+
+@click.command("web")
+@web_options
+def command(resolved: ResolvedSettings) -> None:
+    """Serve a status page for browsers.
+
+    It asks the running sidecars, and is no part of them: http://127.0.0.1:8225 unless other settings are given.
+    SIGTERM, Ctrl-C or a closed terminal ends it.
+    Exit codes: 0 ended so, 2 wrong use or settings, or the extra `web` is not installed.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"the status page needs {', '.join(missing)}: pip install 'nats-scheduler[web]'", EXIT_WRONG_USE
+        )
+    settings = resolved.settings
+    configure_logging(settings.log_format, settings.log_level)
+    for warning in resolved.warnings:
+        logger().warning("settings_warning", reason=warning)
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: SidecarSettings) -> None:
+    from nats_scheduler.web.running import TokenError, WebListenError, run
+
+    stop = asyncio.Event()
+    stop_on_signals(stop.set)
+    try:
+        check_credentials(settings.connection)
+        await run(settings, SystemClock().now, stop)
+    except (ConnectError, TokenError, WebListenError) as error:
+        raise CommandError(str(error), EXIT_WRONG_USE) from None

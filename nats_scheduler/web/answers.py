@@ -1,0 +1,167 @@
+"""What the sidecars answered: shared by all readers of the page, and kept to be shown when no answer comes any more.
+
+The rules: two readers who look at the same thing cause one request. An answer is kept for `fresh_seconds`; after that a
+reader waits for the next one, but no longer than `PATIENCE_SECONDS`, and else gets the one before with its time. An
+answer that does not have the form of the schema counts as none: another version, or another program, sent it.
+Cost: at most `MAX_KEPT` answers in memory, the least recently used one is dropped first.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.observe.log import logger
+from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
+from nats_scheduler.service.pattern_schemas import ExplainAnswer, NextAnswer
+from nats_scheduler.service.schemas import (
+    HealthAnswer,
+    InstancesAnswer,
+    MisnamedAnswer,
+    RejectedAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
+    StreamsAnswer,
+)
+from nats_scheduler.web.link import Link, NotConnectedError, QuestionError, RefusedError
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 2.0
+"""Longest wait of a reader who can be shown an older answer."""
+
+FIRST_PATIENCE_SECONDS = 5.0
+"""Longest wait of a reader for the first answer."""
+
+MAX_KEPT = 256
+"""Answers that are kept."""
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """An endpoint, the form of its answer, and how long an answer may be shown to further readers."""
+
+    endpoint: str
+    form: TypeAdapter[T]
+    fresh_seconds: float = 1.0
+
+
+HEALTH = Question("health.get", TypeAdapter(HealthAnswer))
+STREAMS = Question("streams.list", TypeAdapter(StreamsAnswer))
+SCHEDULES = Question("schedules.list", TypeAdapter(SchedulesAnswer))
+SCHEDULE = Question("schedules.get", TypeAdapter(ScheduleAnswer))
+NEXT_FIRES = Question("schedules.next", TypeAdapter(NextAnswer))
+EXPLANATION = Question("explain", TypeAdapter(ExplainAnswer), fresh_seconds=30.0)
+REJECTED = Question("rejected.list", TypeAdapter(RejectedAnswer), fresh_seconds=5.0)
+MISNAMED = Question("misnamed.list", TypeAdapter(MisnamedAnswer), fresh_seconds=5.0)
+PAST_FIRES = Question("fires.list", TypeAdapter(FiresAnswer), fresh_seconds=2.0)
+FAILURES = Question("failures.list", TypeAdapter(FailuresAnswer), fresh_seconds=2.0)
+INSTANCES = Question("instances.list", TypeAdapter(InstancesAnswer))
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """What is known of the answer to one question."""
+
+    data: T | None
+    """The last answer; None if there was none."""
+    at: int | None
+    """When it came (ns since the Unix epoch, by this machine's clock)."""
+    fault: str
+    """Why the last request has no answer, as a sentence; "" if it has one, or is still in work."""
+    code: int = 0
+    """The code of the error that a sidecar answered, 0 for none."""
+    is_waiting: bool = False
+    """Whether the answer did not come in time, and is still awaited."""
+    is_connected: bool = True
+    """Whether there was a connection."""
+
+
+class _Entry:
+    """One question as it was asked: the last answer, and the request that is in work."""
+
+    def __init__(self) -> None:
+        self.part: Part[Any] = Part(None, None, "")
+        self.asked_at = 0.0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Answers:
+    """The answers to all questions, by endpoint and request."""
+
+    def __init__(self, link: Link, now: Callable[[], int]) -> None:
+        """Ask through `link`; `now` returns the time in ns since the Unix epoch."""
+        self._link = link
+        self._now = now
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+        self.last_good_at: int | None = None
+        """When the last answer of any kind came (ns)."""
+
+    @property
+    def link(self) -> Link:
+        """The connection."""
+        return self._link
+
+    def now(self) -> int:
+        """Return the time in ns since the Unix epoch."""
+        return self._now()
+
+    async def get(self, question: Question[T], request: Mapping[str, object] | None = None) -> Part[T]:
+        """Return the answer to a question: a fresh one if it comes in time, or else the last one."""
+        entry = self._entry(question.endpoint, request or {})
+        now = asyncio.get_running_loop().time()
+        if entry.task is None and (now - entry.asked_at >= question.fresh_seconds or not entry.asked_at):
+            entry.asked_at = now
+            entry.task = asyncio.create_task(self._ask(entry, question, request or {}))
+        if entry.task is not None:
+            patience = FIRST_PATIENCE_SECONDS if entry.part.data is None else PATIENCE_SECONDS
+            await asyncio.wait([entry.task], timeout=patience)
+        part: Part[T] = entry.part
+        if entry.task is not None and part.data is None and not part.fault:
+            return Part(None, None, "", is_waiting=True)
+        return part
+
+    def _entry(self, endpoint: str, request: Mapping[str, object]) -> _Entry:
+        key = endpoint, json.dumps(request, sort_keys=True)
+        entry = self._entries.setdefault(key, _Entry())
+        self._entries.move_to_end(key)
+        while len(self._entries) > MAX_KEPT:
+            self._entries.popitem(last=False)
+        return entry
+
+    async def _ask(self, entry: _Entry, question: Question[Any], request: Mapping[str, object]) -> None:
+        before = entry.part
+        try:
+            answer = await self._link.ask(question.endpoint, request)
+            entry.part = Part(_checked(question, answer), self._now(), "")
+            self.last_good_at = entry.part.at
+        except RefusedError as error:
+            kept = before if error.code in PASSING_CODES else Part(None, None, "")
+            entry.part = Part(kept.data, kept.at, str(error), error.code)
+        except QuestionError as error:
+            connected = not isinstance(error, NotConnectedError)
+            entry.part = Part(before.data, before.at, str(error), is_connected=connected)
+        except Exception as error:
+            logger().error("request_failed", exc_info=error)
+            entry.part = Part(before.data, before.at, "this page failed to read the answer; its log has the reason")
+        finally:
+            entry.task = None
+
+
+PASSING_CODES = frozenset({429, 500, 503})
+"""Errors after which the answer before is still of use."""
+
+
+def _checked(question: Question[T], answer: Object) -> T:
+    """Return the answer if it has the form of the schema; raises `QuestionError`."""
+    try:
+        question.form.validate_python(answer, strict=True)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise QuestionError(f"the sidecar answers in a form that this version cannot read ({where})") from None
+    return cast(T, answer)

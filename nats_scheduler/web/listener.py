@@ -1,0 +1,112 @@
+"""The HTTP listener of the status page: one address, and limits on what a client can hold open.
+
+The rule: it listens on loopback, or else with a token. There is no TLS: a proxy adds it.
+Cost: the memory of at most `MAX_CONNECTIONS` connections.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+LISTEN_EXPECTATION = "expected an address or host name of this machine, and a port that no other program uses"
+
+MAX_CONNECTIONS = 128
+"""Connections at the same time; a request on a further one is answered with 503."""
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Longest head of a request."""
+
+KEEP_ALIVE_SECONDS = 15
+SHUTDOWN_SECONDS = 3
+
+
+class WebListenError(Exception):
+    """It is impossible to listen on the configured address and port; the operator has to change them."""
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def bound(address: str, port: int) -> socket.socket:
+    """Return a socket that listens; raises `WebListenError`."""
+    try:
+        family, *_, where = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )[0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise _listen_error(address, port, error) from None
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            with contextlib.suppress(OSError):
+                found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        found.bind(where)
+        found.listen(MAX_CONNECTIONS)
+    except OSError as error:
+        found.close()
+        raise _listen_error(address, port, error) from None
+    return found
+
+
+def _listen_error(address: str, port: int, error: Exception) -> WebListenError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return WebListenError(
+        f"cannot listen on web_address {address} with web_port {port}: {reason}; {LISTEN_EXPECTATION}"
+    )
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the URL of a socket that listens."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the command."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def serve(app: ASGIApp, listening: socket.socket, stop: asyncio.Event) -> None:
+    """Serve pages until `stop` is set."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    server = _Server(config)
+
+    async def end() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    ending = asyncio.create_task(end())
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        ending.cancel()

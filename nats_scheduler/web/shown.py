@@ -1,0 +1,99 @@
+"""Numbers, times and the texts of others, as the pages show them.
+
+The rules: a text that a publisher wrote has no character that is not printable, so that it can neither reorder the text
+around it nor hide in it. Times are in UTC, lateness has a unit and at most three digits that matter.
+Cost: some microseconds.
+"""
+
+from markupsafe import Markup
+
+from nats_scheduler.observe.texts import span_text
+from nats_scheduler.schedule.instants import DAY, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+
+MAX_LISTED_CHARS = 160
+"""How much of a subject or a pattern a list shows; the page of the schedule shows all of it."""
+
+UNKNOWN = "–"
+
+
+def visible(value: object) -> object:
+    """Return a text with every character that is not printable escaped; anything else as it is, None as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value)
+
+
+def listed(text: str | None) -> str:
+    """Return a text as short as a list needs it."""
+    text = text or ""
+    return text if len(text) <= MAX_LISTED_CHARS else f"{text[:MAX_LISTED_CHARS]}…"
+
+
+def instant_of(text: str | None) -> int | None:
+    """Return a time of an answer in ns since the Unix epoch; None if it is none."""
+    instant = None if text is None else parse_rfc3339(text)
+    return instant if isinstance(instant, int) else None
+
+
+def utc_text(instant: int | None) -> str:
+    """Return an instant (ns) to the second, or to the millisecond if it is between two seconds: 2026-01-31 09:00:00."""
+    if instant is None:
+        return UNKNOWN
+    unit = MILLISECOND if instant % SECOND >= MILLISECOND else SECOND
+    return format_rfc3339(instant - instant % unit).removesuffix("Z").replace("T", " ")
+
+
+def clock_text(instant: int | None) -> str:
+    """Return an instant (ns) as the time of its day in UTC: 09:00:00."""
+    return UNKNOWN if instant is None else format_rfc3339(instant - instant % SECOND)[11:19]
+
+
+def minute_text(instant: int | None) -> str:
+    """Return an instant (ns) as the minute of its day in UTC: 09:00."""
+    return clock_text(instant)[:5]
+
+
+def distance_text(instant: int | None, now: int) -> str:
+    """Return how far an instant (ns) is away: `in 3m20s`, `12s ago`, `now`."""
+    if instant is None:
+        return ""
+    away = instant - now
+    if -SECOND < away < SECOND:
+        return "now"
+    span = _coarse(abs(away))
+    return f"in {span}" if away > 0 else f"{span} ago"
+
+
+def _coarse(span: int) -> str:
+    """Return a span (ns) with no more digits than help: seconds matter below ten minutes only."""
+    if 10 * MINUTE <= span < 2 * DAY:
+        return span_text(span - span % MINUTE).removesuffix("0s")
+    return span_text(span - span % SECOND)
+
+
+def lateness_text(nanoseconds: float | None) -> str:
+    """Return a lateness (ns) with its unit: `0.84 ms`, `12 ms`, `1.3 s`, `2m5s`."""
+    if nanoseconds is None:
+        return UNKNOWN
+    milliseconds = nanoseconds / MILLISECOND
+    size = abs(milliseconds)
+    if size < 10:
+        return f"{milliseconds:.2f} ms".replace("-", "−")
+    if size < 1000:
+        return f"{milliseconds:.0f} ms".replace("-", "−")
+    if size < 100_000:
+        return f"{milliseconds / 1000:.1f} s".replace("-", "−")
+    return span_text(int(nanoseconds))
+
+
+def count_text(number: int) -> str:
+    """Return a number with its thousands apart."""
+    return f"{number:,}"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

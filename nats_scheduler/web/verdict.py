@@ -1,0 +1,128 @@
+"""The one look: whether all is well, and if not, why not, worst first.
+
+The rule: each sentence names what is wrong and where, and links to the page that shows it. What does not keep a valid
+schedule from firing (a rejected message) is a note, and changes no colour.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
+from nats_scheduler.web.answers import Part
+from nats_scheduler.web.links import address
+from nats_scheduler.web.shown import clock_text, plural
+
+Level = Literal["ok", "note", "warn", "bad"]
+
+SEVERITY: dict[Level, int] = {"ok": 0, "note": 1, "warn": 2, "bad": 3}
+WORDS: dict[Level, str] = {
+    "ok": "All is well",
+    "note": "All is well",
+    "warn": "Needs attention",
+    "bad": "Not working",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that is not as it should be."""
+
+    level: Level
+    sentence: str
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether all is well."""
+
+    level: Level
+    reasons: Sequence[Reason] = field(default=())
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        return WORDS[self.level]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the streams that are shown."""
+
+    schedules: int
+    failing: int
+    next: int | None
+    """When anything fires next (ns since the Unix epoch); None if nothing does."""
+    alive: int
+    """Instances whose heartbeats arrive."""
+
+
+def totals(streams: Part[StreamsAnswer], instances: Part[InstancesAnswer]) -> Totals:
+    """Return the sums."""
+    listed = () if streams.data is None else streams.data["streams"]
+    fires = [one["next"]["next_fire"] for one in listed if one["next"] is not None]
+    known = () if instances.data is None else instances.data["instances"]
+    return Totals(
+        schedules=sum(one["schedules"]["total"] for one in listed if one["schedules"] is not None),
+        failing=sum(one["failing"] for one in listed),
+        next=min((fire["nanoseconds"] for fire in fires if fire is not None), default=None),
+        alive=sum(one["state"] == "alive" for one in known),
+    )
+
+
+def verdict(
+    health: Part[HealthAnswer], streams: Part[StreamsAnswer], instances: Part[InstancesAnswer], last_good_at: int | None
+) -> Verdict:
+    """Return the verdict on what is known."""
+    reasons = _reach(health, last_good_at)
+    if not reasons:
+        reasons += [Reason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]
+        for one in () if streams.data is None else streams.data["streams"]:
+            reasons += _of_stream(one)
+        if instances.data is not None:
+            silent = [one["id"] for one in instances.data["instances"] if one["state"] == "silent"]
+            reasons += [
+                Reason("warn", f"Instance {name} is silent: its heartbeats stopped.", "/instances") for name in silent
+            ]
+    reasons.sort(key=lambda one: -SEVERITY[one.level])
+    return Verdict(reasons[0].level if reasons else "ok", reasons)
+
+
+def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]:
+    """Return why no sidecar can be asked."""
+    if health.is_waiting or (health.data is None and not health.fault):
+        return [Reason("warn", "No answer yet.")]
+    if not health.fault:
+        return []
+    shown = (
+        "Nothing was ever answered."
+        if last_good_at is None
+        else f"What you see is from {clock_text(last_good_at)} UTC."
+    )
+    what = "No sidecar answers" if health.is_connected else "The connection to NATS is lost"
+    return [Reason("bad", f"{what}: {health.fault}. {shown}")]
+
+
+def _of_stream(stream: StreamDocument) -> list[Reason]:
+    name, counts = stream["stream"], stream["schedules"]
+    reasons: list[Reason] = []
+    if not stream["ready"]:
+        reasons.append(Reason("warn", f"Stream {name} is not read to its end: its schedules do not all fire yet."))
+    if stream["mode"] == "dormant":
+        reasons.append(Reason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it."))
+    if counts is not None and counts["total"] and not stream["holders"] and stream["mode"] != "native":
+        reasons.append(Reason("bad", f"No instance holds the schedules of stream {name}: nothing fires them."))
+    if stream["failing"]:
+        subject = plural(stream["failing"], "schedule")
+        href = address("/schedules", stream=name, state="failing")
+        reasons.append(Reason("warn", f"The server refuses the fires of {subject} in stream {name}.", href))
+    overdue = 0 if counts is None else counts["states"].get("overdue", 0)
+    if overdue:
+        href = address("/schedules", stream=name, state="overdue")
+        reasons.append(Reason("warn", f"{plural(overdue, 'schedule')} of stream {name}: overdue.", href))
+    bad = stream["rejected"] + stream["misnamed"]
+    if bad:
+        sentence = f"{plural(bad, 'message')} of stream {name} looked like a schedule and will never fire."
+        reasons.append(Reason("note", sentence, address("/rejected", stream=name)))
+    return reasons

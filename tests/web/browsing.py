@@ -1,0 +1,66 @@
+"""The status page in the test's process: its handlers, asked by a client as a browser would, beside a real sidecar."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.web.answers import Answers
+from nats_scheduler.web.app import application
+from nats_scheduler.web.guard import Sessions
+from nats_scheduler.web.link import Link
+from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.waiting import eventually
+
+TOKEN = "-".join(["nobody", "guesses", "this"])
+
+
+@dataclass
+class Browsing:
+    """A client of the page, and the page's connection."""
+
+    client: httpx.AsyncClient
+    link: Link
+
+    async def get(self, path: str, status: int = 200, **headers: str) -> str:
+        """Return the text of a page."""
+        answer = await self.client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        assert answer.status_code == status, (answer.status_code, answer.text[:500])
+        return answer.text
+
+    async def shows(self, path: str, *texts: str) -> str:
+        """Wait until a page shows all texts, and return it."""
+        last = ""
+
+        async def shown() -> bool:
+            nonlocal last
+            last = await self.get(path)
+            return all(text in last for text in texts)
+
+        await eventually(shown, within_seconds=WAIT_SECONDS, describe=lambda: f"{texts} on {path}: {last}")
+        return last
+
+    async def connected(self) -> None:
+        """Wait until the page has a connection."""
+        await eventually(lambda: self.link.server, within_seconds=WAIT_SECONDS, describe="the page is connected")
+
+
+@asynccontextmanager
+async def browsing(
+    url: str, *, token: str | None = None, hosts: tuple[str, ...] = (), headers: Mapping[str, str] | None = None
+) -> AsyncIterator[Browsing]:
+    """Serve the page to a client; its connection is to `url`, and may never come about."""
+    link = Link(ConnectionSettings(servers=(url,)))
+    sessions = None if token is None else Sessions(token, CLOCK.now)
+    app = application(Answers(link, CLOCK.now), {"localhost", *hosts}, sessions)
+    keeping = asyncio.create_task(link.keep())
+    transport = httpx.ASGITransport(app)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8225", headers=headers) as client:
+            yield Browsing(client, link)
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
