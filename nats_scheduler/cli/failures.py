@@ -7,9 +7,6 @@ Cost: a few requests. Limit: what went wrong while no sidecar had a connection w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 
 from nats_scheduler.cli.arguments import check_stream
@@ -20,6 +17,7 @@ from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.observe.failure_words import what_happened
 from nats_scheduler.service.client import ask_for_failures
 from nats_scheduler.service.kept_failures import (
     DEFAULT_FAILURES,
@@ -30,6 +28,8 @@ from nats_scheduler.service.kept_failures import (
     find_failures,
 )
 from nats_scheduler.settings.load import ResolvedSettings
+
+__all__ = ["command", "what_happened"]
 
 
 @click.command("failures")
@@ -91,26 +91,3 @@ def _print(found: FoundFailures, *, wide: bool) -> None:
         click.echo(f"{number} failure{'' if number == 1 else 's'}, newest first")
     if not found.is_complete:
         click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
-
-
-def what_happened(body: Mapping[str, Any]) -> str:
-    """Return what an advisory says in a few words: its code, its reason, and the times that belong to them."""
-    parts = [
-        f"{body[key]}" if key == "reason" else f"{label} {body[key]}" for key, label in SHOWN.items() if key in body
-    ]
-    return "; ".join(parts)
-
-
-SHOWN = {
-    "lateness": "late by",
-    "header": "header",
-    "code": "code",
-    "reason": "",
-    "due": "due",
-    "ends": "ends",
-    "since": "since",
-    "make_up_fire": "make-up fire",
-    "instance": "instance",
-    "key": "key",
-}
-"""The keys of advisories that a row shows, in this order, and the word before each."""

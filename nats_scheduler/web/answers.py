@@ -1,7 +1,8 @@
 """What the sidecars answered: shared by all readers of the page, and kept to be shown when no answer comes any more.
 
-The rules: two readers who look at the same thing cause one request. An answer is kept for `fresh_seconds`; after that a
-reader waits for the next one, but no longer than `PATIENCE_SECONDS`, and else gets the one before with its time. An
+The rules: two readers who look at the same thing cause one request. An answer is kept for `fresh_seconds`, and for
+`PAUSE_FACTOR` times as long as the sidecar needed for it: a page is not worth that a sidecar works for it all the time.
+After that a reader waits for the next one, but no longer than `PATIENCE_SECONDS`, and else gets the one before. An
 answer that does not have the form of the schema counts as none: another version, or another program, sent it.
 Cost: at most `MAX_KEPT` answers in memory, the least recently used one is dropped first.
 """
@@ -14,12 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.observe.log import logger
+from nats_scheduler.service.now_schemas import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
 from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_schemas import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
+    Answer,
     HealthAnswer,
     InstancesAnswer,
     MisnamedAnswer,
@@ -28,7 +32,7 @@ from nats_scheduler.service.schemas import (
     SchedulesAnswer,
     StreamsAnswer,
 )
-from nats_scheduler.web.link import Link, NotConnectedError, QuestionError, RefusedError
+from nats_scheduler.web.link import Link, NobodyAnswersError, NotConnectedError, QuestionError, RefusedError
 
 T = TypeVar("T")
 
@@ -37,6 +41,9 @@ PATIENCE_SECONDS = 2.0
 
 FIRST_PATIENCE_SECONDS = 5.0
 """Longest wait of a reader for the first answer."""
+
+PAUSE_FACTOR = 9
+"""A sidecar works for at most a tenth of the time on one question, however many readers there are."""
 
 MAX_KEPT = 256
 """Answers that are kept."""
@@ -51,6 +58,24 @@ class Question(Generic[T]):
     fresh_seconds: float = 1.0
 
 
+class FindingDocument(TypedDict):
+    """A finding, as `nats-scheduler doctor --json` prints it."""
+
+    severity: str
+    code: str
+    stream: str | None
+    subject: str | None
+    what: str
+    why: str
+    command: str
+
+
+class FindingsAnswer(Answer):
+    """What the doctor found."""
+
+    findings: list[FindingDocument]
+
+
 HEALTH = Question("health.get", TypeAdapter(HealthAnswer))
 STREAMS = Question("streams.list", TypeAdapter(StreamsAnswer))
 SCHEDULES = Question("schedules.list", TypeAdapter(SchedulesAnswer))
@@ -61,6 +86,10 @@ REJECTED = Question("rejected.list", TypeAdapter(RejectedAnswer), fresh_seconds=
 MISNAMED = Question("misnamed.list", TypeAdapter(MisnamedAnswer), fresh_seconds=5.0)
 PAST_FIRES = Question("fires.list", TypeAdapter(FiresAnswer), fresh_seconds=2.0)
 FAILURES = Question("failures.list", TypeAdapter(FailuresAnswer), fresh_seconds=2.0)
+ACTIVITY = Question("activity.list", TypeAdapter(ActivityAnswer), fresh_seconds=2.0)
+RECENT_FIRES = Question("fires.recent", TypeAdapter(RecentFiresAnswer))
+TIMELINE = Question("timeline.list", TypeAdapter(TimelineAnswer), fresh_seconds=2.0)
+FINDINGS = Question("findings.list", TypeAdapter(FindingsAnswer), fresh_seconds=30.0)
 INSTANCES = Question("instances.list", TypeAdapter(InstancesAnswer))
 
 
@@ -80,6 +109,8 @@ class Part(Generic[T]):
     """Whether the answer did not come in time, and is still awaited."""
     is_connected: bool = True
     """Whether there was a connection."""
+    is_absent: bool = False
+    """Whether nothing subscribes to the endpoint: no sidecar runs, or none that has it."""
 
 
 class _Entry:
@@ -87,7 +118,7 @@ class _Entry:
 
     def __init__(self) -> None:
         self.part: Part[Any] = Part(None, None, "")
-        self.asked_at = 0.0
+        self.fresh_until = 0.0
         self.task: asyncio.Task[None] | None = None
 
 
@@ -98,9 +129,16 @@ class Answers:
         """Ask through `link`; `now` returns the time in ns since the Unix epoch."""
         self._link = link
         self._now = now
+        self._tasks: set[asyncio.Task[None]] = set()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self.last_good_at: int | None = None
         """When the last answer of any kind came (ns)."""
+
+    async def close(self) -> None:
+        """End the requests that are in work."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def link(self) -> Link:
@@ -115,9 +153,10 @@ class Answers:
         """Return the answer to a question: a fresh one if it comes in time, or else the last one."""
         entry = self._entry(question.endpoint, request or {})
         now = asyncio.get_running_loop().time()
-        if entry.task is None and (now - entry.asked_at >= question.fresh_seconds or not entry.asked_at):
-            entry.asked_at = now
+        if entry.task is None and now >= entry.fresh_until:
             entry.task = asyncio.create_task(self._ask(entry, question, request or {}))
+            self._tasks.add(entry.task)
+            entry.task.add_done_callback(self._tasks.discard)
         if entry.task is not None:
             patience = FIRST_PATIENCE_SECONDS if entry.part.data is None else PATIENCE_SECONDS
             await asyncio.wait([entry.task], timeout=patience)
@@ -135,7 +174,7 @@ class Answers:
         return entry
 
     async def _ask(self, entry: _Entry, question: Question[Any], request: Mapping[str, object]) -> None:
-        before = entry.part
+        before, began = entry.part, asyncio.get_running_loop().time()
         try:
             answer = await self._link.ask(question.endpoint, request)
             entry.part = Part(_checked(question, answer), self._now(), "")
@@ -144,12 +183,19 @@ class Answers:
             kept = before if error.code in PASSING_CODES else Part(None, None, "")
             entry.part = Part(kept.data, kept.at, str(error), error.code)
         except QuestionError as error:
-            connected = not isinstance(error, NotConnectedError)
-            entry.part = Part(before.data, before.at, str(error), is_connected=connected)
+            entry.part = Part(
+                before.data,
+                before.at,
+                str(error),
+                is_connected=not isinstance(error, NotConnectedError),
+                is_absent=isinstance(error, NobodyAnswersError) and error.is_absent,
+            )
         except Exception as error:
             logger().error("request_failed", exc_info=error)
             entry.part = Part(before.data, before.at, "this page failed to read the answer; its log has the reason")
         finally:
+            now = asyncio.get_running_loop().time()
+            entry.fresh_until = now + max(question.fresh_seconds, PAUSE_FACTOR * (now - began))
             entry.task = None
 
 

@@ -21,12 +21,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.web.links import address
 
 COOKIE = "nats_scheduler_session"
-SESSION_NS = 12 * HOUR
-"""How long a login lasts (ns)."""
+SESSION_SECONDS = 12 * 60 * 60
+"""How long a login lasts."""
 
 MAX_TARGET_BYTES = 32 * 1024
 """Longest path with its query; the subject of a schedule has at most some 4 KB, three characters a byte."""
@@ -63,7 +63,7 @@ class Sessions:
 
     def cookie(self) -> str:
         """Return the value of the cookie of a new login."""
-        ends = str((self._now() + SESSION_NS) // SECOND)
+        ends = str(self._now() // SECOND + SESSION_SECONDS)
         return f"{ends}.{self._proof(ends)}"
 
     def is_cookie(self, text: str) -> bool:

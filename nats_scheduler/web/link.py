@@ -47,6 +47,10 @@ class NotConnectedError(QuestionError):
 class NobodyAnswersError(QuestionError):
     """No sidecar subscribes to the endpoint, or none answered in time."""
 
+    def __init__(self, sentence: str, *, is_absent: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_absent = is_absent
+
 
 class RefusedError(QuestionError):
     """A sidecar answered with an error of the micro service."""
@@ -127,7 +131,7 @@ def _question_error(endpoint: str, error: JetStreamError) -> QuestionError:
     """Return what a failed request means to the reader of a page."""
     match error:
         case NoJetStreamError():
-            return NobodyAnswersError("no sidecar answers this")
+            return NobodyAnswersError("nothing subscribes to its requests", is_absent=True)
         case NoAnswerError():
             return NobodyAnswersError(f"no sidecar answered within {ANSWER_SECONDS:.0f} s")
         case NotPermittedError():

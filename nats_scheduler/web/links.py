@@ -19,8 +19,12 @@ def address(path: str, **values: str | None) -> str:
 
 
 def query_values(query: bytes) -> Mapping[str, str]:
-    """Return the values of a query; of several with one name, the last."""
+    """Return the values of a query, or of a form; of several with one name, the last."""
     try:
         return dict(parse_qsl(query.decode("latin-1"), errors="replace", max_num_fields=MAX_VALUES))
     except ValueError:  # too many values
         return {}
+
+
+form_values = query_values
+"""A form is sent in the same form."""

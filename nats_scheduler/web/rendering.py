@@ -29,6 +29,9 @@ def templates() -> Environment:
     environment.filters.update(
         instant=shown.instant_of,
         utc=shown.utc_text,
+        when=shown.when_text,
+        upcoming=shown.upcoming_text,
+        fewer_digits=shown.fewer_digits,
         clock=shown.clock_text,
         minute=shown.minute_text,
         distance=shown.distance_text,
@@ -36,6 +39,7 @@ def templates() -> Environment:
         count=shown.count_text,
         plural=shown.plural,
         listed=shown.listed,
+        grade=shown.grade,
     )
     return environment
 

@@ -57,10 +57,12 @@ async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.E
     token = token_of(settings)
     sessions = None if token is None else Sessions(token, now)
     link = Link(settings.connection)
-    app = application(Answers(link, now), {"localhost", settings.web_address, *settings.web_hosts}, sessions)
+    source = Answers(link, now)
+    app = application(source, {"localhost", settings.web_address, *settings.web_hosts}, sessions)
     with bound(settings.web_address, settings.web_port) as listening:
         logger().info("web_served", url=url_of(listening))
         async with TaskGroup() as group:
             connecting = group.create_task(link.keep())
             await serve(app, listening, stop)
+            await source.close()
             connecting.cancel()

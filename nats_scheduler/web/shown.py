@@ -5,6 +5,8 @@ around it nor hide in it. Times are in UTC, lateness has a unit and at most thre
 Cost: some microseconds.
 """
 
+import re
+
 from markupsafe import Markup
 
 from nats_scheduler.observe.texts import span_text
@@ -13,6 +15,11 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 MAX_LISTED_CHARS = 160
 """How much of a subject or a pattern a list shows; the page of the schedule shows all of it."""
+
+MOMENT_NS = 10 * SECOND
+"""How old (ns) an answer may be that is shown as if it was of now."""
+
+_DIGITS = re.compile(r"(\.\d{3})\d+")
 
 UNKNOWN = "–"
 
@@ -42,8 +49,15 @@ def utc_text(instant: int | None) -> str:
     """Return an instant (ns) to the second, or to the millisecond if it is between two seconds: 2026-01-31 09:00:00."""
     if instant is None:
         return UNKNOWN
-    unit = MILLISECOND if instant % SECOND >= MILLISECOND else SECOND
-    return format_rfc3339(instant - instant % unit).removesuffix("Z").replace("T", " ")
+    text = format_rfc3339(instant - instant % SECOND).removesuffix("Z").replace("T", " ")
+    milliseconds = instant % SECOND // MILLISECOND
+    return f"{text}.{milliseconds:03}" if milliseconds else text
+
+
+def when_text(instant: int | None, now: int) -> str:
+    """Return an instant (ns) as `utc_text`, without the date if that is the date of `now`: 09:00:00."""
+    text = utc_text(instant)
+    return text[11:] if instant is not None and instant // DAY == now // DAY else text
 
 
 def clock_text(instant: int | None) -> str:
@@ -67,6 +81,16 @@ def distance_text(instant: int | None, now: int) -> str:
     return f"in {span}" if away > 0 else f"{span} ago"
 
 
+def upcoming_text(instant: int | None, now: int) -> str:
+    """Return how far a fire is away; one that came due a moment ago is due now, since the answer is a moment old."""
+    return "now" if instant is not None and -MOMENT_NS < instant - now < SECOND else distance_text(instant, now)
+
+
+def fewer_digits(text: str) -> str:
+    """Return a text in which no number has more than three digits behind its point."""
+    return _DIGITS.sub(r"\1", text)
+
+
 def _coarse(span: int) -> str:
     """Return a span (ns) with no more digits than help: seconds matter below ten minutes only."""
     if 10 * MINUTE <= span < 2 * DAY:
@@ -87,6 +111,13 @@ def lateness_text(nanoseconds: float | None) -> str:
     if size < 100_000:
         return f"{milliseconds / 1000:.1f} s".replace("-", "−")
     return span_text(int(nanoseconds))
+
+
+def grade(nanoseconds: int | None) -> str:
+    """Return the class of a lateness (ns): "" for a usual one, ` much` from 1 s on, ` some` from 100 ms on."""
+    if nanoseconds is None or nanoseconds < 100 * MILLISECOND:
+        return ""
+    return " much" if nanoseconds >= SECOND else " some"
 
 
 def count_text(number: int) -> str:

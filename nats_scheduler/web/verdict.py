@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
-from nats_scheduler.web.answers import Part
+from nats_scheduler.web.answers import FindingsAnswer, Part
 from nats_scheduler.web.links import address
-from nats_scheduler.web.shown import clock_text, plural
+from nats_scheduler.web.shown import clock_text, instant_of, plural
 
 Level = Literal["ok", "note", "warn", "bad"]
+
+MAX_USUAL_LATENESS_NS = 5 * SECOND
+"""A schedule is overdue for a moment at each fire, and for seconds in a large burst; beyond this it is reported."""
 
 SEVERITY: dict[Level, int] = {"ok": 0, "note": 1, "warn": 2, "bad": 3}
 WORDS: dict[Level, str] = {
@@ -56,35 +60,53 @@ class Totals:
     """When anything fires next (ns since the Unix epoch); None if nothing does."""
     alive: int
     """Instances whose heartbeats arrive."""
+    kinds: str
+    """How many schedules there are of each kind, in words."""
 
 
 def totals(streams: Part[StreamsAnswer], instances: Part[InstancesAnswer]) -> Totals:
     """Return the sums."""
     listed = () if streams.data is None else streams.data["streams"]
     fires = [one["next"]["next_fire"] for one in listed if one["next"] is not None]
+    counts = [one["schedules"] for one in listed if one["schedules"] is not None]
+    kinds = {kind: sum(one["kinds"].get(kind, 0) for one in counts) for kind in ("at", "every", "cron")}
     known = () if instances.data is None else instances.data["instances"]
     return Totals(
-        schedules=sum(one["schedules"]["total"] for one in listed if one["schedules"] is not None),
+        schedules=sum(one["total"] for one in counts),
         failing=sum(one["failing"] for one in listed),
         next=min((fire["nanoseconds"] for fire in fires if fire is not None), default=None),
         alive=sum(one["state"] == "alive" for one in known),
+        kinds=", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number),
     )
 
 
+def troubled_first(streams: Sequence[StreamDocument]) -> list[StreamDocument]:
+    """Return streams with those first of which something is wrong; else they stay in their order."""
+    return sorted(streams, key=lambda one: not any(SEVERITY[reason.level] > 1 for reason in _of_stream(one, 0)))
+
+
 def verdict(
-    health: Part[HealthAnswer], streams: Part[StreamsAnswer], instances: Part[InstancesAnswer], last_good_at: int | None
+    health: Part[HealthAnswer],
+    streams: Part[StreamsAnswer],
+    instances: Part[InstancesAnswer],
+    findings: Part[FindingsAnswer],
+    last_good_at: int | None,
 ) -> Verdict:
     """Return the verdict on what is known."""
     reasons = _reach(health, last_good_at)
     if not reasons:
         reasons += [Reason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]
-        for one in () if streams.data is None else streams.data["streams"]:
-            reasons += _of_stream(one)
+        if streams.data is not None:
+            now = instant_of(streams.data["at"]) or 0
+            for one in streams.data["streams"]:
+                reasons += _of_stream(one, now)
         if instances.data is not None:
             silent = [one["id"] for one in instances.data["instances"] if one["state"] == "silent"]
             reasons += [
                 Reason("warn", f"Instance {name} is silent: its heartbeats stopped.", "/instances") for name in silent
             ]
+        if findings.data is not None:
+            reasons += _of_findings(findings.data)
     reasons.sort(key=lambda one: -SEVERITY[one.level])
     return Verdict(reasons[0].level if reasons else "ok", reasons)
 
@@ -104,7 +126,17 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]
     return [Reason("bad", f"{what}: {health.fault}. {shown}")]
 
 
-def _of_stream(stream: StreamDocument) -> list[Reason]:
+def _of_findings(answer: FindingsAnswer) -> list[Reason]:
+    """Return how many findings of the doctor there are that matter."""
+    found: list[Reason] = []
+    for severity in ("error", "warning"):
+        number = sum(one["severity"] == severity for one in answer["findings"])
+        if number:
+            found.append(Reason("warn", f"The doctor found {plural(number, severity)}.", "/findings"))
+    return found
+
+
+def _of_stream(stream: StreamDocument, now: int) -> list[Reason]:
     name, counts = stream["stream"], stream["schedules"]
     reasons: list[Reason] = []
     if not stream["ready"]:
@@ -118,7 +150,8 @@ def _of_stream(stream: StreamDocument) -> list[Reason]:
         href = address("/schedules", stream=name, state="failing")
         reasons.append(Reason("warn", f"The server refuses the fires of {subject} in stream {name}.", href))
     overdue = 0 if counts is None else counts["states"].get("overdue", 0)
-    if overdue:
+    first = None if stream["next"] is None else stream["next"]["next_fire"]
+    if overdue and first is not None and now - first["nanoseconds"] > MAX_USUAL_LATENESS_NS:
         href = address("/schedules", stream=name, state="overdue")
         reasons.append(Reason("warn", f"{plural(overdue, 'schedule')} of stream {name}: overdue.", href))
     bad = stream["rejected"] + stream["misnamed"]

@@ -66,7 +66,7 @@ def test_the_rule_about_clocks_sees_each_way_to_read_one(tmp_path: Path, monkeyp
 
 
 LISTENER = PACKAGE / "observe" / "pages.py"
-WEB_PAGES = frozenset({PACKAGE / "web" / name for name in ("app.py", "guard.py", "listener.py")})
+WEB_PAGES = frozenset({PACKAGE / "web" / name for name in ("app.py", "guard.py", "listener.py", "pages.py")})
 """The status page: a process of its own, with a listener of its own."""
 EMBEDDED = PACKAGE / "runtime" / "embedded.py"
 """Binds ports to find a free one for a server of its own, and listens on none."""

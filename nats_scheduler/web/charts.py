@@ -1,0 +1,227 @@
+"""The pictures: where their bars, lines and grid lines are, in the units of an SVG.
+
+The rules: pure arithmetic, so that a test can compare places. A number is never shown by colour alone: lines differ in
+dashes and points in shape, and each picture has a table with the same numbers.
+Cost: some hundred microseconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import ceil, floor, log10
+
+from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
+from nats_scheduler.web.shown import count_text, lateness_text, minute_text
+
+WIDTH, HEIGHT = 720, 220
+LEFT, RIGHT, TOP, BOTTOM = 76, 10, 12, 32
+"""The room around the plot, for the words of the axes."""
+
+TICK_MINUTES = 10
+"""Minutes between two words below the plot."""
+
+LEAST_BAR_HEIGHT = 2.0
+"""What is not zero is seen beside any maximum."""
+
+LEAST_LATENESS_NS = MILLISECOND / 10
+"""The lower end of the scale of lateness; what is below is drawn there."""
+
+LEAST_LATENESS_TOP_NS = 100 * MILLISECOND
+"""The upper end of the scale is at least this, so that a calm hour looks calm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A grid line, and its word."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One minute: a bar, and the words that a pointer shows."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A series: pieces of a line between minutes without a fire, and its points."""
+
+    name: str
+    pieces: Sequence[str]
+    """Each the points of one polyline."""
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture."""
+
+    description: str
+    """What it shows, in a sentence with the numbers that matter."""
+    below: Sequence[Tick]
+    beside: Sequence[Tick]
+    bars: Sequence[Bar] = ()
+    lines: Sequence[Line] = ()
+    areas: Sequence[Bar] = ()
+    """Where a pointer shows the words of a minute."""
+    width: int = field(default=WIDTH, init=False)
+    height: int = field(default=HEIGHT, init=False)
+    left: int = field(default=LEFT, init=False)
+    right: int = field(default=WIDTH - RIGHT, init=False)
+    top: int = field(default=TOP, init=False)
+    bottom: int = field(default=HEIGHT - BOTTOM, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """How late the fires of one minute were (ns); None if there were none."""
+
+    start: int
+    fires: int
+    p50: float | None
+    p99: float | None
+    most: float | None
+
+
+def bar_chart(minutes: Sequence[tuple[int, int]], noun: str) -> Chart:
+    """Return the picture of a number for each minute; a minute is its start (ns) and the number."""
+    most = max((number for _, number in minutes), default=0)
+    top = nice_top(most)
+    step = (WIDTH - LEFT - RIGHT) / max(len(minutes), 1)
+    bars = [
+        _bar(number, index, step, top, f"{minute_text(start)} UTC: {count_text(number)} {noun}")
+        for index, (start, number) in enumerate(minutes)
+    ]
+    total = sum(number for _, number in minutes)
+    peak = next((start for start, number in minutes if number == most), None)
+    description = f"{count_text(total)} {noun} in {len(minutes)} minutes."
+    if most and peak is not None:
+        description += f" The most in one minute: {count_text(most)} at {minute_text(peak)} UTC."
+    values = (0, top) if top < 2 else (0, top // 2, top)
+    beside = [Tick(_height_of(value / top), count_text(value)) for value in values]
+    return Chart(description, _minute_ticks([start for start, _ in minutes], step), beside, bars=bars, areas=bars)
+
+
+def _bar(number: int, index: int, step: float, top: int, text: str) -> Bar:
+    height = max((HEIGHT - BOTTOM - TOP) * number / top, LEAST_BAR_HEIGHT) if number else 0.0
+    return Bar(
+        _round(LEFT + index * step + 0.5), _round(HEIGHT - BOTTOM - height), _round(step - 1), _round(height), text
+    )
+
+
+def nice_top(most: int) -> int:
+    """Return the end of a scale from 0: an even number that is round, and not below `most`."""
+    if most <= 2:
+        return 2 if most else 1
+    size = int(10 ** floor(log10(most)))
+    for factor in (1, 2, 4, 6, 8, 10):
+        if factor * size >= most and factor * size % 2 == 0:
+            return factor * size
+    return 20 * size
+
+
+def lateness_chart(minutes: Sequence[Late]) -> Chart:
+    """Return the picture of how late fires were, by a scale on which each grid line is ten times the one below."""
+    most = max((one.most for one in minutes if one.most is not None), default=0.0)
+    low = log10(LEAST_LATENESS_NS)
+    high = ceil(log10(max(most, LEAST_LATENESS_TOP_NS)) - 1e-9)
+    step = (WIDTH - LEFT - RIGHT) / max(len(minutes), 1)
+
+    def place(index: int, value: float) -> tuple[float, float]:
+        share = (log10(max(value, LEAST_LATENESS_NS)) - low) / (high - low)
+        return _round(LEFT + (index + 0.5) * step), _height_of(share)
+
+    lines = []
+    for name in ("p50", "p99", "most"):
+        values = [getattr(one, name) for one in minutes]
+        places = [None if value is None else place(index, value) for index, value in enumerate(values)]
+        lines.append(Line(name, _pieces(places), [one for one in places if one is not None]))
+    areas = [
+        Bar(_round(LEFT + index * step), TOP, _round(step), HEIGHT - TOP - BOTTOM, late_text(one))
+        for index, one in enumerate(minutes)
+    ]
+    decades = range(round(low), high + 1)
+    beside = [Tick(_height_of((decade - low) / (high - low)), _decade_text(decade)) for decade in decades]
+    starts = [one.start for one in minutes]
+    return Chart(_lateness_description(minutes), _minute_ticks(starts, step), beside, lines=lines, areas=areas)
+
+
+def late_text(one: Late) -> str:
+    """Return the words of one minute."""
+    if one.p50 is None:
+        return f"{minute_text(one.start)} UTC: no fire"
+    return (
+        f"{minute_text(one.start)} UTC: {count_text(one.fires)} fires, median {lateness_text(one.p50)}, "
+        f"p99 {lateness_text(one.p99)}, latest {lateness_text(one.most)}"
+    )
+
+
+def _lateness_description(minutes: Sequence[Late]) -> str:
+    latest = max((one for one in minutes if one.most is not None), key=lambda one: one.most or 0, default=None)
+    if latest is None:
+        return "No fire in this time."
+    return f"The latest fire was {lateness_text(latest.most)} late, at {minute_text(latest.start)} UTC."
+
+
+def _decade_text(decade: int) -> str:
+    nanoseconds = 10**decade
+    if nanoseconds < MILLISECOND:
+        return "0.1 ms"
+    milliseconds = nanoseconds // MILLISECOND
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds // 1000} s"
+
+
+def _pieces(places: Sequence[tuple[float, float] | None]) -> list[str]:
+    """Return the lines between neighbours that both have a value."""
+    pieces: list[list[str]] = []
+    for before, here in pairwise(places):
+        if before is None or here is None:
+            continue
+        start, end = (f"{one[0]:g},{one[1]:g}" for one in (before, here))
+        if pieces and pieces[-1][-1] == start:
+            pieces[-1].append(end)
+        else:
+            pieces.append([start, end])
+    return [" ".join(piece) for piece in pieces]
+
+
+def _minute_ticks(starts: Sequence[int], step: float) -> list[Tick]:
+    return [
+        Tick(_round(LEFT + index * step + step / 2), minute_text(start))
+        for index, start in enumerate(starts)
+        if start // MINUTE % TICK_MINUTES == 0
+    ]
+
+
+def _height_of(share: float) -> float:
+    """Return the y of a share of the plot's height, from below."""
+    return _round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share)
+
+
+def _round(number: float) -> float:
+    return round(number, 1)
+
+
+def quantile(share: float, counts: Sequence[int], bounds: Sequence[float], most: float) -> float | None:
+    """Return a quantile (ns) of a histogram, as Prometheus computes it: linear between the bounds of a bucket.
+
+    `counts` has one more entry than `bounds` (seconds), for what is above; `most` (ns) is the largest value.
+    """
+    total = sum(counts)
+    if total == 0 or len(counts) != len(bounds) + 1:
+        return None
+    rank, below = share * total, 0
+    for number, count in enumerate(counts):
+        if count and below + count >= rank:
+            lower = 0.0 if number == 0 else bounds[number - 1] * 1e9
+            upper = bounds[number] * 1e9 if number < len(bounds) else most
+            return min(lower + (max(upper, lower) - lower) * (rank - below) / count, most)
+        below += count
+    return most

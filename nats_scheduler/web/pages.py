@@ -1,0 +1,279 @@
+"""The pages, and what is asked for each.
+
+The rules: a page asks all its questions at once, and shows what is missing beside what is there. The same address
+answers with the whole page, or, to a request with the header `X-Fragment`, with the parts that change.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from nats_scheduler.observe.documents import ScheduleDocument
+from nats_scheduler.observe.failure_words import what_happened
+from nats_scheduler.version import VERSION
+from nats_scheduler.web import answers
+from nats_scheduler.web.activity import hour_of
+from nats_scheduler.web.answers import Answers, Part
+from nats_scheduler.web.charts import bar_chart
+from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
+from nats_scheduler.web.links import form_values, query_values
+from nats_scheduler.web.rendering import render, templates
+from nats_scheduler.web.shards import letters_of, ranges_text, stream_shards
+from nats_scheduler.web.shown import instant_of
+from nats_scheduler.web.story import next_rows
+from nats_scheduler.web.verdict import totals, troubled_first, verdict
+
+STATES = ("waiting", "overdue", "failing", "fired", "cancelled", "expiring", "ended")
+KINDS = ("at", "every", "cron")
+
+PAGE_LENGTH = 50
+"""Schedules on a page."""
+
+LAST = 1 << 63
+"""After every instant (ns)."""
+
+MAX_FORM_BYTES = 4096
+NOT_FOUND = 404
+
+
+class Pages:
+    """The handlers of all pages."""
+
+    def __init__(self, source: Answers, sessions: Sessions | None) -> None:
+        self._source = source
+        self._sessions = sessions
+        self._templates = templates()
+
+    async def overview(self, request: Request) -> Response:
+        """Show whether all is well, and what happens now and next."""
+        ask = self._source.get
+        activity, timeline, fires, failures = await asyncio.gather(
+            ask(answers.ACTIVITY),
+            ask(answers.TIMELINE),
+            ask(answers.RECENT_FIRES, {"limit": 12}),
+            ask(answers.FAILURES, {"limit": 8}),
+        )
+        ahead = (
+            None
+            if timeline.data is None
+            else [(instant_of(m["from"]) or 0, m["fires"]) for m in timeline.data["minutes"]]
+        )
+        values = {
+            "activity": activity,
+            "hour": None if activity.data is None else hour_of(activity.data),
+            "timeline": timeline,
+            "soonest": [] if timeline.data is None else sorted(timeline.data["soonest"], key=_next_fire),
+            "ahead": ahead,
+            "ahead_chart": None if ahead is None else bar_chart(ahead, "fires"),
+            "fires": fires,
+            "failures": failures,
+            "what_happened": what_happened,
+            "troubled_first": troubled_first,
+        }
+        return await self._page(request, "overview", "Overview", values)
+
+    async def schedules(self, request: Request) -> Response:
+        """List the schedules of a stream, soonest first."""
+        query = _query(request)
+        streams = await self._source.get(answers.STREAMS)
+        names = [] if streams.data is None else [one["stream"] for one in streams.data["streams"]]
+        stream = query.get("stream") or (names[0] if names else "")
+        wanted = {
+            "stream": stream,
+            "filter": query.get("filter") or None,
+            "target": query.get("target") or None,
+            "state": query.get("state") or None,
+            "kind": query.get("kind") or None,
+        }
+        asked = {**wanted, "limit": PAGE_LENGTH, "cursor": query.get("cursor") or None}
+        listed: Part[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else Part(None, None, "")
+        known = {one["stream"]: one for one in ([] if streams.data is None else streams.data["streams"])}
+        values = {
+            "wanted": wanted,
+            "is_searched": any(wanted[key] for key in ("filter", "target", "state", "kind")),
+            "cursor": query.get("cursor"),
+            "listed": listed,
+            "stream_names": sorted({*names, *([stream] if stream else [])}),
+            "stream": known.get(stream),
+            "states": STATES,
+            "kinds": KINDS,
+        }
+        return await self._page(request, "schedules", f"Schedules of {stream}" if stream else "Schedules", values)
+
+    async def schedule(self, request: Request) -> Response:
+        """Show all that is known of one schedule."""
+        query, ask = _query(request), self._source.get
+        stream, subject = query.get("stream", ""), query.get("subject", "")
+        one = {"stream": stream, "subject": subject}
+        found, following, past, failures = await asyncio.gather(
+            ask(answers.SCHEDULE, one),
+            ask(answers.NEXT_FIRES, {**one, "count": 8}),
+            ask(answers.PAST_FIRES, {**one, "limit": 20}),
+            ask(answers.FAILURES, {**one, "limit": 20}),
+        )
+        schedule = None if found.data is None else found.data["schedule"]
+        explained: Part[Any] = Part(None, None, "")
+        if schedule is not None:
+            asked = {"pattern": schedule["pattern"], "time_zone": schedule["time_zone"], "count": 20}
+            explained = await ask(answers.EXPLANATION, asked)
+        values = {
+            "stream": stream,
+            "subject": subject,
+            "found": found,
+            "schedule": schedule,
+            "following": following,
+            "rows": next_rows(following.data, explained.data),
+            "words": None if explained.data is None else explained.data["words"],
+            "past": past,
+            "failures": failures,
+            "what_happened": what_happened,
+        }
+        status = NOT_FOUND if found.code == NOT_FOUND else 200
+        return await self._page(request, "schedule", subject or "Schedule", values, status)
+
+    async def fires(self, request: Request) -> Response:
+        """Show the last fires of all schedules."""
+        wanted = _wanted(request)
+        fires = await self._source.get(answers.RECENT_FIRES, {**wanted, "limit": 100})
+        return await self._page(request, "fires", "Last fires", {"wanted": wanted, "fires": fires})
+
+    async def failures(self, request: Request) -> Response:
+        """Show what went wrong."""
+        wanted = _wanted(request)
+        subject = wanted["filter"] if wanted["stream"] else None
+        asked = {"stream": wanted["stream"], "subject": subject, "limit": 100}
+        failures = await self._source.get(answers.FAILURES, asked)
+        values = {"wanted": wanted, "failures": failures, "what_happened": what_happened}
+        return await self._page(request, "failures", "What went wrong", values)
+
+    async def streams(self, request: Request) -> Response:
+        """List the streams."""
+        cursor = _query(request).get("cursor")
+        listed = await self._source.get(answers.STREAMS, {"cursor": cursor} if cursor else {})
+        return await self._page(request, "streams", "Streams", {"listed": listed, "cursor": cursor})
+
+    async def instances(self, request: Request) -> Response:
+        """Show the sidecars, and which of them fires what."""
+        known = (await self._source.get(answers.INSTANCES)).data
+        listed: Sequence[Any] = [] if known is None else known["instances"]
+        values = {
+            "letters": letters_of(listed),
+            "pictures": stream_shards(listed),
+            "ranges": ranges_text,
+        }
+        return await self._page(request, "instances", "Instances", values)
+
+    async def findings(self, request: Request) -> Response:
+        """Show what the doctor found."""
+        return await self._page(request, "findings", "Doctor", {})
+
+    async def rejected(self, request: Request) -> Response:
+        """Show the messages of a stream that look like schedules and never fire."""
+        query, ask = _query(request), self._source.get
+        stream = query.get("stream", "")
+        rejected, misnamed = await asyncio.gather(
+            ask(answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": query.get("cursor")}),
+            ask(answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": query.get("misnamed")}),
+        )
+        values = {
+            "stream": stream,
+            "rejected": rejected,
+            "misnamed": misnamed,
+            "cursors": {"cursor": query.get("cursor"), "misnamed": query.get("misnamed")},
+        }
+        return await self._page(request, "rejected", f"Rejected messages of {stream}", values)
+
+    async def login(self, request: Request) -> Response:
+        """Ask for the token, and store in a cookie that it was given."""
+        sessions = self._sessions
+        if sessions is None:
+            return RedirectResponse("/", 303)
+        if request.method != "POST":
+            return self._login_form(_query(request).get("next", "/"), 200)
+        form = form_values(await _body(request))
+        target = _own_path(form.get("next", "/"))
+        if form.get("leave"):
+            leaving = RedirectResponse(LOGIN, 303)
+            leaving.delete_cookie(COOKIE, httponly=True, samesite="strict")
+            return leaving
+        if not sessions.is_token(form.get("token", "").strip()):
+            return self._login_form(target, 403)
+        entered = RedirectResponse(target, 303)
+        entered.set_cookie(COOKIE, sessions.cookie(), max_age=SESSION_SECONDS, httponly=True, samesite="strict")
+        return entered
+
+    def _login_form(self, target: str, status: int) -> Response:
+        values = {"next": _own_path(target), "is_wrong": status != 200, "version": VERSION}
+        return HTMLResponse(render(self._templates, "login.html", values), status)
+
+    async def missing(self, request: Request, _error: Exception) -> Response:
+        """Answer that there is no such page."""
+        return await self._page(request, "missing", "No such page", {}, NOT_FOUND)
+
+    async def _page(
+        self, request: Request, name: str, title: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        """Render a page, or its parts that change, with the verdict that each page shows."""
+        source = self._source
+        health, streams, instances, findings = await asyncio.gather(
+            source.get(answers.HEALTH),
+            source.get(answers.STREAMS),
+            source.get(answers.INSTANCES),
+            source.get(answers.FINDINGS),
+        )
+        shown = {
+            "title": title,
+            "page": name,
+            "now": source.now(),
+            "version": VERSION,
+            "server": source.link.server,
+            "verdict": verdict(health, streams, instances, findings, source.last_good_at),
+            "health": health,
+            "streams": streams,
+            "instances": instances,
+            "findings": findings,
+            "totals": totals(streams, instances),
+            "has_login": self._sessions is not None,
+            "layout": "fragment.html" if request.headers.get("x-fragment") else "page.html",
+            **values,
+        }
+        return HTMLResponse(render(self._templates, f"{name}.html", shown), status)
+
+
+async def healthz(_request: Request) -> Response:
+    """Answer that the process works."""
+    return PlainTextResponse("ok\n")
+
+
+def _query(request: Request) -> Mapping[str, str]:
+    return query_values(request.scope["query_string"])
+
+
+def _next_fire(schedule: ScheduleDocument) -> int:
+    """Return when a schedule fires next (ns); what has fired meanwhile may have another place by now, or none."""
+    fire = schedule["next_fire"]
+    return LAST if fire is None else fire["nanoseconds"]
+
+
+def _wanted(request: Request) -> dict[str, str | None]:
+    query = _query(request)
+    return {"stream": query.get("stream") or None, "filter": query.get("filter") or None}
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body of a form; what is beyond `MAX_FORM_BYTES` is not read."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM_BYTES:
+            return b""
+    return body
+
+
+def _own_path(target: str) -> str:
+    """Return a path of this page: the target of a login must not lead to another site."""
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own and target.isascii() else "/"
