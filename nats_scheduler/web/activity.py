@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nats_scheduler.service.now_schemas import ActivityAnswer
-from nats_scheduler.web.charts import Chart, Late, bar_chart, lateness_chart, quantile
-from nats_scheduler.web.shown import instant_of
+from nats_scheduler.service.histogram import Histogram
+from nats_scheduler.service.overview import Activity
+from nats_scheduler.web.charts import Chart, Late, bar_chart, lateness_chart
+
+MINUTES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +15,8 @@ class Hour:
     """The last hour."""
 
     fires: int
-    last_minute: int | None
-    """Fires of the last complete minute; None if there is none yet."""
+    per_minute: int
+    """In the last 60 s."""
     refused: int
     overdue: int
     whole: Late
@@ -24,28 +26,22 @@ class Hour:
     lateness: Chart
 
 
-def hour_of(answer: ActivityAnswer) -> Hour:
+def hour_of(activity: Activity) -> Hour:
     """Return the last hour."""
-    bounds, minutes = answer["bounds_seconds"], answer["minutes"]
-    late = [
-        _late(instant_of(one["from"]) or 0, one["fires"], one["lateness"], bounds, one["lateness_max_nanoseconds"])
-        for one in minutes
-    ]
-    summed = [sum(column) for column in zip(*(one["lateness"] for one in minutes), strict=False)]
-    most = max((one["lateness_max_nanoseconds"] for one in minutes), default=0)
-    fires = sum(one["fires"] for one in minutes)
+    late = [_late(one.start, one.fires, one.lateness) for one in activity.minutes]
+    fires = sum(one.fires for one in activity.minutes)
     return Hour(
         fires=fires,
-        last_minute=minutes[-2]["fires"] if len(minutes) > 1 else None,
-        refused=sum(one["refused"] for one in minutes),
-        overdue=sum(one["overdue"] for one in minutes),
-        whole=_late(0, fires, summed, bounds, most),
+        per_minute=round(activity.rate() * 60),
+        refused=activity.refused(MINUTES),
+        overdue=sum(one.overdue for one in activity.minutes),
+        whole=_late(0, fires, activity.lateness(MINUTES)),
         minutes=late,
         rate=bar_chart([(one.start, one.fires) for one in late], "fires"),
         lateness=lateness_chart(late),
     )
 
 
-def _late(start: int, fires: int, counts: Sequence[int], bounds: Sequence[float], most: int) -> Late:
-    p50, p99 = (quantile(share, counts, bounds, float(most)) for share in (0.5, 0.99))
-    return Late(start, fires, p50, p99, None if p50 is None else float(most))
+def _late(start: int, fires: int, lateness: Histogram) -> Late:
+    p50, p99 = lateness.quantile(0.5), lateness.quantile(0.99)
+    return Late(start, fires, p50, p99, None if p50 is None else lateness.most)

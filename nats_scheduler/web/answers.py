@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.observe.log import logger
-from nats_scheduler.service.now_schemas import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
+from nats_scheduler.service.now_schemas import RecentFiresAnswer
+from nats_scheduler.service.overview import read_activity, read_ahead, read_findings
 from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_schemas import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
-    Answer,
     HealthAnswer,
     InstancesAnswer,
     MisnamedAnswer,
@@ -51,46 +50,43 @@ MAX_KEPT = 256
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """An endpoint, the form of its answer, and how long an answer may be shown to further readers."""
+    """An endpoint, how its answer is read, and how long an answer may be shown to further readers."""
 
     endpoint: str
-    form: TypeAdapter[T]
+    read: Callable[[Object], T | None]
+    """Returns what is shown; None if the answer cannot be read."""
     fresh_seconds: float = 1.0
 
 
-class FindingDocument(TypedDict):
-    """A finding, as `nats-scheduler doctor --json` prints it."""
+def as_described(form: type[T]) -> Callable[[Object], T | None]:
+    """Return what reads an answer that has to be as its schema says."""
+    adapter = TypeAdapter(form)
 
-    severity: str
-    code: str
-    stream: str | None
-    subject: str | None
-    what: str
-    why: str
-    command: str
+    def read(answer: Object) -> T | None:
+        try:
+            adapter.validate_python(answer, strict=True)
+        except ValidationError:
+            return None
+        return cast(T, answer)
 
-
-class FindingsAnswer(Answer):
-    """What the doctor found."""
-
-    findings: list[FindingDocument]
+    return read
 
 
-HEALTH = Question("health.get", TypeAdapter(HealthAnswer))
-STREAMS = Question("streams.list", TypeAdapter(StreamsAnswer))
-SCHEDULES = Question("schedules.list", TypeAdapter(SchedulesAnswer))
-SCHEDULE = Question("schedules.get", TypeAdapter(ScheduleAnswer))
-NEXT_FIRES = Question("schedules.next", TypeAdapter(NextAnswer))
-EXPLANATION = Question("explain", TypeAdapter(ExplainAnswer), fresh_seconds=30.0)
-REJECTED = Question("rejected.list", TypeAdapter(RejectedAnswer), fresh_seconds=5.0)
-MISNAMED = Question("misnamed.list", TypeAdapter(MisnamedAnswer), fresh_seconds=5.0)
-PAST_FIRES = Question("fires.list", TypeAdapter(FiresAnswer), fresh_seconds=2.0)
-FAILURES = Question("failures.list", TypeAdapter(FailuresAnswer), fresh_seconds=2.0)
-ACTIVITY = Question("activity.list", TypeAdapter(ActivityAnswer), fresh_seconds=2.0)
-RECENT_FIRES = Question("fires.recent", TypeAdapter(RecentFiresAnswer))
-TIMELINE = Question("timeline.list", TypeAdapter(TimelineAnswer), fresh_seconds=2.0)
-FINDINGS = Question("findings.list", TypeAdapter(FindingsAnswer), fresh_seconds=30.0)
-INSTANCES = Question("instances.list", TypeAdapter(InstancesAnswer))
+HEALTH = Question("health.get", as_described(HealthAnswer))
+STREAMS = Question("streams.list", as_described(StreamsAnswer))
+SCHEDULES = Question("schedules.list", as_described(SchedulesAnswer))
+SCHEDULE = Question("schedules.get", as_described(ScheduleAnswer))
+NEXT_FIRES = Question("schedules.next", as_described(NextAnswer))
+EXPLANATION = Question("explain", as_described(ExplainAnswer), fresh_seconds=30.0)
+REJECTED = Question("rejected.list", as_described(RejectedAnswer), fresh_seconds=5.0)
+MISNAMED = Question("misnamed.list", as_described(MisnamedAnswer), fresh_seconds=5.0)
+PAST_FIRES = Question("fires.list", as_described(FiresAnswer), fresh_seconds=2.0)
+FAILURES = Question("failures.list", as_described(FailuresAnswer), fresh_seconds=2.0)
+INSTANCES = Question("instances.list", as_described(InstancesAnswer))
+RECENT_FIRES = Question("fires.recent", as_described(RecentFiresAnswer))
+ACTIVITY = Question("activity.list", read_activity, fresh_seconds=2.0)
+AHEAD = Question("timeline.list", read_ahead, fresh_seconds=2.0)
+FINDINGS = Question("findings.list", read_findings, fresh_seconds=30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +173,10 @@ class Answers:
         before, began = entry.part, asyncio.get_running_loop().time()
         try:
             answer = await self._link.ask(question.endpoint, request)
-            entry.part = Part(_checked(question, answer), self._now(), "")
+            read = question.read(answer)
+            if read is None:
+                raise QuestionError("the sidecar answers in a form that this version cannot read")
+            entry.part = Part(read, self._now(), "")
             self.last_good_at = entry.part.at
         except RefusedError as error:
             kept = before if error.code in PASSING_CODES else Part(None, None, "")
@@ -201,13 +200,3 @@ class Answers:
 
 PASSING_CODES = frozenset({429, 500, 503})
 """Errors after which the answer before is still of use."""
-
-
-def _checked(question: Question[T], answer: Object) -> T:
-    """Return the answer if it has the form of the schema; raises `QuestionError`."""
-    try:
-        question.form.validate_python(answer, strict=True)
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-        raise QuestionError(f"the sidecar answers in a form that this version cannot read ({where})") from None
-    return cast(T, answer)

@@ -207,21 +207,3 @@ def _height_of(share: float) -> float:
 
 def _round(number: float) -> float:
     return round(number, 1)
-
-
-def quantile(share: float, counts: Sequence[int], bounds: Sequence[float], most: float) -> float | None:
-    """Return a quantile (ns) of a histogram, as Prometheus computes it: linear between the bounds of a bucket.
-
-    `counts` has one more entry than `bounds` (seconds), for what is above; `most` (ns) is the largest value.
-    """
-    total = sum(counts)
-    if total == 0 or len(counts) != len(bounds) + 1:
-        return None
-    rank, below = share * total, 0
-    for number, count in enumerate(counts):
-        if count and below + count >= rank:
-            lower = 0.0 if number == 0 else bounds[number - 1] * 1e9
-            upper = bounds[number] * 1e9 if number < len(bounds) else most
-            return min(lower + (max(upper, lower) - lower) * (rank - below) / count, most)
-        below += count
-    return most

@@ -21,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nats_scheduler.observe.log import logger
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.web.links import address
 
@@ -96,16 +97,26 @@ class Guard:
         if scope["type"] != "http":
             return
 
+        is_begun = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal is_begun
             if message["type"] == "http.response.start":
+                is_begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        answer = self._refusal(scope) or self._app
-        await answer(scope, receive, send_with_headers)
+        try:
+            answer = self._refusal(scope) or self._app
+            await answer(scope, receive, send_with_headers)
+        except Exception as error:
+            logger().error("page_failed", exc_info=error, path=scope["path"][:80])
+            if not is_begun:
+                failed = PlainTextResponse("internal error; see the log of nats-scheduler web\n", 500)
+                await failed(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that no page gets; None for any other."""

@@ -11,8 +11,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.observe.failure_words import what_happened
+from nats_scheduler.service.overview import Due
 from nats_scheduler.version import VERSION
 from nats_scheduler.web import answers
 from nats_scheduler.web.activity import hour_of
@@ -22,7 +22,6 @@ from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
 from nats_scheduler.web.links import form_values, query_values
 from nats_scheduler.web.rendering import render, templates
 from nats_scheduler.web.shards import letters_of, ranges_text, stream_shards
-from nats_scheduler.web.shown import instant_of
 from nats_scheduler.web.story import next_rows
 from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
@@ -31,9 +30,6 @@ KINDS = ("at", "every", "cron")
 
 PAGE_LENGTH = 50
 """Schedules on a page."""
-
-LAST = 1 << 63
-"""After every instant (ns)."""
 
 MAX_FORM_BYTES = 4096
 NOT_FOUND = 404
@@ -52,20 +48,16 @@ class Pages:
         ask = self._source.get
         activity, timeline, fires, failures = await asyncio.gather(
             ask(answers.ACTIVITY),
-            ask(answers.TIMELINE),
+            ask(answers.AHEAD),
             ask(answers.RECENT_FIRES, {"limit": 12}),
             ask(answers.FAILURES, {"limit": 8}),
         )
-        ahead = (
-            None
-            if timeline.data is None
-            else [(instant_of(m["from"]) or 0, m["fires"]) for m in timeline.data["minutes"]]
-        )
+        ahead = None if timeline.data is None else [(one.start, one.fires) for one in timeline.data.minutes]
         values = {
             "activity": activity,
             "hour": None if activity.data is None else hour_of(activity.data),
             "timeline": timeline,
-            "soonest": [] if timeline.data is None else sorted(timeline.data["soonest"], key=_next_fire),
+            "soonest": [] if timeline.data is None else sorted(timeline.data.soonest, key=_fire_time),
             "ahead": ahead,
             "ahead_chart": None if ahead is None else bar_chart(ahead, "fires"),
             "fires": fires,
@@ -252,10 +244,9 @@ def _query(request: Request) -> Mapping[str, str]:
     return query_values(request.scope["query_string"])
 
 
-def _next_fire(schedule: ScheduleDocument) -> int:
-    """Return when a schedule fires next (ns); what has fired meanwhile may have another place by now, or none."""
-    fire = schedule["next_fire"]
-    return LAST if fire is None else fire["nanoseconds"]
+def _fire_time(due: Due) -> int:
+    """Return when a schedule fires next (ns); some have fired since they were found, and have another place by now."""
+    return due.fire_time
 
 
 def _wanted(request: Request) -> dict[str, str | None]:

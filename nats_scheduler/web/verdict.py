@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.overview import Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
-from nats_scheduler.web.answers import FindingsAnswer, Part
+from nats_scheduler.web.answers import Part
 from nats_scheduler.web.links import address
 from nats_scheduler.web.shown import clock_text, instant_of, plural
 
@@ -89,7 +90,7 @@ def verdict(
     health: Part[HealthAnswer],
     streams: Part[StreamsAnswer],
     instances: Part[InstancesAnswer],
-    findings: Part[FindingsAnswer],
+    findings: Part[Findings],
     last_good_at: int | None,
 ) -> Verdict:
     """Return the verdict on what is known."""
@@ -126,11 +127,11 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]
     return [Reason("bad", f"{what}: {health.fault}. {shown}")]
 
 
-def _of_findings(answer: FindingsAnswer) -> list[Reason]:
+def _of_findings(known: Findings) -> list[Reason]:
     """Return how many findings of the doctor there are that matter."""
     found: list[Reason] = []
     for severity in ("error", "warning"):
-        number = sum(one["severity"] == severity for one in answer["findings"])
+        number = known.counts.get(severity, 0)
         if number:
             found.append(Reason("warn", f"The doctor found {plural(number, severity)}.", "/findings"))
     return found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.web.charts import (
     BOTTOM,
@@ -15,7 +15,6 @@ from nats_scheduler.web.charts import (
     bar_chart,
     lateness_chart,
     nice_top,
-    quantile,
 )
 from nats_scheduler.web.shards import ranges_text, stream_shards
 from nats_scheduler.web.shown import instant_of
@@ -74,25 +73,6 @@ def test_lateness_grows_by_equal_steps_from_grid_line_to_grid_line() -> None:
     assert (grid["0.1 ms"], grid["100 ms"]) == (HEIGHT - BOTTOM, TOP)
     late = lateness_chart([minute(0, 1, 2, 70_000)])
     assert late.beside[-1].text == "100 s"
-
-
-@pytest.mark.parametrize(
-    ("share", "counts", "expected"),
-    [
-        (0.5, [0, 0, 0], None),
-        (0.5, [10, 0, 0], 5 * MILLISECOND),
-        (1.0, [10, 10, 0], 100 * MILLISECOND),
-        (0.75, [10, 10, 0], 55 * MILLISECOND),
-        (0.99, [0, 0, 100], (0.1 + 1.9 * 0.99) * SECOND),
-        (0.5, [1], None),
-    ],
-)
-def test_a_quantile_is_that_of_the_buckets(share: float, counts: list[int], expected: float | None) -> None:
-    assert quantile(share, counts, [0.01, 0.1], 2.0 * SECOND) == (None if expected is None else pytest.approx(expected))
-
-
-def test_a_quantile_is_never_above_the_largest_value() -> None:
-    assert quantile(0.99, [0, 1, 0], [0.01, 0.1], 20.0 * MILLISECOND) == 20 * MILLISECOND
 
 
 def instance(name: str, shards: list[int]) -> InstanceDocument:
