@@ -36,10 +36,7 @@ from nats_scheduler.web.link import Link, NobodyAnswersError, NotConnectedError,
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 2.0
-"""Longest wait of a reader who can be shown an older answer."""
-
-FIRST_PATIENCE_SECONDS = 5.0
-"""Longest wait of a reader for the first answer."""
+"""Longest wait of a reader; an answer that comes later is shown when the page updates itself."""
 
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question, however many readers there are."""
@@ -154,8 +151,7 @@ class Answers:
             self._tasks.add(entry.task)
             entry.task.add_done_callback(self._tasks.discard)
         if entry.task is not None:
-            patience = FIRST_PATIENCE_SECONDS if entry.part.data is None else PATIENCE_SECONDS
-            await asyncio.wait([entry.task], timeout=patience)
+            await asyncio.wait([entry.task], timeout=PATIENCE_SECONDS)
         part: Part[T] = entry.part
         if entry.task is not None and part.data is None and not part.fault:
             return Part(None, None, "", is_waiting=True)

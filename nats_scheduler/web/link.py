@@ -123,7 +123,7 @@ class Link:
             raise RefusedError(*error_of(reply.block))
         answer = read_object(reply.body)
         if answer is None:
-            raise NobodyAnswersError(f"what answers {endpoint} is no sidecar: its answer is not a JSON object")
+            raise NobodyAnswersError("something answers in place of a sidecar, with what is no JSON object")
         return answer
 
 

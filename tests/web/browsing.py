@@ -24,6 +24,7 @@ class Browsing:
 
     client: httpx.AsyncClient
     link: Link
+    source: Answers
 
     async def get(self, path: str, status: int = 200, **headers: str) -> str:
         """Return the text of a page."""
@@ -55,12 +56,14 @@ async def browsing(
     """Serve the page to a client; its connection is to `url`, and may never come about."""
     link = Link(ConnectionSettings(servers=(url,)))
     sessions = None if token is None else Sessions(token, CLOCK.now)
-    app = application(Answers(link, CLOCK.now), {"localhost", *hosts}, sessions)
+    source = Answers(link, CLOCK.now)
+    app = application(source, {"localhost", *hosts}, sessions)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8225", headers=headers) as client:
-            yield Browsing(client, link)
+            yield Browsing(client, link, source)
     finally:
+        await source.close()
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.web.guard import SESSION_SECONDS, Sessions
 from tests.web.browsing import TOKEN, browsing
 
 NOWHERE = "nats://127.0.0.1:1"
@@ -73,3 +75,80 @@ async def test_without_the_token_nothing_is_shown() -> None:
 async def test_a_program_sends_the_token_in_a_header() -> None:
     async with browsing(NOWHERE, token=TOKEN) as page:
         assert (await page.client.get("/", headers={"Authorization": f"Bearer {TOKEN}"})).status_code == 200
+
+
+async def test_the_login_leads_to_the_page_that_was_asked_for() -> None:
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        form = await page.client.get("/login?next=%2Fschedules%3Fstream%3Da", headers=HTML)
+        assert 'value="/schedules?stream=a"' in form.text
+        entered = await page.client.post("/login", data={"token": TOKEN, "next": "/schedules?stream=a"})
+        assert (entered.status_code, entered.headers["location"]) == (303, "/schedules?stream=a")
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert TOKEN not in cookie
+        assert (await page.client.get("/", headers=HTML)).status_code == 200
+        left = await page.client.post("/login", data={"leave": "1"})
+        assert (left.status_code, left.headers["location"]) == (303, "/login")
+        page.client.cookies.clear()
+        assert (await page.client.get("/", headers=HTML)).status_code == 303
+
+
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "x", "\u202e", "x" * 5000])
+async def test_a_wrong_token_opens_nothing(token: str) -> None:
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        refused = await page.client.post("/login", data={"token": token})
+        assert refused.status_code == 403
+        assert "This is not the token." in refused.text
+        assert "set-cookie" not in refused.headers
+
+
+@pytest.mark.parametrize(
+    "target", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:x", "/a\nb", "/ü"]
+)
+async def test_a_login_leads_to_no_other_site(target: str) -> None:
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        entered = await page.client.post("/login", data={"token": TOKEN, "next": target})
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 303),
+        ({"Origin": "http://localhost:8225"}, 303),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:9999"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+)
+async def test_the_form_of_another_site_is_refused(headers: dict[str, str], status: int) -> None:
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        assert (await page.client.post("/login", data={"token": TOKEN}, headers=headers)).status_code == status
+
+
+def test_a_session_ends_and_cannot_be_forged() -> None:
+    now = 1_800_000_000 * SECOND
+    cookie = Sessions(TOKEN, lambda: now).cookie()
+    ends, _, proof = cookie.partition(".")
+    assert Sessions(TOKEN, lambda: now + (SESSION_SECONDS - 1) * SECOND).is_cookie(cookie)
+    assert not Sessions(TOKEN, lambda: now + SESSION_SECONDS * SECOND).is_cookie(cookie)
+    assert not Sessions(TOKEN + "x", lambda: now).is_cookie(cookie), "another token ends all sessions"
+    for forged in ("", ".", ends, f"{int(ends) + 1}.{proof}", f"{ends}.{proof[:-1]}", f"{ends}.\u00e9", f"x.{proof}"):
+        assert not Sessions(TOKEN, lambda: now).is_cookie(forged)
+
+
+@pytest.mark.parametrize(
+    "cookie", ["", ";;;", "nats_scheduler_session", "nats_scheduler_session=\xff", "a=" + "b" * 9000]
+)
+async def test_a_cookie_that_is_none_opens_nothing(cookie: str) -> None:
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        answer = await page.client.get("/", headers={b"Cookie": cookie.encode("latin-1"), b"Accept": b"text/html"})
+        assert answer.status_code == 303
+
+
+async def test_without_a_token_there_is_no_login() -> None:
+    async with browsing(NOWHERE) as page:
+        assert (await page.client.get("/login")).status_code == 303
+        assert "Sign out" not in await page.get("/")

@@ -8,6 +8,8 @@ from tests.web.browsing import browsing
 from tests.web.conftest import Scene
 
 
+@pytest.mark.server
+@pytest.mark.asyncio(loop_scope="module")
 async def test_all_is_well(scene: Scene) -> None:
     text = await scene.page.shows("/", "<title>All is well · Overview", "fired by 1 instance")
     assert 'href="/schedules?stream=O"' in text
@@ -60,6 +62,8 @@ async def test_the_page_comes_without_any_server(path: str) -> None:
         assert "Not working" in await page.get(path)
 
 
+@pytest.mark.server
+@pytest.mark.asyncio(loop_scope="module")
 async def test_the_parts_that_change_are_the_same_as_on_the_page(scene: Scene) -> None:
     fragment = await scene.page.get("/", x_fragment="1")
     assert "<html" not in fragment

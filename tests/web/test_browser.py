@@ -1,0 +1,295 @@
+"""The status page in a real Chromium, beside a real sidecar that holds 100,000 schedules."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.web.links import address
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
+from tests.harness.blocks import block_to_send
+from tests.harness.browser import ENTER, SPACE, TAB, Browser, browser_in, browser_programs
+from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.servers import V2_11, server_binary
+
+pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
+
+SCHEDULES = 100_000
+FRAMES_AT_ONCE = 5_000
+PHONE = 390
+"""Width of the narrowest screen that the page is made for (CSS pixels)."""
+
+HOSTILE = 'W.h.<img/src=x/onerror="pwned=1">\'"\u202e&amp;'
+PAGES = {
+    "/": "Overview",
+    "/streams": "Streams",
+    "/schedules?stream=W": "Schedules of W",
+    address("/schedules", stream="W", filter="W.h.>"): "Schedules of W",
+    address("/schedule", stream="W", subject="W.cron"): "W.cron",
+    address("/schedule", stream="W", subject=HOSTILE): "",
+    address("/schedule", stream="W", subject="W.invalid"): "W.invalid",
+    "/rejected?stream=W": "Rejected messages of W",
+    "/fires": "Last fires",
+    "/failures": "What went wrong",
+    "/instances": "Instances",
+    "/findings": "Doctor",
+    "/nowhere": "No such page",
+}
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+
+
+@dataclass
+class Watched:
+    """The page, its browser, and what it is about."""
+
+    url: str
+    browser: Browser
+    account: Account
+    web: ChildProcess
+
+    async def open(self, path: str) -> None:
+        """Load a page of the status page."""
+        await self.browser.open(f"{self.url}{path}")
+
+    async def update(self) -> None:
+        """Have the page ask for what changes, as it does when its tab is shown again, and wait until it has."""
+        number = "return performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length"
+        before = await self.browser.run(number)
+        await self.browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+        await self.browser.until(f"{number} > given[0]", before)
+
+    async def fires(self, subject: str) -> None:
+        """Publish a schedule that fires at once."""
+        headers = {"Nats-Schedule": f"@at {in_seconds(0)}", "Nats-Schedule-Target": "W.out"}
+        await self.account.publish(subject, headers)
+
+
+async def fill(account: Account) -> None:
+    """Store the schedules of the scene."""
+    await account.create("W", allow_msg_ttl=True, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+    cron = {"Nats-Schedule": "0 30 9 * * mon-fri", "Nats-Schedule-Time-Zone": "Europe/Berlin"}
+    await account.publish("W.cron", {**cron, "Nats-Schedule-Target": "W.morning"})
+    await account.publish("W.invalid", {"Nats-Schedule": "@every soon<b>", "Nats-Schedule-Target": "W.out"})
+    await account.publish("W.misnamed", {"Nats-Schedul": "@every 1s"})
+    far = {"Nats-Schedule": f"@at {in_seconds(90_000)}", "Nats-Schedule-Target": HOSTILE.replace("W.h", "W.t", 1)}
+    await account.publish(HOSTILE, far)
+    now = CLOCK.now()
+    for first in range(0, SCHEDULES, FRAMES_AT_ONCE):
+        frames = []
+        for number in range(first, first + FRAMES_AT_ONCE):
+            at = format_rfc3339(now + (3600 + number) * SECOND)
+            block = block_to_send({"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "W.out"})
+            frames.append(frame(f"W.s.{number:06}", "", block, b""))
+        account.connection.write(b"".join(frames))
+        await account.connection.request("W.mark", b"")  # the server has taken all that was sent before
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watched]:
+    """One server, sidecar, page and browser for all tests of this module."""
+    browser_programs()
+    folder = tmp_path_factory.mktemp("browser")
+    server = EmbeddedServer(server_binary(V2_11), folder / "server")
+    await server.start()
+    try:
+        async with account_on(server.url) as account, browser_in(folder) as browser:
+            await fill(account)
+            run = sidecar("run", "--server", server.url, folder=folder, name="run")
+            web = sidecar("web", "--server", server.url, "--web-port", "0", folder=folder, name="web")
+            with run, web:
+                line = await web.wait_for_line("web_served")
+                page = Watched(line.rpartition("url=")[2].strip(), browser, account, web)
+                await browser.size(1280, 900)
+                await page.open("/")
+                await browser.until(f"return document.body.innerText.includes('{SCHEDULES + 2:,} schedules')")
+                await browser.console()
+                yield page
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_loads_and_the_console_has_nothing_to_say(watched: Watched, path: str) -> None:
+    browser = watched.browser
+    await watched.open(path)
+    title = await browser.run("return document.title")
+    assert title.endswith(f"{PAGES[path]} · nats-scheduler") or not PAGES[path]
+    await watched.update()  # what it puts into the page is allowed by the policy, too
+    assert await browser.run("return typeof pwned") == "undefined"
+    assert await browser.run("return document.querySelectorAll('#main img, #main b, #main script').length") == 0
+    expected = 1 if path == "/nowhere" else 0  # the browser reports each answer with 404
+    assert len(await browser.console()) >= expected if path == "/nowhere" else await browser.console() == []
+
+
+async def test_a_search_by_keys_finds_schedules_and_leads_to_the_next_page(watched: Watched) -> None:
+    browser = watched.browser
+    await watched.open("/schedules?stream=W")
+    await browser.run("document.querySelector('[name=filter]').focus()")
+    await browser.press(*"W.s.0001*")
+    await browser.press(ENTER)
+    await browser.until("return location.search.includes('filter=') && document.readyState === 'complete'")
+    assert "No schedule is as you search" in await browser.run("return document.body.innerText")
+    await browser.run("document.querySelector('[name=filter]').select()")
+    await browser.press(*"W.s.*", ENTER)
+    listed = "return [...document.querySelectorAll('#live .subject')].map((one) => one.innerText)"
+    await browser.until("return document.querySelectorAll('#live a.subject').length === 50")
+    first = await browser.run(listed.replace(".subject'", "a.subject'"))
+    assert first[0] == "W.s.000000"
+    await browser.run("document.querySelector('[rel=next]').click()")
+    await browser.until("return location.search.includes('cursor=') && document.readyState === 'complete'")
+    second = await browser.run(listed.replace(".subject'", "a.subject'"))
+    assert (second[0], second[-1]) == ("W.s.000050", "W.s.000099")
+
+
+async def test_the_page_updates_itself_and_keeps_what_the_reader_did(watched: Watched) -> None:
+    """A fire appears without a reload; the focus, an open table, a selection and the scroll position stay."""
+    browser = watched.browser
+    await watched.open("/")
+    await browser.run("window.sameDocument = true; document.querySelector('#ahead ~ details').open = true")
+    await browser.run("document.querySelector('#streams').parentElement.querySelector('a').focus()")
+    await browser.run("getSelection().selectAllChildren(document.querySelector('#streams'))")
+    await browser.run("scrollTo(0, 200)")
+    await watched.fires("W.now")
+    await browser.until("return document.querySelector('#fires').parentElement.innerText.includes('W.now')")
+    kept = await browser.run(
+        "return [window.sameDocument, document.querySelector('#ahead ~ details').open,"
+        " document.activeElement.innerText, getSelection().toString().trim(), scrollY > 0]"
+    )
+    assert kept == [True, True, "W", "Streams", True]
+
+
+async def test_a_paused_page_does_not_change_until_it_goes_on(watched: Watched) -> None:
+    browser = watched.browser
+    await watched.open("/fires")
+    await browser.run("document.querySelector('#pause').focus()")
+    await browser.press(SPACE)
+    assert await browser.run("return document.querySelector('#pause').getAttribute('aria-pressed')") == "true"
+    await watched.fires("W.paused")
+    await on_the_page(watched, "/fires", "W.paused")
+    assert "W.paused" not in await browser.run("return document.body.innerText")
+    await browser.press(SPACE)
+    await browser.until("return document.querySelector('#live').innerText.includes('W.paused')")
+
+
+async def test_a_hidden_page_asks_for_nothing(watched: Watched) -> None:
+    browser = watched.browser
+    await watched.open("/fires")
+    hide = "Object.defineProperty(document, 'hidden', { value: %s, configurable: true });"
+    notify = "document.dispatchEvent(new Event('visibilitychange'))"
+    await browser.run(hide % "true" + notify)
+    await watched.fires("W.hidden")
+    await on_the_page(watched, "/fires", "W.hidden")
+    assert "W.hidden" not in await browser.run("return document.body.innerText")
+    await browser.run(hide % "false" + notify)
+    await browser.until("return document.querySelector('#live').innerText.includes('W.hidden')")
+
+
+async def on_the_page(watched: Watched, path: str, text: str) -> None:
+    """Wait until the server shows a text, whatever the page does that the test looks at."""
+    script = "return (await (await fetch(arguments[0])).text()).includes(arguments[1])".replace("arguments", "given")
+    await watched.browser.until(script, path, text)
+
+
+async def test_a_hostile_subject_is_shown_as_text(watched: Watched) -> None:
+    browser = watched.browser
+    await watched.open(address("/schedules", stream="W", filter="W.h.>"))
+    shown = await browser.run("return document.querySelector('#live a.subject').innerText")
+    assert shown == HOSTILE.replace("\u202e", "\\u202e")
+    await browser.run("document.querySelector('#live a.subject').click()")
+    await browser.until("return document.querySelector('h1.title') !== null")
+    assert await browser.run("return document.querySelector('h1').innerText") == shown
+    assert "Stored as" in await browser.run("return document.body.innerText")
+
+
+async def test_the_page_works_by_keys(watched: Watched) -> None:
+    """The first key leads to the content; then come the pages in their order, and what has the focus is outlined."""
+    browser = watched.browser
+    await watched.open("/")
+    await browser.press(TAB)
+    assert await browser.run("return document.activeElement.innerText") == "Skip to the content"
+    assert await browser.run("return document.activeElement.getBoundingClientRect().left") >= 0
+    await browser.press(ENTER)
+    assert await browser.run("return document.activeElement.id") == "main"
+    await watched.open("/")
+    await browser.press(TAB)
+    places = []
+    for _ in range(9):
+        await browser.press(TAB)
+        outlined = "getComputedStyle(document.activeElement).outlineStyle !== 'none'"
+        place, has_outline = await browser.run(f"return [document.activeElement.innerText, {outlined}]")
+        assert has_outline, place
+        places.append(place.strip())
+    pages = ["Overview", "Schedules", "Fires", "Failures", "Instances", "Doctor"]
+    assert places == ["nats-scheduler", *pages, "All is well", "Pause"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_phone_needs_no_scrolling_to_the_side(watched: Watched, path: str) -> None:
+    browser = watched.browser
+    await browser.size(PHONE, 844, is_phone=True)
+    try:
+        await watched.open(path)
+        assert await browser.run("return document.documentElement.scrollWidth") <= PHONE
+    finally:
+        await browser.size(1280, 900)
+
+
+ALL_RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+
+async def accessibility_faults(watched: Watched, *rules: str) -> list[tuple[str, Any]]:
+    """Return what axe finds wrong with the page that is open."""
+    await watched.browser.run(AXE.read_text("utf-8") + ";return true")
+    kind = "tag" if rules == ALL_RULES else "rule"
+    script = (
+        "return JSON.stringify((await axe.run({ runOnly: { type: given[0], values: given.slice(1) } })).violations)"
+    )
+    found = await watched.browser.run(script, kind, *rules)
+    return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in json.loads(found)]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_is_accessible(watched: Watched, path: str) -> None:
+    await watched.open(path)
+    assert await accessibility_faults(watched, *ALL_RULES) == []
+    await watched.browser.console()
+
+
+async def test_the_judge_of_accessibility_finds_faults(watched: Watched) -> None:
+    await watched.open("/")
+    await watched.browser.run("document.querySelector('h1').replaceWith(new Image())")
+    assert "image-alt" in [name for name, _ in await accessibility_faults(watched, *ALL_RULES)]
+    await watched.browser.console()
+
+
+@pytest.mark.parametrize("path", [*PAGES][:6])
+async def test_the_dark_colours_have_contrast(watched: Watched, path: str) -> None:
+    browser = watched.browser
+    await browser.prefer(prefers_color_scheme="dark")
+    try:
+        await watched.open(path)
+        assert await browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
+        assert await accessibility_faults(watched, "color-contrast") == []
+    finally:
+        await browser.prefer(prefers_color_scheme="light")
+        await browser.console()
+
+
+async def test_a_page_whose_server_ends_says_so(watched: Watched) -> None:
+    """It is the last test: the process of the page does not come back."""
+    browser = watched.browser
+    await watched.open("/")
+    assert await watched.web.terminate() == 0
+    for _ in range(2):
+        await browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+    await browser.until("return !document.querySelector('#lost').hidden")
+    assert "It tries again." in await browser.run("return document.querySelector('#lost').innerText")
+    await browser.console()

@@ -1,0 +1,203 @@
+"""What answers is not always a sidecar: any client that may subscribe to the service can answer in its place.
+
+The rule: whatever is answered, each page is made, says what it cannot read, and shows no markup of the answer.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.account import account_on
+from tests.harness.servers import V2_11, server_binary
+from tests.web.browsing import browsing
+
+pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
+
+PATHS = (
+    "/",
+    "/streams",
+    "/schedules?stream=X",
+    "/schedule?stream=X&subject=X.s",
+    "/rejected?stream=X",
+    "/fires",
+    "/failures",
+    "/instances",
+    "/findings",
+)
+UNREAD = ("/rejected?stream=X",)
+"""The page about endpoints that are not among the plausible answers."""
+MARKUP = "<script>alert(1)</script>\u202e\x00"
+AT = {"at": "2026-03-01T12:00:00Z", "instance": MARKUP}
+HUGE = 10**30
+FIRE = {"utc": MARKUP, "local": MARKUP, "nanoseconds": HUGE}
+STORED = {"stream": MARKUP, "subject": MARKUP, "sequence": -1, "stored": MARKUP}
+SCHEDULE = {
+    **STORED,
+    **dict.fromkeys(("pattern", "kind", "time_zone", "target", "source", "ttl", "rollup", "dialect"), MARKUP),
+    **dict.fromkeys(("mode", "state", "fired_by"), MARKUP),
+    "next_fire": FIRE,
+    "failing": {"err_code": HUGE, "description": MARKUP, "since": MARKUP},
+    "ends": {"utc": MARKUP, "reason": MARKUP},
+}
+STREAM = {
+    **dict.fromkeys(("stream", "mode"), MARKUP),
+    **dict.fromkeys(("failing", "rejected", "misnamed"), HUGE),
+    "ready": False,
+    "unread": MARKUP,
+    "schedules": {"total": -HUGE, "states": {"overdue": HUGE}, "kinds": {MARKUP: 1}},
+    "next": SCHEDULE,
+    "holders": [MARKUP],
+}
+INSTANCE = {
+    **dict.fromkeys(("id", "since", "last_heartbeat"), MARKUP),
+    "state": "silent",
+    "age_nanoseconds": -HUGE,
+    "serves": None,
+    "unable": [{"stream": MARKUP, "reason": MARKUP}],
+    "holds": [{"stream": MARKUP, "mode": MARKUP, "shards": [HUGE, -1, 3, 3]}],
+}
+MINUTE = {"from": AT["at"], "fires": HUGE, "lateness": [HUGE, -1], "lateness_max_nanoseconds": HUGE, "refused": MARKUP}
+PLAUSIBLE: dict[str, Any] = {
+    "health.get": {**AT, "ready": False, "reasons": [MARKUP]},
+    "streams.list": {**AT, "unanswered": [MARKUP], "cursor": MARKUP, "streams": [STREAM, STREAM]},
+    "schedules.list": {
+        **AT,
+        "stream": MARKUP,
+        "mode": MARKUP,
+        "read_through": -1,
+        "unanswered": [MARKUP],
+        "cursor": MARKUP,
+        "schedules": [SCHEDULE],
+    },
+    "schedules.get": {
+        **AT,
+        "holder": MARKUP,
+        "holder_answered": False,
+        "schedule": SCHEDULE,
+        "flight": {"stage": MARKUP, "attempts": HUGE, "may_be_stored": True},
+        "rejected": None,
+        "misnamed": {**STORED, "headers": [{"header": MARKUP, "reason": MARKUP}]},
+    },
+    "schedules.next": {
+        **AT,
+        "pattern": MARKUP,
+        "time_zone": MARKUP,
+        "after": MARKUP,
+        "ends": True,
+        "error": None,
+        "fires": [FIRE, FIRE],
+    },
+    "instances.list": {**AT, "cursor": MARKUP, "instances": [INSTANCE, INSTANCE]},
+    "activity.list": {**AT, "unanswered": [], "bounds_seconds": [HUGE], "minutes": [MINUTE, MINUTE]},
+    "timeline.list": {**AT, "minutes": [MINUTE], "complete": False, "soonest": [SCHEDULE]},
+    "findings.list": {
+        **AT,
+        "counts": {"error": HUGE},
+        "findings": [dict.fromkeys(("severity", "code", "stream", "subject", "what", "why", "command"), MARKUP)],
+    },
+    "fires.recent": {
+        **AT,
+        "unanswered": [MARKUP],
+        "fires": [
+            {
+                **dict.fromkeys(("stream", "schedule", "target", "fire_time", "stored"), MARKUP),
+                "sequence": -HUGE,
+                "lateness_nanoseconds": -HUGE,
+                "overdue": False,
+            }
+        ],
+    },
+    "fires.list": {
+        **AT,
+        **dict.fromkeys(("stream", "schedule", "searched"), MARKUP),
+        "complete": False,
+        "oldest_read": MARKUP,
+        "fires": [],
+    },
+    "explain": {
+        **AT,
+        **dict.fromkeys(("pattern", "time_zone", "words", "after"), MARKUP),
+        "kind": "cron",
+        "ends": True,
+        "error": None,
+        "fires": [{**FIRE, "clock_change": MARKUP, "clock_shift_seconds": -HUGE}],
+        "skipped": [dict.fromkeys(("first", "last", "clock_from", "clock_to"), MARKUP)],
+    },
+    "failures.list": {
+        **AT,
+        "kept_in": MARKUP,
+        "complete": False,
+        "failures": [
+            {
+                **dict.fromkeys(("kind", "stored", "stream", "schedule"), MARKUP),
+                "sequence": HUGE,
+                "advisory": {"reason": {MARKUP: MARKUP}, "code": [MARKUP]},
+            }
+        ],
+    },
+}
+ANSWERS: dict[str, Any] = {
+    "nothing": b"",
+    "no JSON": b"<html>",
+    "a list": b"[]",
+    "another object": b'{"streams": 7, "schedules": {}, "instances": [1], "at": []}',
+    "deep": b'{"at": ' + b"[" * 50_000,
+    "long": json.dumps({**AT, "ready": True, "reasons": ["x" * 500_000]}).encode(),
+    "plausible": PLAUSIBLE,
+}
+
+
+@dataclass
+class Impostor:
+    """Answers each request in place of a sidecar."""
+
+    connection: Connection
+    url: str
+    kind: str = "nothing"
+    asked: set[str] = field(default_factory=set)
+
+    def answer(self, subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+        endpoint = subject.decode().removeprefix("nats_scheduler.v1.")
+        self.asked.add(endpoint)
+        given = ANSWERS[self.kind]
+        body = json.dumps(given.get(endpoint, {})).encode() if isinstance(given, dict) else given
+        self.connection.write(frame(reply.decode(), "", b"", body))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impostor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Impostor]:
+    server = EmbeddedServer(server_binary(V2_11), tmp_path_factory.mktemp("impostor"))
+    await server.start()
+    try:
+        async with account_on(server.url) as account:
+            found = Impostor(account.connection, server.url)
+            account.connection.subscribe("nats_scheduler.v1.>", found.answer)
+            await account.connection.request("$JS.API.INFO")  # the subscription is known to the server by now
+            yield found
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+async def test_each_page_is_made_whatever_is_answered(impostor: Impostor, kind: str) -> None:
+    impostor.kind = kind
+    async with browsing(impostor.url) as page:
+        await page.connected()
+        pages = await asyncio.gather(*(page.get(path) for path in PATHS))
+    for path, text in zip(PATHS, pages, strict=True):
+        assert "</html>" in text, path
+        assert "<script>alert" not in text
+        assert "\u202e" not in text
+        if kind == "plausible" and path not in UNREAD:
+            assert "&lt;script&gt;alert" in text, path
+            assert "cannot read" not in text, path
+    if kind in ("no JSON", "a list", "another object", "deep"):
+        assert "this version cannot read" in pages[0] or "what is no JSON object" in pages[0]
+    assert impostor.asked >= set(PLAUSIBLE) - ({"explain"} if kind != "plausible" else set())
