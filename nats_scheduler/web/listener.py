@@ -1,7 +1,7 @@
 """The HTTP listener of the status page: one address, and limits on what a client can hold open.
 
 The rule: it listens on loopback, or else with a token. There is no TLS: a proxy adds it.
-Cost: the memory of at most `MAX_CONNECTIONS` connections.
+Cost: the memory of at most `Limits.connections` connections.
 """
 
 import asyncio
@@ -9,20 +9,36 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LISTEN_EXPECTATION = "expected an address or host name of this machine, and a port that no other program uses"
 
-MAX_CONNECTIONS = 128
-"""Connections at the same time; a request on a further one is answered with 503."""
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may hold open."""
+
+    connections: int = 128
+    """Connections at the same time; a further one is closed at once."""
+    request_seconds: float = 30.0
+    """Longest time for a request, from its first byte to the last byte of the answer."""
+
+
+BACKLOG = 128
+"""Connections that wait to be accepted."""
 
 MAX_HEAD_BYTES = 64 * 1024
 """Longest head of a request."""
 
 KEEP_ALIVE_SECONDS = 15
+"""How long a connection without a request stays open; less than a request may take."""
+
 SHUTDOWN_SECONDS = 3
+"""Longest wait at the end for answers that are being sent."""
 
 
 class WebListenError(Exception):
@@ -54,7 +70,7 @@ def bound(address: str, port: int) -> socket.socket:
             with contextlib.suppress(OSError):
                 found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         found.bind(where)
-        found.listen(MAX_CONNECTIONS)
+        found.listen(BACKLOG)
     except OSError as error:
         found.close()
         raise _listen_error(address, port, error) from None
@@ -74,6 +90,41 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+class _Connection(H11Protocol):
+    """A connection that is closed if it is one too many, or if a request on it takes too long."""
+
+    limits = Limits()
+    _begun = 0.0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            transport.abort()
+            return
+        self._begun = self.loop.time()
+        self._check()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self._begun = self.loop.time()
+        super().on_response_complete()
+
+    def _check(self) -> None:
+        left = self._begun + self.limits.request_seconds - self.loop.time()
+        if left <= 0:
+            self.transport.abort()
+        else:
+            self._timer = self.loop.call_later(left, self._check)
+
+
 class _Server(uvicorn.Server):
     """A server that leaves signals to the command."""
 
@@ -83,18 +134,23 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: ASGIApp, listening: socket.socket, stop: asyncio.Event) -> None:
+async def serve(app: ASGIApp, listening: socket.socket, stop: asyncio.Event, limits: Limits | None = None) -> None:
     """Serve pages until `stop` is set."""
+
+    class Limited(_Connection):
+        pass
+
+    Limited.limits = limits or Limits()
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Limited,
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="critical",  # any client can cause its warnings; a page that fails is logged by `guard`
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,

@@ -1,0 +1,149 @@
+"""The listener of the status page: where it listens, and what a client can hold open."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.web.listener import Limits, WebListenError, bound, is_loopback, serve, url_of
+from nats_scheduler.web.pages import healthz
+from nats_scheduler.web.running import TokenError, token_of
+from tests.harness.account import WAIT_SECONDS
+from tests.harness.waiting import eventually
+
+APP = Starlette(routes=[Route("/healthz", healthz)])
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@asynccontextmanager
+async def listener(limits: Limits | None = None) -> AsyncIterator[str]:
+    """Serve one page on a free port."""
+    stop = asyncio.Event()
+    with bound("127.0.0.1", 0) as listening:
+        serving = asyncio.create_task(serve(APP, listening, stop, limits))
+        try:
+            yield url_of(listening)
+        finally:
+            stop.set()
+            await serving
+
+
+async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection on which nothing has been sent."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    """Wait until the other side has closed a connection."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        try:
+            while await reader.read(65536):
+                pass
+        except ConnectionResetError:
+            pass
+    return True
+
+
+async def test_a_page_is_served_until_the_end() -> None:
+    async with listener() as url, httpx.AsyncClient() as client:
+        answer = await client.get(f"{url}/healthz")
+        assert (answer.text, answer.headers.get("server")) == ("ok\n", None)
+    with pytest.raises(ConnectionRefusedError):
+        await connected(url)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /heal", b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"]
+)
+async def test_a_request_that_never_ends_is_cut_off(sent: bytes) -> None:
+    async with listener(Limits(request_seconds=0.2)) as url:
+        reader, writer = await connected(url)
+        writer.write(sent)
+        assert await is_closed(reader)
+        writer.close()
+
+
+async def test_one_connection_too_many_is_closed_and_the_others_are_answered() -> None:
+    async with listener(Limits(connections=3)) as url:
+        held = [await connected(url) for _ in range(3)]
+        for reader, writer in held:  # all three are accepted
+            writer.write(REQUEST)
+            assert await reader.readuntil(b"ok\n")
+        reader, writer = await connected(url)
+        assert await is_closed(reader)
+        writer.close()
+        held[0][1].close()
+        await held[0][1].wait_closed()
+
+        async def is_answered() -> bool:
+            try:
+                async with httpx.AsyncClient() as client:
+                    return (await client.get(f"{url}/healthz")).status_code == 200
+            except httpx.HTTPError:
+                return False
+
+        await eventually(is_answered, within_seconds=WAIT_SECONDS, describe="the freed place is used")
+        for _, writer in held:
+            writer.close()
+
+
+async def test_a_head_that_is_too_long_is_refused() -> None:
+    async with listener() as url:
+        reader, writer = await connected(url)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+        writer.close()
+
+
+def test_a_port_that_is_in_use_is_named_with_what_is_expected() -> None:
+    with bound("127.0.0.1", 0) as listening, pytest.raises(WebListenError, match="a port that no other program uses"):
+        bound("127.0.0.1", listening.getsockname()[1])
+    with pytest.raises(WebListenError, match=r"web_address no\.such\.host\.invalid"):
+        bound("no.such.host.invalid", 1)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+def test_every_address_is_one_of_both_families() -> None:
+    with bound("::", 0) as listening:
+        assert url_of(listening).startswith("http://[::]:")
+        with socket.create_connection(("127.0.0.1", listening.getsockname()[1])):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("address", "only_here"),
+    [
+        ("127.0.0.1", True),
+        ("127.3.2.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("::", False),
+        ("example.com", False),
+    ],
+)
+def test_what_is_loopback(address: str, only_here: bool) -> None:
+    assert is_loopback(address) == only_here
+
+
+def test_another_address_than_loopback_needs_a_token(tmp_path: Path) -> None:
+    assert token_of(SidecarSettings()) is None
+    with pytest.raises(TokenError, match="expected web_token or web_token_file"):
+        token_of(SidecarSettings(web_address="::"))
+    file = tmp_path / "token"
+    file.write_text("  0123456789abcdefghij\n")
+    assert token_of(SidecarSettings(web_address="::", web_token_file=file)) == "0123456789abcdefghij"
+    file.write_text("short\n")
+    with pytest.raises(TokenError, match="has 5 characters: expected at least 20"):
+        token_of(SidecarSettings(web_token_file=file))
+    with pytest.raises(TokenError, match="expected a file with a token"):
+        token_of(SidecarSettings(web_token_file=tmp_path / "none"))
+    with pytest.raises(TokenError, match="both set"):
+        token_of(SidecarSettings.model_validate({"web_token": "x" * 20, "web_token_file": str(file)}))
