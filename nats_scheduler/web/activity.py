@@ -8,6 +8,7 @@ from nats_scheduler.service.overview import Activity
 from nats_scheduler.web.charts import Chart, Late, bar_chart, lateness_chart
 
 MINUTES = 60
+LEAST_MINUTES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Hour:
     overdue: int
     whole: Late
     """Of all minutes together."""
+    is_steady: bool
+    """Whether enough minutes had fires for a line of them to say something."""
     minutes: Sequence[Late]
     rate: Chart
     lateness: Chart
@@ -36,6 +39,7 @@ def hour_of(activity: Activity) -> Hour:
         refused=activity.refused(MINUTES),
         overdue=sum(one.overdue for one in activity.minutes),
         whole=_late(0, fires, activity.lateness(MINUTES)),
+        is_steady=sum(one.fires > 0 for one in late) >= LEAST_MINUTES,
         minutes=late,
         rate=bar_chart([(one.start, one.fires) for one in late], "fires"),
         lateness=lateness_chart(late),
