@@ -9,12 +9,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from nats_scheduler.runtime.embedded import HOST, free_port
+from nats_scheduler.settings.fields import setting_fields
 from tests.deploy.files import COMPOSE, DEPLOY, EVERY_ADDRESS, compose, rests
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 
-SERVICES = ("nats", "scheduler")
+SERVICES = ("nats", "scheduler", "web")
 HEALTHY_SECONDS = 10.0
 """Longest wait for the server to be healthy."""
 
@@ -96,6 +97,16 @@ def test_docker_compose_reads_the_file() -> None:
         [docker, "compose", "--file", str(COMPOSE), "config", "--quiet"], capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
+
+
+def test_the_status_page_is_for_this_machine_and_has_a_token() -> None:
+    page = compose()["services"]["web"]
+    port = str(setting_fields()["web_port"].default)
+    assert page["ports"] == [f"{HOST}:{port}:{port}"]
+    assert port in page["healthcheck"]["test"][-1]
+    assert page["image"] == compose()["services"]["scheduler"]["image"]
+    assert "${NATS_SCHEDULER_WEB_TOKEN:-}" in page["environment"].values()
+    assert (page["read_only"], page["cap_drop"], page["profiles"]) == (True, ["ALL"], ["web"])
 
 
 def test_the_metrics_are_for_this_network_and_not_for_the_host() -> None:

@@ -11,6 +11,7 @@ from tests.deploy.files import DEPLOY
 from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, listed
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS
+from tests.web.browsing import browsing
 
 CONFIG = DEPLOY / "server" / "permissions.conf"
 
@@ -31,7 +32,7 @@ def test_it_grants_what_the_document_lists() -> None:
 def filled_in() -> str:
     """Return the file with passwords in the place of the variables."""
     text = CONFIG.read_text("utf-8").replace("$NATS_SCHEDULER_PASSWORD", "p1").replace("$OWNER_PASSWORD", "p2")
-    return text.replace("$APP_PASSWORD", "p3")
+    return text.replace("$APP_PASSWORD", "p3").replace("$WEB_PASSWORD", "p4")
 
 
 def test_what_it_keeps_from_ordinary_users_is_what_the_document_lists() -> None:
@@ -71,3 +72,22 @@ async def test_every_server_takes_it(start_server: StartServer, tmp_path: Path) 
         url = server.url.replace("nats://", "nats://scheduler:p1@")
         async with account_on(url, inbox_prefix="_INBOX") as account:
             assert await account.api.info()
+
+
+async def test_the_status_page_has_all_that_it_needs_and_may_only_ask(start_server: StartServer) -> None:
+    server = await start_server(EMULATED_VERSIONS[-1], config=filled_in())
+    urls = [server.url.replace("nats://", f"nats://{user}@") for user in ("scheduler:p1", "app:p3", "web:p4")]
+    async with (
+        sidecar_on(urls[0]) as running,
+        account_on(urls[1]) as app,
+        browsing(urls[2], inbox_prefix="_INBOX.web") as page,
+        account_on(urls[2], inbox_prefix="_INBOX.web") as web,
+    ):
+        await app.create("ORDERS", subjects=["orders.>"])
+        await running.ready("ORDERS")
+        await app.publish("orders.s", {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "orders.out"})
+        await page.shows("/fires", "orders.s</bdi>")
+        await page.shows("/", "All is well")
+        for subject in ("$JS.API.INFO", "$JS.API.STREAM.LIST", "orders.s", "$KV.nats_scheduler.stream.X"):
+            with pytest.raises(NotPermittedError):
+                await web.connection.request(subject)

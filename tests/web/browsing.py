@@ -1,9 +1,10 @@
 """The status page in the test's process: its handlers, asked by a client as a browser would, beside a real sidecar."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
@@ -51,17 +52,17 @@ class Browsing:
 
 @asynccontextmanager
 async def browsing(
-    url: str, *, token: str | None = None, hosts: tuple[str, ...] = (), headers: Mapping[str, str] | None = None
+    url: str, *, token: str | None = None, hosts: tuple[str, ...] = (), **settings: Any
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about."""
-    link = Link(ConnectionSettings(servers=(url,)))
+    link = Link(ConnectionSettings(servers=(url,), **settings))
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link, CLOCK.now)
     app = application(source, {"localhost", *hosts}, sessions)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8225", headers=headers) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8225") as client:
             yield Browsing(client, link, source)
     finally:
         await source.close()
