@@ -41,6 +41,9 @@ PATIENCE_SECONDS = 2.0
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question, however many readers there are."""
 
+MAX_REQUESTS = 12
+"""Requests in work at once; a sidecar takes 32, and others ask it too."""
+
 MAX_KEPT = 256
 """Answers that are kept."""
 
@@ -70,6 +73,13 @@ def as_described(form: type[T]) -> Callable[[Object], T | None]:
 
 
 HEALTH = Question("health.get", as_described(HealthAnswer))
+
+
+def health_of(instance: str) -> Question[HealthAnswer]:
+    """Return the question whether one instance is ready."""
+    return Question(f"{HEALTH.endpoint}.{instance}", HEALTH.read)
+
+
 STREAMS = Question("streams.list", as_described(StreamsAnswer))
 SCHEDULES = Question("schedules.list", as_described(SchedulesAnswer))
 SCHEDULE = Question("schedules.get", as_described(ScheduleAnswer))
@@ -122,6 +132,7 @@ class Answers:
         """Ask through `link`; `now` returns the time in ns since the Unix epoch."""
         self._link = link
         self._now = now
+        self._places = asyncio.Semaphore(MAX_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self.last_good_at: int | None = None
@@ -168,7 +179,9 @@ class Answers:
     async def _ask(self, entry: _Entry, question: Question[Any], request: Mapping[str, object]) -> None:
         before, began = entry.part, asyncio.get_running_loop().time()
         try:
-            answer = await self._link.ask(question.endpoint, request)
+            async with self._places:
+                began = asyncio.get_running_loop().time()
+                answer = await self._link.ask(question.endpoint, request)
             read = question.read(answer)
             if read is None:
                 raise QuestionError("the sidecar answers in a form that this version cannot read")

@@ -5,6 +5,7 @@ answers with the whole page, or, to a request with the header `X-Fragment`, with
 """
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from nats_scheduler.observe.failure_words import what_happened
 from nats_scheduler.service.overview import Due
+from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer
 from nats_scheduler.version import VERSION
 from nats_scheduler.web import answers
 from nats_scheduler.web.activity import hour_of
@@ -23,10 +25,18 @@ from nats_scheduler.web.links import form_values, query_values
 from nats_scheduler.web.rendering import render, templates
 from nats_scheduler.web.shards import letters_of, ranges_text, stream_shards
 from nats_scheduler.web.story import next_rows
-from nats_scheduler.web.verdict import totals, troubled_first, verdict
+from nats_scheduler.web.verdict import Known, totals, troubled_first, verdict
 
 STATES = ("waiting", "overdue", "failing", "fired", "cancelled", "expiring", "ended")
 KINDS = ("at", "every", "cron")
+
+ALL_STREAMS = {"limit": 1000}
+"""The request for the streams that the verdict is about: as many as one answer has."""
+
+MAX_INSTANCES_ASKED = 16
+"""Instances that are asked one by one whether they are ready."""
+
+INSTANCE_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 PAGE_LENGTH = 50
 """Schedules on a page."""
@@ -70,7 +80,7 @@ class Pages:
     async def schedules(self, request: Request) -> Response:
         """List the schedules of a stream, soonest first."""
         query = _query(request)
-        streams = await self._source.get(answers.STREAMS)
+        streams = await self._source.get(answers.STREAMS, ALL_STREAMS)
         names = [] if streams.data is None else [one["stream"] for one in streams.data["streams"]]
         stream = query.get("stream") or (names[0] if names else "")
         wanted = {
@@ -144,7 +154,7 @@ class Pages:
     async def streams(self, request: Request) -> Response:
         """List the streams."""
         cursor = _query(request).get("cursor")
-        listed = await self._source.get(answers.STREAMS, {"cursor": cursor} if cursor else {})
+        listed = await self._source.get(answers.STREAMS, {"cursor": cursor})
         return await self._page(request, "streams", "Streams", {"listed": listed, "cursor": cursor})
 
     async def instances(self, request: Request) -> Response:
@@ -194,7 +204,10 @@ class Pages:
         if not sessions.is_token(form.get("token", "").strip()):
             return self._login_form(target, 403)
         entered = RedirectResponse(target, 303)
-        entered.set_cookie(COOKIE, sessions.cookie(), max_age=SESSION_SECONDS, httponly=True, samesite="strict")
+        is_secure = request.headers.get("origin", "").startswith("https://")  # a proxy before this page has TLS
+        entered.set_cookie(
+            COOKIE, sessions.cookie(), SESSION_SECONDS, secure=is_secure, httponly=True, samesite="strict"
+        )
         return entered
 
     def _login_form(self, target: str, status: int) -> Response:
@@ -205,6 +218,15 @@ class Pages:
         """Answer that there is no such page."""
         return await self._page(request, "missing", "No such page", {}, NOT_FOUND)
 
+    async def _health_of_each(self, instances: Part[InstancesAnswer]) -> list[HealthAnswer]:
+        """Return what each instance that is alive says of itself, if there are several."""
+        known = [] if instances.data is None else instances.data["instances"]
+        alive = [one["id"] for one in known if one["state"] == "alive" and INSTANCE_ID.fullmatch(one["id"])]
+        if len(alive) < 2:
+            return []
+        asked = (self._source.get(answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
+        return [part.data for part in await asyncio.gather(*asked) if part.data is not None and not part.fault]
+
     async def _page(
         self, request: Request, name: str, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
@@ -212,17 +234,18 @@ class Pages:
         source = self._source
         health, streams, instances, findings = await asyncio.gather(
             source.get(answers.HEALTH),
-            source.get(answers.STREAMS),
+            source.get(answers.STREAMS, ALL_STREAMS),
             source.get(answers.INSTANCES),
             source.get(answers.FINDINGS),
         )
+        each = await self._health_of_each(instances)
         shown = {
             "title": title,
             "page": name,
             "now": source.now(),
             "version": VERSION,
             "server": source.link.server,
-            "verdict": verdict(health, streams, instances, findings, source.last_good_at),
+            "verdict": verdict(Known(health, each, streams, instances, findings), source.last_good_at),
             "health": health,
             "streams": streams,
             "instances": instances,

@@ -86,28 +86,27 @@ def troubled_first(streams: Sequence[StreamDocument]) -> list[StreamDocument]:
     return sorted(streams, key=lambda one: not any(SEVERITY[reason.level] > 1 for reason in _of_stream(one, 0)))
 
 
-def verdict(
-    health: Part[HealthAnswer],
-    streams: Part[StreamsAnswer],
-    instances: Part[InstancesAnswer],
-    findings: Part[Findings],
-    last_good_at: int | None,
-) -> Verdict:
-    """Return the verdict on what is known."""
-    reasons = _reach(health, last_good_at)
-    if not reasons:
-        reasons += [Reason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]
-        if streams.data is not None:
-            now = instant_of(streams.data["at"]) or 0
-            for one in streams.data["streams"]:
-                reasons += _of_stream(one, now)
-        if instances.data is not None:
-            silent = [one["id"] for one in instances.data["instances"] if one["state"] == "silent"]
-            reasons += [
-                Reason("warn", f"Instance {name} is silent: its heartbeats stopped.", "/instances") for name in silent
-            ]
-        if findings.data is not None:
-            reasons += _of_findings(findings.data)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the verdict follows from."""
+
+    health: Part[HealthAnswer]
+    """Of one instance, whichever answered."""
+    each: Sequence[HealthAnswer]
+    """Of each instance, if there are several."""
+    streams: Part[StreamsAnswer]
+    instances: Part[InstancesAnswer]
+    findings: Part[Findings]
+
+
+def verdict(known: Known, last_good_at: int | None) -> Verdict:
+    """Return the verdict on what is known; `last_good_at` is when anything was answered last (ns)."""
+    reasons = _reach(known.health, last_good_at) or [
+        *_of_health(known),
+        *([] if known.streams.data is None else _of_streams(known.streams.data)),
+        *([] if known.instances.data is None else _of_instances(known.instances.data)),
+        *([] if known.findings.data is None else _of_findings(known.findings.data)),
+    ]
     reasons.sort(key=lambda one: -SEVERITY[one.level])
     return Verdict(reasons[0].level if reasons else "ok", reasons)
 
@@ -125,6 +124,33 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]
     )
     what = "No sidecar answers" if health.is_connected else "The connection to NATS is lost"
     return [Reason("bad", f"{what}: {health.fault}. {shown}")]
+
+
+def _of_health(known: Known) -> list[Reason]:
+    """Return why instances are not ready; while another one is, its work is taken over."""
+    if not known.each:
+        return [Reason("bad", reason) for reason in (known.health.data or {"reasons": ()})["reasons"]]
+    level: Level = "warn" if any(one["ready"] for one in known.each) else "bad"
+    return [Reason(level, f"Instance {one['instance']}: {reason}") for one in known.each for reason in one["reasons"]]
+
+
+def _of_streams(answer: StreamsAnswer) -> list[Reason]:
+    now = instant_of(answer["at"]) or 0
+    reasons = [reason for one in answer["streams"] for reason in _of_stream(one, now)]
+    if answer["cursor"] is not None:
+        reasons.append(Reason("note", f"Only the first {len(answer['streams']):,} streams are judged.", "/streams"))
+    return reasons
+
+
+def _of_instances(answer: InstancesAnswer) -> list[Reason]:
+    reasons = []
+    for one in answer["instances"]:
+        if one["state"] == "silent":
+            reasons.append(Reason("warn", f"Instance {one['id']} is silent: its heartbeats stopped.", "/instances"))
+        if one["state"] == "alive" and one["unable"]:
+            number = plural(len(one["unable"]), "stream")
+            reasons.append(Reason("warn", f"Instance {one['id']} cannot serve {number}.", "/instances"))
+    return reasons
 
 
 def _of_findings(known: Findings) -> list[Reason]:

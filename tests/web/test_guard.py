@@ -148,6 +148,13 @@ async def test_a_cookie_that_is_none_opens_nothing(cookie: str) -> None:
         assert answer.status_code == 303
 
 
+@pytest.mark.parametrize(("origin", "is_secure"), [("https://localhost:8225", True), ("http://localhost:8225", False)])
+async def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_only(origin: str, is_secure: bool) -> None:
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        entered = await page.client.post("/login", data={"token": TOKEN}, headers={"Origin": origin})
+        assert ("Secure" in entered.headers["set-cookie"]) == is_secure
+
+
 async def test_without_a_token_there_is_no_login() -> None:
     async with browsing(NOWHERE) as page:
         assert (await page.client.get("/login")).status_code == 303

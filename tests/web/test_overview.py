@@ -5,16 +5,6 @@ import pytest
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.web.browsing import browsing
-from tests.web.conftest import Scene
-
-
-@pytest.mark.server
-@pytest.mark.asyncio(loop_scope="module")
-async def test_all_is_well(scene: Scene) -> None:
-    text = await scene.page.shows("/", "<title>All is well · Overview", "fired by 1 instance")
-    assert 'href="/schedules?stream=O"' in text
-    assert "O.s.1</bdi>" in text, "what fires next"
-    assert "2 messages of stream O looked like a schedule and will never fire." in text
 
 
 async def test_an_account_without_streams_shows_how_to_begin(start_server: StartServer) -> None:
@@ -62,10 +52,14 @@ async def test_the_page_comes_without_any_server(path: str) -> None:
         assert "Not working" in await page.get(path)
 
 
-@pytest.mark.server
-@pytest.mark.asyncio(loop_scope="module")
-async def test_the_parts_that_change_are_the_same_as_on_the_page(scene: Scene) -> None:
-    fragment = await scene.page.get("/", x_fragment="1")
-    assert "<html" not in fragment
-    assert 'id="live"' in fragment
-    assert 'id="now"' in fragment
+async def test_two_instances_and_who_fires_what(start_server: StartServer) -> None:
+    server = await start_server()
+    async with sidecar_on(server.url) as one, sidecar_on(server.url) as two, browsing(server.url) as page:
+        async with account_on(server.url) as account:
+            await account.create("O")
+            await one.ready("O")
+            await two.ready("O")
+        names = (one.sidecar.instance, two.sidecar.instance)
+        text = await page.shows("/instances", *names, " shards", "Which instance fires which part of a stream")
+        assert text.count("<title>Shard ") == 64
+        await page.shows("/", "fired by 2 instances", "All is well")

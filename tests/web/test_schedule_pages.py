@@ -1,4 +1,4 @@
-"""The lists of schedules, and the page of one: search, pages, and the story of each schedule."""
+"""What the pages show of one sidecar: the verdict, lists with search and pages, and the story of each schedule."""
 
 import re
 from html import unescape
@@ -135,3 +135,17 @@ async def test_a_hostile_subject_is_text_and_its_link_leads_to_it(scene: Scene, 
     for page in (text, story, await scene.page.get("/")):
         assert "<script>alert" not in page
         assert "\u202e" not in page
+
+
+async def test_all_is_well(scene: Scene) -> None:
+    text = await scene.page.shows("/", "<title>All is well · Overview", "fired by 1 instance")
+    assert 'href="/schedules?stream=O"' in text
+    assert "O.s.1</bdi>" in text, "what fires next"
+    assert "2 messages of stream O looked like a schedule and will never fire." in text
+
+
+async def test_the_parts_that_change_are_the_same_as_on_the_page(scene: Scene) -> None:
+    fragment = await scene.page.get("/", x_fragment="1")
+    assert "<html" not in fragment
+    assert 'id="live"' in fragment
+    assert 'id="now"' in fragment

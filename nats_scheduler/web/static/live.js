@@ -34,6 +34,7 @@
       const known = key ? keyed.get(key) : undefined;
       if (known && known !== at && same(known, child)) old.insertBefore(known, at);
       const here = known && same(known, child) ? known : at;
+      if (key) keyed.delete(key);
       if (here && same(here, child)) {
         morph(here, child);
         at = here.nextSibling;

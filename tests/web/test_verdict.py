@@ -1,0 +1,136 @@
+"""The one look: what counts as well, what needs attention, and what does not work."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.overview import Findings
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
+from nats_scheduler.web.answers import Part
+from nats_scheduler.web.shown import instant_of
+from nats_scheduler.web.verdict import Known, Verdict, totals, troubled_first, verdict
+
+T = TypeVar("T")
+
+AT = "2026-03-01T12:00:00Z"
+NOON = instant_of(AT) or 0
+HEAD: dict[str, Any] = {"at": AT, "instance": "one"}
+
+
+def answered(data: T) -> Part[T]:
+    return Part(data, NOON, "")
+
+
+def stream(name: str = "O", **values: Any) -> StreamDocument:
+    """Return a stream of which nothing is wrong, but for these values."""
+    counts = {"total": 5, "states": {"waiting": 5}, "kinds": {"at": 5}}
+    usual = {"mode": "emulated", "ready": True, "schedules": counts, "failing": 0, "rejected": 0, "misnamed": 0}
+    document: Any = {"stream": name, **usual, "next": None, "holders": ["one"], **values}
+    return document  # type: ignore[no-any-return]
+
+
+def health(name: str = "one", *reasons: str) -> HealthAnswer:
+    return {"at": AT, "instance": name, "ready": not reasons, "reasons": list(reasons)}
+
+
+def instance(name: str = "one", state: Any = "alive", **values: Any) -> InstanceDocument:
+    usual: dict[str, Any] = {
+        "since": None,
+        "last_heartbeat": None,
+        "age_nanoseconds": 0,
+        "serves": None,
+        "unable": [],
+        "holds": [],
+    }
+    document: Any = {"id": name, "state": state, **usual, **values}
+    return document  # type: ignore[no-any-return]
+
+
+def on(
+    *streams: StreamDocument,
+    own: Part[HealthAnswer] | None = None,
+    each: Sequence[HealthAnswer] = (),
+    instances: Sequence[InstanceDocument] = (),
+    findings: Part[Findings] | None = None,
+    cursor: str | None = None,
+) -> Verdict:
+    """Return the verdict on these answers, of which none is bad unless it is given."""
+    listed: Any = {**HEAD, "unanswered": [], "cursor": cursor, "streams": list(streams or (stream(),))}
+    known: Any = {**HEAD, "cursor": None, "instances": list(instances or (instance(),))}
+    parts = answered(listed), answered(known), findings or Part(None, None, "")
+    return verdict(Known(own or answered(health()), each, *parts), NOON)
+
+
+def sentences(found: Verdict) -> list[str]:
+    return [one.sentence for one in found.reasons]
+
+
+def test_nothing_wrong_is_well() -> None:
+    assert (on().level, on().words, sentences(on())) == ("ok", "All is well", [])
+
+
+def overdue(seconds: int) -> StreamDocument:
+    """Return a stream with one schedule that is overdue for so long."""
+    fire = {"utc": "", "local": "", "nanoseconds": NOON - seconds * SECOND}
+    return stream(schedules={"total": 1, "states": {"overdue": 1}, "kinds": {}}, next={"next_fire": fire})
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "sentence"),
+    [
+        (on(stream(failing=3)), "warn", "The server refuses the fires of 3 schedules in stream O."),
+        (on(stream(ready=False)), "warn", "Stream O is not read to its end: its schedules do not all fire yet."),
+        (on(stream(mode="dormant")), "bad", "Stream O is dormant: nothing fires its schedules. Graduate it."),
+        (on(stream(holders=[])), "bad", "No instance holds the schedules of stream O: nothing fires them."),
+        (on(overdue(60)), "warn", "1 schedule of stream O: overdue."),
+        (on(stream(rejected=1)), "note", "1 message of stream O looked like a schedule and will never fire."),
+        (on(cursor="x"), "note", "Only the first 1 streams are judged."),
+        (on(instances=[instance(state="silent")]), "warn", "Instance one is silent: its heartbeats stopped."),
+        (on(instances=[instance(unable=[{"stream": "O"}])]), "warn", "Instance one cannot serve 1 stream."),
+        (on(own=answered(health("one", "no connection"))), "bad", "no connection"),
+        (on(each=[health("one"), health("two", "O: reading")]), "warn", "Instance two: O: reading"),
+        (on(each=[health("two", "O: reading")]), "bad", "Instance two: O: reading"),
+        (on(findings=answered(Findings(NOON, [], {"error": 1}))), "warn", "The doctor found 1 error."),
+        (on(own=Part(None, None, "", is_waiting=True)), "warn", "No answer yet."),
+    ],
+)
+def test_what_is_wrong_is_named(found: Verdict, level: str, sentence: str) -> None:
+    assert (found.level, sentences(found)) == (level, [sentence])
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        overdue(2),
+        stream(mode="native", holders=[]),
+        stream(schedules={"total": 0, "states": {}, "kinds": {}}, holders=[]),
+        stream(schedules=None, holders=[]),
+    ],
+)
+def test_what_is_usual_is_no_reason(fine: StreamDocument) -> None:
+    assert on(fine).level == "ok"
+
+
+def test_without_an_answer_the_time_of_the_last_one_is_named() -> None:
+    lost = on(own=Part(None, None, "the reader stopped", is_connected=False))
+    assert lost.level == "bad"
+    assert sentences(lost) == [
+        "The connection to NATS is lost: the reader stopped. What you see is from 12:00:00 UTC.",
+    ]
+
+
+def test_the_worst_comes_first() -> None:
+    found = on(stream(rejected=1, failing=1), stream("P", mode="dormant"))
+    assert [one.level for one in found.reasons] == ["bad", "warn", "note"]
+    listed = [stream("A"), stream("B", rejected=1), stream("C", failing=1)]
+    assert [one["stream"] for one in troubled_first(listed)] == ["C", "A", "B"]
+
+
+def test_sums_are_over_all_streams() -> None:
+    fire = {"utc": "", "local": "", "nanoseconds": NOON}
+    listed: Any = {"streams": [stream(failing=1), stream("P", next={"next_fire": fire}), stream("Q", schedules=None)]}
+    known: Any = {"instances": [instance(), instance("two", "gone")]}
+    found = totals(answered(listed), answered(known))
+    assert (found.schedules, found.failing, found.next, found.alive, found.kinds) == (10, 1, NOON, 1, "10 at")
