@@ -1,7 +1,8 @@
 """The one look: whether all is well, and if not, why not, worst first.
 
 The rule: each sentence names what is wrong and where, and links to the page that shows it. What does not keep a valid
-schedule from firing (a rejected message) is a note, and changes no colour.
+schedule from firing (a rejected message) is a note, and changes no colour: publishers make mistakes all the time, and a
+page that is never green is not looked at.
 """
 
 from collections.abc import Sequence
@@ -154,12 +155,16 @@ def _of_instances(answer: InstancesAnswer) -> list[Reason]:
 
 
 def _of_findings(known: Findings) -> list[Reason]:
-    """Return how many findings of the doctor there are that matter."""
+    """Return how many findings of the doctor there are; those about one schedule are its publisher's to mend."""
+    bad = [one for one in known.findings if one.severity in ("error", "warning")]
     found: list[Reason] = []
     for severity in ("error", "warning"):
-        number = known.counts.get(severity, 0)
+        number = sum(one.severity == severity and one.subject is None for one in bad)
         if number:
             found.append(Reason("warn", f"The doctor found {plural(number, severity)}.", "/findings"))
+    single = sum(one.subject is not None for one in bad)
+    if single:
+        found.append(Reason("note", f"The doctor found {plural(single, 'mistake')} in single messages.", "/findings"))
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pytest
 
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.overview import Findings
+from nats_scheduler.service.overview import Finding, Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.answers import Part
 from nats_scheduler.web.shown import instant_of
@@ -63,6 +63,12 @@ def on(
     return verdict(Known(own or answered(health()), each, *parts), NOON)
 
 
+def found(severity: str, subject: str | None) -> Part[Findings]:
+    """Return a report with one finding, and a note, which is no reason."""
+    one = Finding(severity, "code", "O", subject, "what", "why", "command")
+    return answered(Findings(NOON, [one, Finding("note", "code", None, None, "what", "why", "command")], {}))
+
+
 def sentences(found: Verdict) -> list[str]:
     return [one.sentence for one in found.reasons]
 
@@ -78,7 +84,7 @@ def overdue(seconds: int) -> StreamDocument:
 
 
 @pytest.mark.parametrize(
-    ("found", "level", "sentence"),
+    ("given", "level", "sentence"),
     [
         (on(stream(failing=3)), "warn", "The server refuses the fires of 3 schedules in stream O."),
         (on(stream(ready=False)), "warn", "Stream O is not read to its end: its schedules do not all fire yet."),
@@ -92,12 +98,14 @@ def overdue(seconds: int) -> StreamDocument:
         (on(own=answered(health("one", "no connection"))), "bad", "no connection"),
         (on(each=[health("one"), health("two", "O: reading")]), "warn", "Instance two: O: reading"),
         (on(each=[health("two", "O: reading")]), "bad", "Instance two: O: reading"),
-        (on(findings=answered(Findings(NOON, [], {"error": 1}))), "warn", "The doctor found 1 error."),
+        (on(findings=found("error", None)), "warn", "The doctor found 1 error."),
+        (on(findings=found("warning", None)), "warn", "The doctor found 1 warning."),
+        (on(findings=found("error", "O.s")), "note", "The doctor found 1 mistake in single messages."),
         (on(own=Part(None, None, "", is_waiting=True)), "warn", "No answer yet."),
     ],
 )
-def test_what_is_wrong_is_named(found: Verdict, level: str, sentence: str) -> None:
-    assert (found.level, sentences(found)) == (level, [sentence])
+def test_what_is_wrong_is_named(given: Verdict, level: str, sentence: str) -> None:
+    assert (given.level, sentences(given)) == (level, [sentence])
 
 
 @pytest.mark.parametrize(
