@@ -45,6 +45,8 @@ class Verdict:
 
     level: Level
     reasons: Sequence[Reason] = field(default=())
+    is_blind: bool = False
+    """Whether no sidecar can be asked: what is shown is old."""
 
     @property
     def words(self) -> str:
@@ -102,14 +104,15 @@ class Known:
 
 def verdict(known: Known, last_good_at: int | None) -> Verdict:
     """Return the verdict on what is known; `last_good_at` is when anything was answered last (ns)."""
-    reasons = _reach(known.health, last_good_at) or [
+    reach = _reach(known.health, last_good_at)
+    reasons = reach or [
         *_of_health(known),
         *([] if known.streams.data is None else _of_streams(known.streams.data)),
         *([] if known.instances.data is None else _of_instances(known.instances.data)),
         *([] if known.findings.data is None else _of_findings(known.findings.data)),
     ]
     reasons.sort(key=lambda one: -SEVERITY[one.level])
-    return Verdict(reasons[0].level if reasons else "ok", reasons)
+    return Verdict(reasons[0].level if reasons else "ok", reasons, is_blind=bool(reach))
 
 
 def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]:
