@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.now_schemas import RecentFiresAnswer
-from nats_scheduler.service.overview import read_activity, read_ahead, read_findings
+from nats_scheduler.service.overview import read_activity, read_ahead, read_findings, time_of
 from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_schemas import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
@@ -103,7 +103,7 @@ class Part(Generic[T]):
     data: T | None
     """The last answer; None if there was none."""
     at: int | None
-    """When it came (ns since the Unix epoch, by this machine's clock)."""
+    """When it came, by the server's clock (ns since the Unix epoch)."""
     fault: str
     """Why the last request has no answer, as a sentence; "" if it has one, or is still in work."""
     code: int = 0
@@ -132,6 +132,8 @@ class Answers:
         """Ask through `link`; `now` returns the time in ns since the Unix epoch."""
         self._link = link
         self._now = now
+        self._offset = 0
+        """The server's clock minus that of this machine (ns)."""
         self._places = asyncio.Semaphore(MAX_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
@@ -150,8 +152,8 @@ class Answers:
         return self._link
 
     def now(self) -> int:
-        """Return the time in ns since the Unix epoch."""
-        return self._now()
+        """Return the time by the server's clock, as of the last answer about health (ns since the Unix epoch)."""
+        return self._now() + self._offset
 
     async def get(self, question: Question[T], request: Mapping[str, object] | None = None) -> Part[T]:
         """Return the answer to a question: a fresh one if it comes in time, or else the last one."""
@@ -185,7 +187,9 @@ class Answers:
             read = question.read(answer)
             if read is None:
                 raise QuestionError("the sidecar answers in a form that this version cannot read")
-            entry.part = Part(read, self._now(), "")
+            if question.read is HEALTH.read:
+                self._offset = (time_of(answer.get("at")) or self._now()) - self._now()
+            entry.part = Part(read, self.now(), "")
             self.last_good_at = entry.part.at
         except RefusedError as error:
             kept = before if error.code in PASSING_CODES else Part(None, None, "")

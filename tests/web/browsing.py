@@ -52,12 +52,15 @@ class Browsing:
 
 @asynccontextmanager
 async def browsing(
-    url: str, *, token: str | None = None, hosts: tuple[str, ...] = (), **settings: Any
+    url: str, *, token: str | None = None, hosts: tuple[str, ...] = (), ahead: int = 0, **settings: Any
 ) -> AsyncIterator[Browsing]:
-    """Serve the page to a client; its connection is to `url`, and may never come about."""
+    """Serve the page to a client; its connection is to `url`, and may never come about.
+
+    The clock of its machine is `ahead` (ns) of ours.
+    """
     link = Link(ConnectionSettings(servers=(url,), **settings))
     sessions = None if token is None else Sessions(token, CLOCK.now)
-    source = Answers(link, CLOCK.now)
+    source = Answers(link, lambda: CLOCK.now() + ahead)
     app = application(source, {"localhost", *hosts}, sessions)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)

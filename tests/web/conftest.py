@@ -19,6 +19,7 @@ HOURS = (5, 3, 9, 1, 7)
 class Scene:
     """A sidecar that serves the stream `O`, and the page."""
 
+    url: str
     account: Account
     running: Running
     page: Browsing
@@ -44,6 +45,6 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             await account.publish("O.misnamed", {"Nats-Schedul": "@every 1s"})
             await running.ready("O")
             await page.shows("/", "6 schedules in 1 stream", "fired by 1 instance")
-            yield Scene(account, running, page)
+            yield Scene(server.url, account, running, page)
     finally:
         await server.stop()

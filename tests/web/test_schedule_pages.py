@@ -5,8 +5,10 @@ from html import unescape
 
 import pytest
 
+from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.web.links import address
 from tests.harness.account import in_seconds
+from tests.web.browsing import browsing
 from tests.web.conftest import Scene
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
@@ -17,6 +19,11 @@ SUBJECT = re.compile(r'<a class="subject" href="([^"]+)"><bdi>([^<]*)</bdi>')
 def subjects(text: str) -> list[str]:
     """Return the subjects of the schedules that a page links to, in its order."""
     return [unescape(found) for _, found in SUBJECT.findall(text)]
+
+
+async def test_times_are_by_the_clock_of_the_server(scene: Scene) -> None:
+    async with browsing(scene.url, ahead=2 * HOUR) as page:
+        await page.shows("/schedules?stream=O&filter=O.s.9", "in 8h")
 
 
 async def test_schedules_are_listed_soonest_first(scene: Scene) -> None:
