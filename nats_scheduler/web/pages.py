@@ -6,7 +6,7 @@ answers with the whole page, or, to a request with the header `X-Fragment`, with
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -42,7 +42,10 @@ PAGE_LENGTH = 50
 """Schedules on a page."""
 
 MAX_FORM_BYTES = 4096
-NOT_FOUND = 404
+OK, NOT_FOUND = 200, 404
+
+Values = Mapping[str, Any]
+"""What a template shows, by name."""
 
 
 class Pages:
@@ -55,6 +58,9 @@ class Pages:
 
     async def overview(self, request: Request) -> Response:
         """Show whether all is well, and what happens now and next."""
+        return await self._page(request, "overview", "Overview", self._now_and_next())
+
+    async def _now_and_next(self) -> Values:
         ask = self._source.get
         activity, timeline, fires, failures = await asyncio.gather(
             ask(answers.ACTIVITY),
@@ -63,7 +69,7 @@ class Pages:
             ask(answers.FAILURES, {"limit": 8}),
         )
         ahead = None if timeline.data is None else [(one.start, one.fires) for one in timeline.data.minutes]
-        values = {
+        return {
             "activity": activity,
             "hour": None if activity.data is None else hour_of(activity.data),
             "timeline": timeline,
@@ -75,11 +81,12 @@ class Pages:
             "what_happened": what_happened,
             "troubled_first": troubled_first,
         }
-        return await self._page(request, "overview", "Overview", values)
 
     async def schedules(self, request: Request) -> Response:
         """List the schedules of a stream, soonest first."""
-        query = _query(request)
+        return await self._page(request, "schedules", "Schedules", self._listed(_query(request)))
+
+    async def _listed(self, query: Mapping[str, str]) -> Values:
         streams = await self._source.get(answers.STREAMS, ALL_STREAMS)
         names = [] if streams.data is None else [one["stream"] for one in streams.data["streams"]]
         stream = query.get("stream") or (names[0] if names else "")
@@ -93,7 +100,8 @@ class Pages:
         asked = {**wanted, "limit": PAGE_LENGTH, "cursor": query.get("cursor") or None}
         listed: Part[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else Part(None, None, "")
         known = {one["stream"]: one for one in ([] if streams.data is None else streams.data["streams"])}
-        values = {
+        return {
+            "title": f"Schedules of {stream}" if stream else "Schedules",
             "wanted": wanted,
             "is_searched": any(wanted[key] for key in ("filter", "target", "state", "kind")),
             "cursor": query.get("cursor"),
@@ -103,12 +111,15 @@ class Pages:
             "states": STATES,
             "kinds": KINDS,
         }
-        return await self._page(request, "schedules", f"Schedules of {stream}" if stream else "Schedules", values)
 
     async def schedule(self, request: Request) -> Response:
         """Show all that is known of one schedule."""
-        query, ask = _query(request), self._source.get
+        query = _query(request)
         stream, subject = query.get("stream", ""), query.get("subject", "")
+        return await self._page(request, "schedule", subject or "Schedule", self._story(stream, subject))
+
+    async def _story(self, stream: str, subject: str) -> Values:
+        ask = self._source.get
         one = {"stream": stream, "subject": subject}
         found, following, past, failures = await asyncio.gather(
             ask(answers.SCHEDULE, one),
@@ -121,7 +132,8 @@ class Pages:
         if schedule is not None:
             asked = {"pattern": schedule["pattern"], "time_zone": schedule["time_zone"], "count": 20}
             explained = await ask(answers.EXPLANATION, asked)
-        values = {
+        return {
+            "status": NOT_FOUND if found.code == NOT_FOUND else OK,
             "stream": stream,
             "subject": subject,
             "found": found,
@@ -133,60 +145,63 @@ class Pages:
             "failures": failures,
             "what_happened": what_happened,
         }
-        status = NOT_FOUND if found.code == NOT_FOUND else 200
-        return await self._page(request, "schedule", subject or "Schedule", values, status)
 
     async def fires(self, request: Request) -> Response:
         """Show the last fires of all schedules."""
-        wanted = _wanted(request)
-        fires = await self._source.get(answers.RECENT_FIRES, {**wanted, "limit": 100})
-        return await self._page(request, "fires", "Last fires", {"wanted": wanted, "fires": fires})
+
+        async def asked() -> Values:
+            wanted = _wanted(request)
+            return {"wanted": wanted, "fires": await self._source.get(answers.RECENT_FIRES, {**wanted, "limit": 100})}
+
+        return await self._page(request, "fires", "Last fires", asked())
 
     async def failures(self, request: Request) -> Response:
         """Show what went wrong."""
-        wanted = _wanted(request)
-        subject = wanted["filter"] if wanted["stream"] else None
-        asked = {"stream": wanted["stream"], "subject": subject, "limit": 100}
-        failures = await self._source.get(answers.FAILURES, asked)
-        values = {"wanted": wanted, "failures": failures, "what_happened": what_happened}
-        return await self._page(request, "failures", "What went wrong", values)
+
+        async def asked() -> Values:
+            wanted = _wanted(request)
+            question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
+            failures = await self._source.get(answers.FAILURES, question)
+            return {"wanted": wanted, "failures": failures, "what_happened": what_happened}
+
+        return await self._page(request, "failures", "What went wrong", asked())
 
     async def streams(self, request: Request) -> Response:
         """List the streams."""
-        cursor = _query(request).get("cursor")
-        listed = await self._source.get(answers.STREAMS, {"cursor": cursor})
-        return await self._page(request, "streams", "Streams", {"listed": listed, "cursor": cursor})
+
+        async def asked() -> Values:
+            cursor = _query(request).get("cursor")
+            return {"cursor": cursor, "listed": await self._source.get(answers.STREAMS, {"cursor": cursor})}
+
+        return await self._page(request, "streams", "Streams", asked())
 
     async def instances(self, request: Request) -> Response:
         """Show the sidecars, and which of them fires what."""
-        known = (await self._source.get(answers.INSTANCES)).data
-        listed: Sequence[Any] = [] if known is None else known["instances"]
-        values = {
-            "letters": letters_of(listed),
-            "pictures": stream_shards(listed),
-            "ranges": ranges_text,
-        }
-        return await self._page(request, "instances", "Instances", values)
+
+        async def asked() -> Values:
+            known = (await self._source.get(answers.INSTANCES)).data
+            listed = [] if known is None else known["instances"]
+            return {"letters": letters_of(listed), "pictures": stream_shards(listed), "ranges": ranges_text}
+
+        return await self._page(request, "instances", "Instances", asked())
 
     async def findings(self, request: Request) -> Response:
         """Show what the doctor found."""
-        return await self._page(request, "findings", "Doctor", {})
+        return await self._page(request, "findings", "Doctor", _nothing())
 
     async def rejected(self, request: Request) -> Response:
         """Show the messages of a stream that look like schedules and never fire."""
         query, ask = _query(request), self._source.get
-        stream = query.get("stream", "")
-        rejected, misnamed = await asyncio.gather(
-            ask(answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": query.get("cursor")}),
-            ask(answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": query.get("misnamed")}),
-        )
-        values = {
-            "stream": stream,
-            "rejected": rejected,
-            "misnamed": misnamed,
-            "cursors": {"cursor": query.get("cursor"), "misnamed": query.get("misnamed")},
-        }
-        return await self._page(request, "rejected", f"Rejected messages of {stream}", values)
+        stream, cursors = query.get("stream", ""), {name: query.get(name) for name in ("cursor", "misnamed")}
+
+        async def asked() -> Values:
+            rejected, misnamed = await asyncio.gather(
+                ask(answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["cursor"]}),
+                ask(answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["misnamed"]}),
+            )
+            return {"stream": stream, "rejected": rejected, "misnamed": misnamed, "cursors": cursors}
+
+        return await self._page(request, "rejected", f"Rejected messages of {stream}", asked())
 
     async def login(self, request: Request) -> Response:
         """Ask for the token, and store in a cookie that it was given."""
@@ -194,7 +209,7 @@ class Pages:
         if sessions is None:
             return RedirectResponse("/", 303)
         if request.method != "POST":
-            return self._login_form(_query(request).get("next", "/"), 200)
+            return self._login_form(_query(request).get("next", "/"), OK)
         form = form_values(await _body(request))
         target = _own_path(form.get("next", "/"))
         if form.get("leave"):
@@ -211,12 +226,12 @@ class Pages:
         return entered
 
     def _login_form(self, target: str, status: int) -> Response:
-        values = {"next": _own_path(target), "is_wrong": status != 200, "version": VERSION}
+        values = {"next": _own_path(target), "is_wrong": status != OK, "version": VERSION}
         return HTMLResponse(render(self._templates, "login.html", values), status)
 
     async def missing(self, request: Request, _error: Exception) -> Response:
         """Answer that there is no such page."""
-        return await self._page(request, "missing", "No such page", {}, NOT_FOUND)
+        return await self._page(request, "missing", "No such page", _nothing(NOT_FOUND))
 
     async def _health_of_each(self, instances: Part[InstancesAnswer]) -> list[HealthAnswer]:
         """Return what each instance that is alive says of itself, if there are several."""
@@ -227,35 +242,45 @@ class Pages:
         asked = (self._source.get(answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
         return [part.data for part in await asyncio.gather(*asked) if part.data is not None and not part.fault]
 
-    async def _page(
-        self, request: Request, name: str, title: str, values: Mapping[str, Any], status: int = 200
-    ) -> Response:
-        """Render a page, or its parts that change, with the verdict that each page shows."""
-        source = self._source
-        health, streams, instances, findings = await asyncio.gather(
-            source.get(answers.HEALTH),
-            source.get(answers.STREAMS, ALL_STREAMS),
-            source.get(answers.INSTANCES),
-            source.get(answers.FINDINGS),
-        )
-        each = await self._health_of_each(instances)
+    async def _page(self, request: Request, name: str, title: str, asked: Awaitable[Values]) -> Response:
+        """Render a page, or its parts that change, with the verdict that each page shows.
+
+        What only this page asks for may contain `title` and `status`.
+        """
+        values, common = await asyncio.gather(asked, self._common())
         shown = {
             "title": title,
+            "status": OK,
             "page": name,
-            "now": source.now(),
+            "now": self._source.now(),
             "version": VERSION,
-            "server": source.link.server,
-            "verdict": verdict(Known(health, each, streams, instances, findings), source.last_good_at),
+            "has_login": self._sessions is not None,
+            "layout": "fragment.html" if request.headers.get("x-fragment") else "page.html",
+            **common,
+            **values,
+        }
+        return HTMLResponse(render(self._templates, f"{name}.html", shown), shown["status"])
+
+    async def _common(self) -> Values:
+        """Ask for what each page shows."""
+        ask = self._source.get
+        health, streams, instances, findings = await asyncio.gather(
+            ask(answers.HEALTH), ask(answers.STREAMS, ALL_STREAMS), ask(answers.INSTANCES), ask(answers.FINDINGS)
+        )
+        each = await self._health_of_each(instances)
+        return {
+            "verdict": verdict(Known(health, each, streams, instances, findings), self._source.last_good_at),
             "health": health,
             "streams": streams,
             "instances": instances,
             "findings": findings,
             "totals": totals(streams, instances),
-            "has_login": self._sessions is not None,
-            "layout": "fragment.html" if request.headers.get("x-fragment") else "page.html",
-            **values,
         }
-        return HTMLResponse(render(self._templates, f"{name}.html", shown), status)
+
+
+async def _nothing(status: int = OK) -> Values:
+    """Ask for nothing but what each page shows."""
+    return {"status": status}
 
 
 async def healthz(_request: Request) -> Response:

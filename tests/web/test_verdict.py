@@ -5,10 +5,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Finding, Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.answers import Part
+from nats_scheduler.web.pages import KINDS, STATES
 from nats_scheduler.web.shown import instant_of
 from nats_scheduler.web.verdict import Known, Verdict, totals, troubled_first, verdict
 
@@ -142,3 +144,7 @@ def test_sums_are_over_all_streams() -> None:
     known: Any = {"instances": [instance(), instance("two", "gone")]}
     found = totals(answered(listed), answered(known))
     assert (found.schedules, found.failing, found.next, found.alive, found.kinds) == (10, 1, NOON, 1, "10 at")
+
+
+def test_the_words_of_the_search_are_those_of_the_service() -> None:
+    assert (tuple(State), tuple(Kind)) == (STATES, KINDS)
