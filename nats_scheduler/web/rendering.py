@@ -40,6 +40,7 @@ def templates() -> Environment:
         plural=shown.plural,
         listed=shown.listed,
         grade=shown.grade,
+        width=shown.width_class,
     )
     return environment
 

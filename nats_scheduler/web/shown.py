@@ -16,6 +16,9 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 MAX_LISTED_CHARS = 160
 """How much of a subject or a pattern a list shows; the page of the schedule shows all of it."""
 
+MAX_TOKEN_CHARS = 36
+"""A token of a subject up to this length is not broken: a column of a phone is that wide."""
+
 MOMENT_NS = 10 * SECOND
 """How old (ns) an answer may be that is shown as if it was of now."""
 
@@ -37,6 +40,11 @@ def listed(text: str | None) -> str:
     """Return a text as short as a list needs it."""
     text = text or ""
     return text if len(text) <= MAX_LISTED_CHARS else f"{text[:MAX_LISTED_CHARS]}…"
+
+
+def width_class(subject: str | None) -> str:
+    """Return the class of a subject: ` long` if one of its tokens has to be broken to fit into a column, else ""."""
+    return " long" if any(len(token) > MAX_TOKEN_CHARS for token in (subject or "").split(".")) else ""
 
 
 def instant_of(text: str | None) -> int | None:

@@ -31,7 +31,7 @@ class Browsing:
         """Return the text of a page."""
         answer = await self.client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()})
         assert answer.status_code == status, (answer.status_code, answer.text[:500])
-        return answer.text
+        return answer.text.replace("<wbr>", "")  # where a subject may be broken
 
     async def shows(self, path: str, *texts: str) -> str:
         """Wait until a page shows all texts, and return it."""
