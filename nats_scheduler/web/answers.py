@@ -41,6 +41,9 @@ PATIENCE_SECONDS = 2.0
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question, however many readers there are."""
 
+LATER_KEYS = frozenset({"unread", "complete", "unexamined", "omitted"})
+"""Keys of answers that older sidecars do not have; null stands for what they would say."""
+
 MAX_REQUESTS = 12
 """Requests in work at once; a sidecar takes 32, and others ask it too."""
 
@@ -63,13 +66,28 @@ def as_described(form: type[T]) -> Callable[[Object], T | None]:
     adapter = TypeAdapter(form)
 
     def read(answer: Object) -> T | None:
-        try:
-            adapter.validate_python(answer, strict=True)
-        except ValidationError:
-            return None
-        return cast(T, answer)
+        for _ in range(2):  # the second time without what an older sidecar does not know
+            try:
+                adapter.validate_python(answer, strict=True)
+            except ValidationError as error:
+                missing = [one["loc"] for one in error.errors(include_url=False, include_input=False)]
+                if not all(_add_unknown(answer, place) for place in missing):
+                    return None
+            else:
+                return cast(T, answer)
+        return None
 
     return read
+
+
+def _add_unknown(answer: Any, place: tuple[int | str, ...]) -> bool:
+    """Put null in the place of a key that sidecars have had only later; return False if it is any other fault."""
+    *parents, key = place
+    if key not in LATER_KEYS:
+        return False
+    for parent in parents:
+        answer = answer[parent]
+    return answer.setdefault(key, None) is None
 
 
 HEALTH = Question("health.get", as_described(HealthAnswer))

@@ -9,7 +9,7 @@ from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Finding, Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
-from nats_scheduler.web.answers import Part
+from nats_scheduler.web.answers import STREAMS, Part
 from nats_scheduler.web.pages import KINDS, STATES
 from nats_scheduler.web.shown import instant_of
 from nats_scheduler.web.verdict import Known, Verdict, totals, troubled_first, verdict
@@ -136,6 +136,15 @@ def test_the_worst_comes_first() -> None:
     assert [one.level for one in found.reasons] == ["bad", "warn", "note"]
     listed = [stream("A"), stream("B", rejected=1), stream("C", failing=1)]
     assert [one["stream"] for one in troubled_first(listed)] == ["C", "A", "B"]
+
+
+def test_an_answer_of_an_older_sidecar_is_read_without_the_keys_that_came_later() -> None:
+    listed: dict[str, Any] = {**HEAD, "unanswered": [], "cursor": None, "streams": [stream()]}
+    read = STREAMS.read(listed)
+    assert read is not None
+    assert read["streams"][0]["unread"] is None
+    del listed["streams"][0]["mode"]
+    assert STREAMS.read(listed) is None
 
 
 def test_sums_are_over_all_streams() -> None:
