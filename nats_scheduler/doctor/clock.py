@@ -11,7 +11,7 @@ from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, ClockReading, StreamFacts
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, civil_from_days
-from nats_scheduler.schedule.patterns import Cron
+from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.tzif import OffsetTable
 from nats_scheduler.schedule.zones import Zone
@@ -98,8 +98,8 @@ def check_zones(facts: AccountFacts) -> Iterator[Finding]:
 def _users_of_zones(facts: AccountFacts) -> dict[str, list[StreamFacts]]:
     users: dict[str, list[StreamFacts]] = {}
     for stream in facts.streams:
-        patterns = (listed.pattern for listed in stream.schedules)
-        for name in {one.zone.name for one in patterns if isinstance(one, Cron) and one.zone is not None}:
+        names = {time_zone_of(listed.pattern) for listed in stream.schedules}
+        for name in sorted(name for name in names if name is not None):
             users.setdefault(name, []).append(stream)
     return users
 

@@ -23,7 +23,7 @@ from nats_scheduler.engine.flight import DONE, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.in_flight import InFlight
 from nats_scheduler.engine.lifetimes import Lifetimes
-from nats_scheduler.engine.outlook import KINDS, Kind
+from nats_scheduler.engine.outlook import KINDS, Kind, kind_of
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.roster import Roster
@@ -81,7 +81,10 @@ class Visit:
     def _visit(self, row: list[Held]) -> None:
         found, now = self._found, self._now
         for pattern, count in Counter(map(type, map(_pattern, row))).items():
-            found.held[KINDS[pattern]] += count
+            if (kind := KINDS.get(pattern)) is not None:
+                found.held[kind] += count
+            else:
+                self._count_bounded(row)
         fire_times = list(map(_fire_time, row))  # no schedule is due before its fire time
         has_flights, limit = any(map(_flight, row)), now - OVERDUE_AFTER_NS
         if has_flights:
@@ -91,6 +94,11 @@ class Visit:
         coming = min((fire_time for fire_time in fire_times if fire_time > now), default=None)
         if coming is not None and (found.next_due is None or coming < found.next_due):
             self._note_coming(row)
+
+    def _count_bounded(self, row: list[Held]) -> None:
+        for held in row:
+            if held.pattern.base is not held.pattern:
+                self._found.held[kind_of(held.pattern)] += 1
 
     def _note_overdue(self, suspects: list[Held]) -> None:
         found = self._found

@@ -54,12 +54,12 @@ class Outlook(NamedTuple):
 
 
 KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON}
-"""The kind of each class of patterns."""
+"""The kind of each class of patterns without bounds."""
 
 
 def kind_of(pattern: Pattern) -> Kind:
     """Return the kind of a pattern."""
-    return KINDS[type(pattern)]
+    return KINDS[type(pattern.base)]
 
 
 def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = False) -> Outlook:
@@ -77,13 +77,18 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     if send_time > now:
         return Outlook(fire_time, usual)
     if not held.repeats:
-        return Outlook(fire_time, State.OVERDUE if usual is State.WAITING else usual)
+        return Outlook(fire_time, _due(usual))
     following = fire_after(held.pattern, held.stored_at, fire_time, now) if by_server else held.next_fire(now)
-    if following is not None and ends <= held.send_time_of(following):
-        return Outlook(None, State.EXPIRING)
-    return Outlook(following, State.ENDED if following is None else usual)
+    if following is None:
+        return Outlook(fire_time, _due(usual)) if held.ends_by_itself else Outlook(None, State.ENDED)
+    return Outlook(None, State.EXPIRING) if ends <= held.send_time_of(following) else Outlook(following, usual)
+
+
+def _due(usual: State) -> State:
+    """Return the state of a schedule whose last fire is due."""
+    return State.OVERDUE if usual is State.WAITING else usual
 
 
 def is_searched(held: Held, now: int) -> bool:
     """Return whether the next fire of a schedule has to be searched, which takes longer."""
-    return held.send_time <= now and isinstance(held.pattern, Cron)
+    return held.send_time <= now and not isinstance(held.pattern, At | Every)

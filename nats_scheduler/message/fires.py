@@ -135,6 +135,7 @@ def kind_of(definition: Definition) -> ScheduleKind:
     """Return the kind of a schedule; one with a source is sampling, whatever its pattern."""
     if definition.terms.source is not None:
         return ScheduleKind.SAMPLING
-    if isinstance(definition.pattern, At):
+    base = definition.pattern.base
+    if isinstance(base, At):
         return ScheduleKind.DELAYED
-    return ScheduleKind.INTERVAL if isinstance(definition.pattern, Every) else ScheduleKind.CRON
+    return ScheduleKind.INTERVAL if isinstance(base, Every) else ScheduleKind.CRON

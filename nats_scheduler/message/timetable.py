@@ -36,6 +36,11 @@ class Timetable:
         """Whether the schedule goes on after its first fire, and does not end with it."""
         return self.pattern.repeats
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether its publisher said that it has a last fire: it is removed after that, as an `@at` is."""
+        return not self.repeats or self.pattern.base is not self.pattern
+
     def first_fire(self) -> int | None:
         """Return the first fire time, which may be past; None if there is none."""
         return self.pattern.first_fire(self.stored_at)

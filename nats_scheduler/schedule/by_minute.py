@@ -5,11 +5,13 @@ Intervals are counted by arithmetic. A cron pattern is searched once for each mi
 a minute are the bits of its field of seconds.
 
 Cost: a fraction of a microsecond for each minute of an interval, some microseconds for each of a cron pattern.
-Limit: the searches do not use what `Cron.next_fire` keeps, which belongs to the fires themselves.
+Limits: a day without fires begins and ends with a minute of UTC. The searches do not use what `Cron.next_fire` keeps,
+which belongs to the fires themselves.
 """
 
 from collections.abc import Hashable, Iterator
 
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.cron_search import next_fire
 from nats_scheduler.schedule.instants import MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
@@ -19,11 +21,13 @@ def grid_of(pattern: Pattern, stored_at: int) -> Hashable:
     """Return what schedules have in common whose fires lie at the same instants, as long as both patterns exist."""
     if isinstance(pattern, Every):
         return pattern.interval, round_to_second(stored_at) % pattern.interval
-    return id(pattern)
+    return (pattern, stored_at) if isinstance(pattern, Bounded) else id(pattern)
 
 
 def fires_by_minute(pattern: Pattern, stored_at: int, after: int, until: int) -> Iterator[tuple[int, int]]:
     """Yield the start of each minute (ns) with fires in (after, until), and how many there are; in order."""
+    if isinstance(pattern, Bounded):
+        return _of_bounded(pattern, stored_at, after, until)
     if isinstance(pattern, Every):
         return _of_interval(pattern, stored_at, after, until)
     if isinstance(pattern, Cron):
@@ -31,6 +35,13 @@ def fires_by_minute(pattern: Pattern, stored_at: int, after: int, until: int) ->
     assert isinstance(pattern, At), f"{pattern!r}: an @at was expected"
     instant = pattern.instant
     return iter([(instant - instant % MINUTE, 1)] if after < instant < until else [])
+
+
+def _of_bounded(pattern: Bounded, stored_at: int, after: int, until: int) -> Iterator[tuple[int, int]]:
+    first, end, grid = pattern.span(after, until, stored_at)
+    for minute, count in fires_by_minute(pattern.base, grid, first, end):
+        if not pattern.is_excepted(minute):
+            yield minute, count
 
 
 def _of_interval(pattern: Every, stored_at: int, after: int, until: int) -> Iterator[tuple[int, int]]:

@@ -64,13 +64,14 @@ def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> li
 
     The fires are all that there are from `since` on to the last of them, in their order.
     """
-    if not isinstance(pattern, Cron) or pattern.zone is None:
+    base = pattern.base
+    if not isinstance(base, Cron) or base.zone is None:
         return [NextFire(fire) for fire in fires]
     found: list[NextFire | SkippedTimes] = []
     before = since
     for fire in fires:
-        found += _skipped(pattern.fields, pattern.zone, before, fire)
-        found.append(_marked(pattern.fields, pattern.zone, before, fire))
+        found += _skipped(base.fields, base.zone, before, fire)
+        found.append(_marked(base.fields, base.zone, before, fire))
         before = fire
     return found
 

@@ -7,11 +7,17 @@ Cost: some ten microseconds. Limit: English.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from nats_scheduler.schedule.bounds import Bounded, Bounds, Days
 from nats_scheduler.schedule.cron_words import cron_words
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.zones import Zone
+
+MAX_SHOWN_DAYS = 5
+"""How many of the days without fires are named."""
 
 IN_DAYS_FROM_NS = 2 * DAY
 """Intervals (ns) from here on are given in days; `@every 24h` is not every day at one time where clocks change."""
@@ -28,6 +34,10 @@ _NO_PLACES = frozenset({"ACT", "LHI", "NSW", "North", "Queensland", "South", "Ta
 
 def explain_pattern(pattern: Pattern, stored_at: int | None = None) -> str:
     """Return when a schedule fires that is stored at an instant (ns), or, with None, that is not stored yet."""
+    if isinstance(pattern, Bounded):
+        anchor = pattern.bounds.anchor
+        grid = stored_at if anchor is None else anchor
+        return ", ".join((explain_pattern(pattern.base, grid), *bounds_words(pattern.bounds)))
     if isinstance(pattern, Cron):
         return cron_words(pattern.fields, zone_words(pattern.zone))
     if isinstance(pattern, Every):
@@ -36,6 +46,26 @@ def explain_pattern(pattern: Pattern, stored_at: int | None = None) -> str:
     at = pattern.first_fire(0)
     assert at is not None, f"{pattern.text!r} fires never"
     return f"once, at {format_rfc3339(at)}"
+
+
+def bounds_words(bounds: Bounds) -> Iterator[str]:
+    """Yield what the bounds leave out: `not before 2026-10-01T00:00:00Z`, `at most 3 times`, `not on 2026-12-25`."""
+    if bounds.start is not None:
+        yield f"not before {format_rfc3339(bounds.start)}"
+    if bounds.end is not None:
+        yield f"not at or after {format_rfc3339(bounds.end)}"
+    if bounds.limit is not None:
+        yield "once" if bounds.limit == 1 else f"at most {bounds.limit:,} times"
+    if bounds.excepted:
+        shown = [days_words(days) for days in bounds.excepted[:MAX_SHOWN_DAYS]]
+        more = len(bounds.excepted) - len(shown)
+        yield f"not on {', '.join(shown)}" + (f" and {more:,} more days or ranges" if more else "")
+
+
+def days_words(days: Days) -> str:
+    """Return days in a row: `2026-12-25`, `2026-12-27 to 2027-01-01`."""
+    first, last = (format_rfc3339(number * DAY)[:10] for number in days)
+    return first if first == last else f"{first} to {last}"
 
 
 def zone_words(zone: Zone | None) -> str:

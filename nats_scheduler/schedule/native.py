@@ -40,14 +40,16 @@ class Quirk(StrEnum):
 
 def reads(pattern: Pattern, api_level: int) -> bool:
     """Return whether a server of this API level adopts a schedule with this pattern."""
-    return isinstance(pattern, At) or api_level >= REPEATING_API_LEVEL
+    return isinstance(pattern.base, At) or api_level >= REPEATING_API_LEVEL
 
 
 def adopted_fire(pattern: Pattern, stored_at: int, now: int) -> int | None:
     """Return when a server that adopts the schedule at `now` first fires it; a time that has passed means immediately.
 
+    Bounds are ours alone: the server fires the pattern without them.
     As the server does: a repeating schedule whose first fire time has passed counts from now, rounded to the second.
     """
+    pattern = pattern.base
     first = pattern.first_fire(stored_at)
     if isinstance(pattern, At) or first is None or first >= now:
         return first
@@ -73,6 +75,7 @@ def fire_after(pattern: Pattern, stored_at: int, due: int, now: int) -> int | No
 
 def quirk_of(pattern: Pattern, now: int) -> Quirk | None:
     """Return why the server gets a pattern wrong; None if it fires as the pattern says."""
+    pattern = pattern.base
     if isinstance(pattern, At):
         return None if MIN_INSTANT_NS <= pattern.instant <= MAX_INSTANT_NS else Quirk.FAR
     if isinstance(pattern, Every):

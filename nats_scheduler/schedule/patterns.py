@@ -50,8 +50,13 @@ _MAX_CACHED_PATTERN_CHARS = 256
 class Pattern(Protocol):
     """What all patterns have in common; instants are nanoseconds since the Unix epoch."""
 
-    repeats: ClassVar[bool]
-    """Whether the schedule continues after its first fire."""
+    @property
+    def repeats(self) -> bool:
+        """Whether the schedule continues after its first fire."""
+
+    @property
+    def base(self) -> Pattern:
+        """The pattern without bounds (`schedule.bounds`): most often itself."""
 
     @property
     def text(self) -> str:
@@ -87,6 +92,11 @@ class At:
         """Fire at `instant`; `text` is None if it is equal to the printed instant."""
         self._written = text
         self._instant = instant
+
+    @property
+    def base(self) -> Pattern:
+        """The pattern itself: it has no bounds."""
+        return self
 
     @property
     def text(self) -> str:
@@ -144,6 +154,11 @@ class Every:
     interval: int
     """Nanoseconds, at least a second."""
 
+    @property
+    def base(self) -> Pattern:
+        """The pattern itself: it has no bounds."""
+        return self
+
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first point of the grid."""
         return round_to_second(stored_at) + self.interval
@@ -181,6 +196,11 @@ class Cron:
     """None is UTC."""
     _found: list[tuple[int, int]] = field(default_factory=list, repr=False, compare=False)
     """Pairs of a searched instant and the first match after it: every instant between the two has the same match."""
+
+    @property
+    def base(self) -> Pattern:
+        """The pattern itself: it has no bounds."""
+        return self
 
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first match strictly after the second in which the schedule was stored."""
@@ -233,7 +253,8 @@ def parse_pattern(text: str, time_zone: str | None = None) -> Pattern | InvalidP
 
 def time_zone_of(pattern: Pattern) -> str | None:
     """Return the name of a pattern's time zone as it was written, None if it has none of its own."""
-    return pattern.zone.name if isinstance(pattern, Cron) and pattern.zone is not None else None
+    base = pattern.base
+    return base.zone.name if isinstance(base, Cron) and base.zone is not None else None
 
 
 def usual_at(text: bytes, start: int, end: int) -> At | None:

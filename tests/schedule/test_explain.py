@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nats_scheduler.schedule.bounds import Bounded, Bounds, Days
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.schedule.oracle import Drawn, Meaning, meanings
@@ -185,3 +186,34 @@ def test_the_words_of_an_interval_add_up(interval: int) -> None:
 
 def test_one_time_is_given_as_it_is() -> None:
     assert explain_pattern(valid("@at 2026-01-02T05:04:05.5+02:00")) == "once, at 2026-01-02T03:04:05.5Z"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bounds", "words"),
+    [
+        ("0 30 9 * * mon-fri", Bounds(limit=1), "every weekday at 09:30 in UTC, once"),
+        (
+            "@daily",
+            Bounds(start=0, end=DAY, limit=1_000),
+            "every day at 00:00 in UTC, not before 1970-01-01T00:00:00Z, not at or after 1970-01-02T00:00:00Z, "
+            "at most 1,000 times",
+        ),
+        ("@every 1h", Bounds(anchor=DAY), "every hour, counted from 1970-01-02T00:00:00Z"),
+        (
+            "@hourly",
+            Bounds(excepted=(Days(0, 0), Days(2, 4))),
+            "every hour in UTC, not on 1970-01-01, 1970-01-03 to 1970-01-05",
+        ),
+        (
+            "@hourly",
+            Bounds(excepted=tuple(Days(number, number) for number in range(0, 20, 2))),
+            "every hour in UTC, not on 1970-01-01, 1970-01-03, 1970-01-05, 1970-01-07, 1970-01-09 "
+            "and 5 more days or ranges",
+        ),
+    ],
+)
+def test_bounds_are_named_after_the_pattern(pattern: str, bounds: Bounds, words: str) -> None:
+    base = parse_pattern(pattern)
+    assert base is not None
+    assert not isinstance(base, InvalidPattern | InvalidTimeZone)
+    assert explain_pattern(Bounded(base, bounds), 0) == words

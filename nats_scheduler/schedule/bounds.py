@@ -1,0 +1,218 @@
+"""A pattern with bounds: a first and a last instant, a number of fires, days without fires, another start of its grid.
+
+One rule: a bounded pattern answers the same questions as any pattern, so no caller has to know of bounds. Its fire
+times are those of its own pattern, less what the bounds leave out: nothing is moved.
+
+- The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
+- No fire time is before `start`, and none is at `end` or later.
+- No fire time lies on one of the days `excepted`, as the clock of the pattern's zone shows them (UTC if it has none).
+- After the `limit`-th fire time that these bounds leave there is none. It is counted from the stored time, so all
+  instances agree without a counter, and a fire that was missed counts too.
+
+Cost: one more call for each question; some microseconds for each fire time up to `limit`, once for each schedule, but
+for `@every` without excepted days.
+Limit: days are those of the Gregorian calendar; a range that ends before it begins is empty.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.schedule.patterns import Cron, Every, Pattern
+from nats_scheduler.schedule.zones import UTC, Zone
+
+MAX_LIMIT = 1_000
+"""Most fires to which a schedule can be limited: they may have to be counted one by one."""
+
+_MAX_CACHED_LASTS = 4_096
+
+_LONG_AGO = -(1 << 100)
+_NEVER = 1 << 100
+
+
+class Days(NamedTuple):
+    """Days in a row, both included, as days since 1970-01-01."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is left of the fire times of a pattern; instants are nanoseconds since the Unix epoch, None is no bound."""
+
+    start: int | None = None
+    end: int | None = None
+    limit: int | None = None
+    """1 to `MAX_LIMIT`."""
+    anchor: int | None = None
+    """A whole second; only `@every` has a grid."""
+    excepted: tuple[Days, ...] = ()
+    """In their order, without overlaps: see `in_order`."""
+
+
+NO_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A pattern with bounds; it is a pattern itself."""
+
+    base: Pattern
+    bounds: Bounds
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the schedule may continue after its first fire."""
+        return self.base.repeats
+
+    @property
+    def text(self) -> str:
+        """The pattern as it was written."""
+        return self.base.text
+
+    def first_fire(self, stored_at: int) -> int | None:
+        """Return the first fire time that the bounds leave; None if there is none."""
+        if self.repeats:
+            return self.next_fire(stored_at, stored_at)
+        only = self.base.first_fire(stored_at)
+        return None if only is None or not self._leaves(only) else only
+
+    def next_fire(self, after: int, stored_at: int) -> int | None:
+        """Return the first fire time strictly after an instant; None if the schedule has ended."""
+        found = self._unlimited(after, stored_at)
+        return None if found is None or found > _last_fire(self, stored_at) else found
+
+    def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
+        """Return the last fire time in (after, until]."""
+        bounds, grid = self.bounds, self._grid(stored_at)
+        after = max(after, _LONG_AGO if bounds.start is None else bounds.start - 1)
+        until = min(until, _last_fire(self, stored_at), _NEVER if bounds.end is None else bounds.end - 1)
+        while after < until:
+            found = self.base.latest_fire(after, until, grid)
+            if found is None:
+                return None
+            exception = self._exception_around(found)
+            if exception is None:
+                return found
+            until = exception[0] - 1
+        return None
+
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Return whether a schedule stored at `stored_at` fires at an instant."""
+        if not self._leaves(instant) or not self.base.is_fire(instant, self._grid(stored_at)):
+            return False
+        return not self.repeats or stored_at < instant <= _last_fire(self, stored_at)
+
+    def format(self, instant: int) -> str:
+        """Print an instant as the pattern does."""
+        return self.base.format(instant)
+
+    def span(self, after: int, until: int, stored_at: int) -> tuple[int, int, int]:
+        """Return the part of (after, until) in which the base fires as the bounds leave it, but for excepted days.
+
+        The third value is the stored time for which to ask the base.
+        """
+        bounds = self.bounds
+        first = max(after, stored_at, _LONG_AGO if bounds.start is None else bounds.start - 1)
+        end = min(until, _last_fire(self, stored_at) + 1, _NEVER if bounds.end is None else bounds.end)
+        return first, end, self._grid(stored_at)
+
+    def is_excepted(self, instant: int) -> bool:
+        """Return whether an instant lies on an excepted day."""
+        return self._exception_around(instant) is not None
+
+    def _grid(self, stored_at: int) -> int:
+        """Return from where the base counts: one step before the anchor, which is a fire time itself."""
+        if self.bounds.anchor is None or not isinstance(self.base, Every):
+            return stored_at
+        return self.bounds.anchor - self.base.interval
+
+    def _unlimited(self, after: int, stored_at: int) -> int | None:
+        """Return the first fire time strictly after an instant, without regard to the limit."""
+        bounds, grid = self.bounds, self._grid(stored_at)
+        after = max(after, stored_at, _LONG_AGO if bounds.start is None else bounds.start - 1)
+        while True:
+            found = self.base.next_fire(after, grid)
+            if found is None or (bounds.end is not None and found >= bounds.end):
+                return None
+            exception = self._exception_around(found)
+            if exception is None:
+                return found
+            after = exception[1]
+
+    def _leaves(self, instant: int) -> bool:
+        """Return whether the bounds leave an instant, without regard to the limit."""
+        bounds = self.bounds
+        if bounds.start is not None and instant < bounds.start:
+            return False
+        if bounds.end is not None and instant >= bounds.end:
+            return False
+        return self._exception_around(instant) is None
+
+    def _exception_around(self, instant: int) -> tuple[int, int] | None:
+        """Return the first and last instant of a period around this one on excepted days; None if its day is not one.
+
+        The period ends with the days, or where the offset of the zone changes before that.
+        """
+        excepted = self.bounds.excepted
+        if not excepted:
+            return None
+        segment = (self.zone or UTC).segment_at(instant)
+        offset = segment.offset * SECOND
+        day = (instant + offset) // DAY
+        number = bisect_right(excepted, day, key=_first_day) - 1
+        if number < 0 or excepted[number].last < day:
+            return None
+        first, last = excepted[number].first * DAY - offset, (excepted[number].last + 1) * DAY - offset - 1
+        if segment.start is not None:
+            first = max(first, segment.start)
+        if segment.end is not None:
+            last = min(last, segment.end - 1)
+        return first, last
+
+    @property
+    def zone(self) -> Zone | None:
+        """The zone whose clock says which day it is; None is UTC."""
+        return self.base.zone if isinstance(self.base, Cron) else None
+
+
+def in_order(days: Iterable[Days]) -> tuple[Days, ...]:
+    """Return days in their order, with those that overlap or follow each other in one; empty ones are left out."""
+    found: list[Days] = []
+    for one in sorted(one for one in days if one.first <= one.last):
+        if found and one.first <= found[-1].last + 1:
+            found[-1] = Days(found[-1].first, max(found[-1].last, one.last))
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _first_day(days: Days) -> int:
+    return days.first
+
+
+def _last_fire(bounded: Bounded, stored_at: int) -> int:
+    """Return the last fire time that the limit allows."""
+    return _NEVER if bounded.bounds.limit is None else _nth_fire(bounded, stored_at, bounded.bounds.limit)
+
+
+@lru_cache(maxsize=_MAX_CACHED_LASTS)
+def _nth_fire(bounded: Bounded, stored_at: int, number: int) -> int:
+    """Return the fire time with a number, 1 for the first; a later instant than any if there are fewer."""
+    base, fire = bounded.base, bounded._unlimited(stored_at, stored_at)
+    if fire is None:
+        return _NEVER
+    if isinstance(base, Every) and not bounded.bounds.excepted:
+        return fire + (number - 1) * base.interval
+    for _ in range(number - 1):
+        following = bounded._unlimited(fire, stored_at)
+        if following is None:
+            return _NEVER
+        fire = following
+    return fire
