@@ -104,7 +104,8 @@ def _lines(document: CheckedDocument) -> list[tuple[str, object]]:
     schedule, generated = document["schedule"], document["generated"]
     lines: list[tuple[str, object]] = [("message", document["message"])]
     if schedule is not None:
-        lines += [(name, value) for name, value in schedule.items() if name != "next_fire"]
+        lines += [(name, value) for name, value in schedule.items() if name not in ("next_fire", "policies")]
+        lines += schedule["policies"].items()
         lines.append(("next_fire", schedule["next_fire"] and schedule["next_fire"]["local"]))
     if generated is not None:
         lines += generated.items()

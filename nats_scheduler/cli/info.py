@@ -33,6 +33,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
+from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
@@ -150,6 +151,8 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
         lines.append(("rejected", f"it never fires: {rejected.rejection.shortened()}"))
     for _, noted in story.listing.misnamed:
         lines += [("header", f"{name} {reason}") for name, reason in noted.headers]
+    if one is not None and has_ignored_policies(one):
+        lines.append(("beware", f"it has policies that {NO_SERVER_KNOWS}"))
     if len(story.listing.schedules) > 1:
         lines.append(("beware", "the message has both spellings of the headers: the server fires it as well"))
     _print_labelled(lines, wide=wide)

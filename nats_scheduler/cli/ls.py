@@ -28,6 +28,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.view import ListedSchedule, Query
 from nats_scheduler.observe.documents import rollup_of
+from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies, policies_text
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -108,6 +109,13 @@ def _print(
         click.echo(f"no schedules on {_names(listing)}")
     else:
         click.echo(f"\n{_total(listing, len(shown) if not invalid else None)}")
+    _print_problems(listing)
+
+
+def _print_problems(listing: Listing) -> None:
+    """Print why schedules that are listed as valid do not fire, or not as they say."""
+    if ignored := sum(has_ignored_policies(one) for _, one in listing.schedules):
+        click.echo(f"{ignored} of them {'has' if ignored == 1 else 'have'} policies that {NO_SERVER_KNOWS}")
     for one in listing.streams:
         if problem := listing.sidecars.why_not_fired(one):
             click.echo(f"{one.state.name}: {problem}")
@@ -142,6 +150,9 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
         "in": lambda _, listed: _time_left(listed, listing.at),
         "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
+        "policies": lambda _, listed: policies_text(listed.terms.policies),
+        "owner": lambda _, listed: listed.terms.policies.owner or "",
+        "note": lambda _, listed: listed.terms.policies.note or "",
         "sequence": lambda _, listed: str(listed.sequence),
         "stored": lambda _, listed: moment_text(listed.stored_at),
         "dialect": lambda _, listed: listed.terms.dialect.name,

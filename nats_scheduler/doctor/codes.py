@@ -56,6 +56,7 @@ class Code(StrEnum):
     SCHEDULES_EQUAL = "schedules_equal"
     TARGET_UNREAD = "target_unread"
     GRADUATION_BLOCKED = "graduation_blocked"
+    POLICIES_IGNORED = "policies_ignored"
     DEFECT_ZONE_GAP = "defect_zone_gap"
     DEFECT_INTERVAL_ROUNDED = "defect_interval_rounded"
     DEFECT_SOURCE_TRANSFORMED = "defect_source_transformed"
@@ -110,6 +111,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.SCHEDULES_EQUAL: Meaning(_W, "the same message is stored several times at each fire"),
     Code.TARGET_UNREAD: Meaning(_W, "what fires there is stored, and no program receives it"),
     Code.GRADUATION_BLOCKED: Meaning(_W, "`graduate` refuses to hand the schedules over to the server"),
+    Code.POLICIES_IGNORED: Meaning(_W, "the server fires the schedule whenever its pattern says, without an end"),
     Code.DEFECT_ZONE_GAP: Meaning(_W, "where the clock skips a midnight the server fires on wrong days, or skips days"),
     Code.DEFECT_INTERVAL_ROUNDED: Meaning(_W, "the server rounds each fire to the second"),
     Code.DEFECT_SOURCE_TRANSFORMED: Meaning(_W, "the server does not find the sample, and fires the schedule's body"),

@@ -173,7 +173,8 @@ async def _equal(
     for one in schedules:
         if one.fired_by is not FiredBy.NONE and one.state in (State.WAITING, State.OVERDUE, State.FAILING):
             terms = one.terms
-            key = terms.target, terms.source, terms.ttl, terms.rollup, one.pattern.text, time_zone_of(one.pattern)
+            pattern = one.pattern.text, time_zone_of(one.pattern), terms.policies.written
+            key = terms.target, terms.source, terms.ttl, terms.rollup, pattern
             alike.setdefault(key, []).append(one)
     candidates = [group for group in alike.values() if len(group) > 1]
     left = MAX_BODIES_COMPARED

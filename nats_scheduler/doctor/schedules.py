@@ -12,6 +12,7 @@ from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.observe.policies import has_ignored_policies, policies_text
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
@@ -81,6 +82,15 @@ def _republishes(stream: StreamFacts) -> bool:
     return bool(stream.config.get("republish"))
 
 
+def _policies(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules that a server fires, and whose policies it does not know."""
+    for listed in stream.schedules:
+        if has_ignored_policies(listed):
+            what = f"{listed.subject} has policies that no server knows: {policies_text(listed.terms.policies)}"
+            command = f"publish {listed.subject} again with X- before each of its schedule headers"
+            yield Finding(Code.POLICIES_IGNORED, what, command, stream.name, listed.subject)
+
+
 def _equals(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     for group in stream.equal:
         first, second = group[0], group[1]
@@ -110,6 +120,7 @@ CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
     _rejections,
     _failures,
     _targets,
+    _policies,
     _equals,
     _graduation,
 )

@@ -46,6 +46,7 @@ class Kind(StrEnum):
     ROUNDED = "rounded"
     FAR = "far"
     GAP = "gap"
+    POLICIES = "policies"
     MISSED = "missed"
     OVERDUE = "overdue"
     MOVED = "moved"
@@ -67,6 +68,7 @@ BLOCKING_KINDS = frozenset(
         Kind.ROUNDED,
         Kind.FAR,
         Kind.GAP,
+        Kind.POLICIES,
     }
 )
 """A stream with one of these is not graduated, unless its kind was accepted; `REFUSED` cannot be."""
@@ -80,6 +82,8 @@ _OF_QUIRKS = {
     Quirk.GAP: (Kind.GAP, "where this zone's clock skips a midnight or half an hour, the server takes wrong days"),
 }
 
+
+LESS_BOUND = "it fires whenever its pattern says"
 
 REVIVED = "a later message on its subject ended it, and the server revives it"
 
@@ -200,6 +204,9 @@ class Handover:
         quirk = quirk_of(pattern, now)
         if quirk is not None:
             yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
+        if pattern.base is not pattern:
+            names = ", ".join(name for name, _value in held.terms.policies.written)
+            yield _about(Kind.POLICIES, held, f"the server knows no policies ({names}): {LESS_BOUND}")
         if held.sequence in self._both:
             yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
         if self._level < REPEATING_API_LEVEL and (held.terms.source or held.terms.rollup):

@@ -214,10 +214,10 @@ class Outcomes:
             was_running = self.running_since is not None and first >= self.running_since
             self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.fire_time, was_running)))
         if next_fire is None:
-            if held.repeats:
-                self._lifecycle.end(held, Ending.EXHAUSTED)
-            else:
+            if held.ends_by_itself:
                 self._purges.purge(held)
+            else:
+                self._lifecycle.end(held, Ending.EXHAUSTED)
         else:
             kept = None if flight is None else flight.content
             pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
@@ -250,7 +250,7 @@ class Outcomes:
         held = self._lifecycle.awaiting(fire)
         if held is not None:
             landed = self._lifecycle.landed
-            if fire.next_fire is None and not held.repeats and landed.last_on(held) > fire.stored_as:
+            if fire.next_fire is None and held.ends_by_itself and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
             self.advance(held, fire.next_fire)
 

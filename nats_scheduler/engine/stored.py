@@ -14,6 +14,7 @@ next fire shows. Neither are its mistakes before a first fire (`schedule.native.
 """
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.inputs import CheckpointLoaded, ExpiryConcluded, MessagesRead
@@ -42,6 +43,8 @@ class StoredSchedules:
         removes_expired: bool = False,
     ) -> None:
         """Begin with the checkpoints of the sidecars; `removes_expired` if the sidecar acts on TTLs."""
+        if fired_by is not FiredBy.SIDECAR:
+            rules = replace(rules, has_policies=False)
         # The limits concern fires, and there are none.
         self._engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
         self._engine.step(0, checkpoints)

@@ -17,6 +17,7 @@ from nats_scheduler.message import rejection
 from nats_scheduler.message.dialect import ADR51, Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
+from nats_scheduler.message.policies import NO_POLICIES, Policies, ignored_policies, read_policies, with_policies
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -39,6 +40,7 @@ class Terms(NamedTuple):
     `ttl` is the text of the header as it was written, "" if there is none; it goes into the generated message
     unchanged.
     `rollup` is true if the generated message rolls up its target.
+    `policies` contain their effect on the fire times too, which is in the pattern already.
     """
 
     dialect: Dialect
@@ -46,6 +48,7 @@ class Terms(NamedTuple):
     source: str | None
     ttl: str
     rollup: bool
+    policies: Policies = NO_POLICIES
 
 
 class Definition(NamedTuple):
@@ -97,7 +100,16 @@ def definition_of(
         or rules.restrictions.target_fault(dialect.target, target)
         or rules.restrictions.source_fault(dialect.source, source)
     )
-    return fault or Definition(pattern, Terms(dialect, target, source or None, ttl, bool(rollup)))
+    if fault is not None:
+        return fault
+    policies = read_policies(fields, dialect, pattern) if rules.has_policies else ignored_policies(fields, dialect)
+    if isinstance(policies, Rejection):
+        return policies
+    bounded = with_policies(pattern, policies)
+    if bounded is not pattern and Timetable(bounded, stored_at).first_fire() is None:
+        reason = "never fires between its X-Start and X-End, on days that X-Except leaves"
+        return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)
+    return Definition(bounded, Terms(dialect, target, source or None, ttl, bool(rollup), policies))
 
 
 def read_pattern(text: str, time_zone: str | None, stored_at: int) -> Pattern | Rejection | None:

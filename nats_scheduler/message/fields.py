@@ -33,11 +33,12 @@ def schedule_fields(block: bytes, dialect: Dialect) -> dict[bytes, str]:
     if not found:
         return {}
     if block.count(dialect.schedule) != len(found):
-        found = _search_by_name(block, dialect)
+        found = _search_by_name(block, dialect, found)
     found.reverse()
     return {name: value.decode("utf-8", "surrogateescape") for name, value in found}
 
 
-def _search_by_name(block: bytes, dialect: Dialect) -> list[tuple[bytes, bytes]]:
+def _search_by_name(block: bytes, dialect: Dialect, found: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     values = ((name, header_value(block, name)) for name in dialect.names)
-    return [(name, value) for name, value in values if value is not None]
+    extensions = [(name, value) for name, value in found if name.startswith(dialect.schedule + b"-X-")]
+    return [(name, value) for name, value in values if value is not None] + extensions

@@ -3,7 +3,7 @@
 A server stores `nats-schedule` or `Nats-Schedul` like any header, and a schedule with a `Nats-Schedule-Timezone` fires
 in UTC; the publisher gets no error. The rule: misnamed headers do not change how a message is read; they are reported
 to the operator.
-Names that begin with `Nats-Schedule-X-` or `X-Nats-Schedule-X-` are extensions, and are ignored.
+Names that begin with `Nats-Schedule-X-` or `X-Nats-Schedule-X-` are policies (`message.policies`), which are checked.
 
 Cost: two `bytes.find` for an ordinary message, one or two microseconds for a message that contains the letters.
 Limit: a name is checked only if it begins with Nats (or X-Nats) and contains `hedul` in lower or upper case.

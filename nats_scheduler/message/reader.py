@@ -23,6 +23,7 @@ from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.misnamed import NAME_PART_LOWER, NAME_PART_UPPER, Misnamed, misnamed_headers
+from nats_scheduler.message.policies import NO_POLICIES
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, Reading, read_message, read_published
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -141,6 +142,8 @@ class MessageReader:
         """Cache the terms of a block, unless another header may have determined when it fires."""
         dialect, start, end = self._pattern_in(block)
         pattern, terms = definition
+        if terms.policies is not NO_POLICIES:
+            return  # they may depend on the pattern, and change when it fires
         if dialect is not terms.dialect or decoded(block[start:end].lstrip(b" ")) != pattern.text:
             return
         name = dialect.time_zone

@@ -18,7 +18,8 @@ MAX_KEPT_CHARS = 400
 class Rejection:
     """The reason why a message or a stream configuration is rejected.
 
-    `code` and `description` are the server's (`err_code`, `description`), `status` is its HTTP-like code.
+    `code` and `description` are the server's (`err_code`, `description`), `status` is its HTTP-like code. The code is
+    0 where the server has no such rule.
     `header` is the header, or the key of the configuration, whose value is `value`. `reason` follows both in a
     sentence.
     """
@@ -38,7 +39,8 @@ class Rejection:
 
     def __str__(self) -> str:
         value = self.value if len(self.value) <= MAX_SHOWN_CHARS else self.value[:MAX_SHOWN_CHARS] + "…"
-        return f"{self.header} of {value!r} {self.reason} (server code {self.code})"
+        code = f"server code {self.code}" if self.code else "a rule of nats-scheduler, not of the server"
+        return f"{self.header} of {value!r} {self.reason} ({code})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,9 @@ SOURCE_INVALID = ServerError(10203, "message schedules source is invalid")
 SCHEDULER_INVALID = ServerError(10212, "message schedules invalid scheduler")
 TIME_ZONE_INVALID = ServerError(10223, "message schedules time zone is invalid")
 
+# For policies (`message.policies`), which are headers of our own: servers know no such error.
+POLICY_INVALID = ServerError(0, "schedule policy is invalid")
+
 # For the operator's restrictions: the server has no such limit.
 TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)
 
@@ -73,7 +78,7 @@ MESSAGE_CODES = tuple(
     error.code
     for error in (
         *(TOO_MANY_SCHEDULES, STORAGE_TTL_INVALID, TTL_DISABLED, SCHEDULES_DISABLED, PATTERN_INVALID, TARGET_INVALID),
-        *(TTL_INVALID, ROLLUP_INVALID, SOURCE_INVALID, SCHEDULER_INVALID, TIME_ZONE_INVALID),
+        *(TTL_INVALID, ROLLUP_INVALID, SOURCE_INVALID, SCHEDULER_INVALID, TIME_ZONE_INVALID, POLICY_INVALID),
     )
 )
 """All codes with which a schedule may be rejected."""

@@ -36,6 +36,8 @@ class StreamRules:
     schedules_enabled: bool = True
     moves_subjects: bool = False
     """Whether a message may be stored on another subject than it was published to (`subject_transform`)."""
+    has_policies: bool = True
+    """Whether policies count; not if the server itself fires, which knows none."""
     restrictions: Restrictions = UNRESTRICTED
     """The operator's restrictions; they are not part of the stream's own configuration."""
     max_age: int = field(default=0, compare=False)

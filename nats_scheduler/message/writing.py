@@ -18,6 +18,7 @@ from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF, HEADER_LINE
 from nats_scheduler.message.placing import Header
+from nats_scheduler.message.policies import with_policies
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern, time_zone_of
 
@@ -25,12 +26,14 @@ from nats_scheduler.schedule.patterns import parse_pattern, time_zone_of
 def defined(text: str, terms: Terms, time_zone: str | None = None) -> Definition:
     """Return the definition with a pattern as it is written in its header, and with the time zone of that pattern.
 
+    The policies of the terms, which contain their written form, apply to the pattern.
+
     Raises `ValueError` if the pattern or the time zone is invalid; the subjects are not checked.
     """
     pattern = parse_pattern(text, time_zone)
     if pattern is None or isinstance(pattern, Invalid):
         raise ValueError(f"{text!r} with the time zone {time_zone!r} is no pattern: {pattern or 'it never fires'}")
-    return Definition(pattern, terms)
+    return Definition(with_policies(pattern, terms.policies), terms)
 
 
 def definition_headers(definition: Definition) -> list[Header]:
@@ -55,7 +58,7 @@ def definition_block(definition: Definition) -> bytes:
 
 
 def _in_usual_order(definition: Definition) -> list[Header]:
-    pattern, (dialect, target, source, ttl, rollup) = definition
+    pattern, (dialect, target, source, ttl, rollup, policies) = definition
     values = [
         (dialect.schedule, pattern.text),
         (dialect.time_zone, time_zone_of(pattern)),
@@ -64,6 +67,7 @@ def _in_usual_order(definition: Definition) -> list[Header]:
         (dialect.ttl, ttl or None),
         (dialect.rollup, "sub" if rollup else None),
     ]
+    values += [(dialect.schedule + b"-" + name.encode(), value) for name, value in policies.written]
     return [(name, value.encode("utf-8", "surrogateescape")) for name, value in values if value is not None]
 
 

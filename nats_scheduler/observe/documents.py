@@ -50,6 +50,8 @@ class DefinitionDocument(TypedDict):
     """`sub`, or null."""
     dialect: str
     """The spelling of the headers: `adr51` or `portable`."""
+    policies: dict[str, str]
+    """Its policies by their names without the prefix, such as `X-Start`."""
 
 
 class ErrorDocument(TypedDict):
@@ -241,6 +243,7 @@ def definition_document(pattern: Pattern, terms: Terms) -> DefinitionDocument:
         "ttl": terms.ttl or None,
         "rollup": rollup_of(terms),
         "dialect": terms.dialect.name,
+        "policies": dict(terms.policies.written),
     }
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.policies import NO_SERVER_KNOWS, policies_text
 from nats_scheduler.observe.texts import printable, span_text, time_text
 
 
@@ -26,6 +27,8 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     warnings = [f"{printable(header)} {reason}" for header, reason in misnamed]
     if definition is None:
         return warnings
+    if definition.terms.dialect is ADR51 and policies_text(definition.terms.policies):
+        warnings.append(f"it has policies that {NO_SERVER_KNOWS}")
     return warnings + list(_of_lifetime(block, definition.timetable(stored_at), rules))
 
 

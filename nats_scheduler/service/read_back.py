@@ -16,6 +16,7 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, with_policies
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
@@ -25,7 +26,9 @@ from nats_scheduler.service.kept_failures import KeptFailure
 
 def read_schedule(document: Any) -> ListedSchedule:
     """Read a document of a schedule."""
-    pattern, (terms, ends) = _pattern(document), (_terms(document), document["ends"])
+    pattern, ends = _pattern(document), document["ends"]
+    policies = _policies(document, pattern)
+    terms, pattern = _terms(document, policies), with_policies(pattern, policies)
     failing, fire = document["failing"], document["next_fire"]
     return ListedSchedule(
         document["subject"],
@@ -99,9 +102,21 @@ def _pattern(document: Any) -> Pattern:
     return pattern
 
 
-def _terms(document: Any) -> Terms:
+def _policies(document: Any, pattern: Pattern) -> Policies:
+    dialect = _dialect(document)
+    fields = {dialect.schedule + b"-" + name.encode(): value for name, value in document["policies"].items()}
+    if document["fired_by"] != FiredBy.SIDECAR:
+        return ignored_policies(fields, dialect)
+    policies = read_policies(fields, dialect, pattern)
+    if isinstance(policies, Rejection):
+        raise ValueError(str(policies))
+    return policies
+
+
+def _terms(document: Any, policies: Policies) -> Terms:
     is_rolled_up = document["rollup"] is not None
-    return Terms(_dialect(document), document["target"], document["source"], document["ttl"] or "", is_rolled_up)
+    texts = document["target"], document["source"], document["ttl"] or ""
+    return Terms(_dialect(document), *texts, is_rolled_up, policies)
 
 
 def _dialect(document: Any) -> Dialect:

@@ -41,7 +41,7 @@ PATIENCE_SECONDS = 2.0
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question, however many readers there are."""
 
-LATER_KEYS = frozenset({"unread", "complete", "unexamined", "omitted"})
+LATER_KEYS = frozenset({"unread", "complete", "unexamined", "omitted", "policies"})
 """Keys of answers that older sidecars do not have; null stands for what they would say."""
 
 MAX_REQUESTS = 12

@@ -50,6 +50,7 @@ def test_a_valid_message_is_told_back(cli: Cli) -> None:
             "source": "orders.last",
             "ttl": "5m",
             "rollup": "sub",
+            "policies": {},
             "dialect": "adr51",
         },
         "cancels": None,
@@ -62,6 +63,24 @@ def test_a_valid_message_is_told_back(cli: Cli) -> None:
 def test_portable_headers_are_checked_too(cli: Cli) -> None:
     shown = cli("check", *headers("X-Nats-Schedule: @daily", "X-Nats-Schedule-Target: a"), "--json")
     assert json.loads(shown.stdout)["schedule"]["dialect"] == "portable"
+
+
+@pytest.mark.parametrize(("prefix", "is_warned"), [("", True), ("X-", False)])
+def test_policies_are_shown_one_by_one_and_warned_of_where_a_server_would_ignore_them(
+    cli: Cli, prefix: str, is_warned: bool
+) -> None:
+    given = headers(*(f"{prefix}{one}" for one in (PATTERN, TARGET, "Nats-Schedule-X-Limit: 3")))
+    shown = cli("check", *given)
+    assert shown.exit_code == 0
+    assert "X-Limit: 3\n" in shown.stdout
+    assert ("policies that no server knows" in shown.stderr) is is_warned
+
+
+def test_an_invalid_policy_ends_with_1_and_says_what_is_expected(cli: Cli) -> None:
+    shown = cli("check", *headers(PATTERN, TARGET, "Nats-Schedule-X-Limit: 0"))
+    assert shown.exit_code == 1
+    assert "Nats-Schedule-X-Limit of '0' is not a number of fires: expected 1 to 1,000" in shown.stderr
+    assert "a rule of nats-scheduler, not of the server" in shown.stderr
 
 
 def test_a_cancel_is_valid(cli: Cli) -> None:

@@ -114,6 +114,7 @@ async def test_json_says_everything_about_a_schedule(account: Account, ls: Ls) -
                 "sequence": sequence,
                 "stored": format_rfc3339(stored.stored_at),
                 "dialect": "adr51",
+                "policies": {},
                 "mode": "emulated",
                 "fired_by": "sidecar",
                 "ends": None,

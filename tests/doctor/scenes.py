@@ -187,6 +187,11 @@ SCENES: Mapping[Code, Scene] = {
     Code.SCHEDULES_EQUAL: Scene(V2_11, twice(b"same", b"other", b"same"), twice(b"same", b"other")),
     Code.TARGET_UNREAD: Scene(V2_11, consumed("limits", "another"), consumed("limits", "out")),
     Code.GRADUATION_BLOCKED: Scene(V2_11, stored("@every 1500ms"), stored("@every 1s")),
+    Code.POLICIES_IGNORED: Scene(
+        V2_15,
+        stored("@every 1h", **{"Nats-Schedule-X-Limit": "3"}),
+        stored("@every 1h", **{"Nats-Schedule-X-Note": "a"}),
+    ),
     Code.DEFECT_ZONE_GAP: Scene(
         V2_14,
         stored("0 0 5 * * 4", **{"Nats-Schedule-Time-Zone": "Africa/Cairo"}),

@@ -147,6 +147,7 @@ def test_an_interval_that_the_server_counts_anew_is_said_to_move() -> None:
         ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Africa/Cairo"}, Kind.GAP),
         ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Australia/Lord_Howe"}, Kind.GAP),
         (LATER, {"X_Nats_Schedule": LATER, "X_Nats_Schedule_Target": TARGET}, Kind.DOUBLED),
+        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Kind.POLICIES),
     ],
 )
 def test_what_the_server_does_differently_blocks(pattern: str, headers: dict[str, str], kind: Kind) -> None:

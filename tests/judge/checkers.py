@@ -100,7 +100,7 @@ def _given_up(case: Case, version: Version, horizon: int) -> int:
 
 
 def _has_vanished(case: Case, version: Version) -> bool:
-    is_done = not version.pattern.repeats and version.fires
+    is_done = version.last_fires
     may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
     return not is_done and not may_end and version.sequence not in case.history.remaining
 
@@ -224,7 +224,7 @@ def _over_at(case: Case, version: Version) -> int:
     is_buried = any(o.verb is Verb.OVERWRITE and o.schedule == version.schedule for o in case.history.operations)
     if is_buried or version.uncovered_from < NEVER:
         return NEVER
-    fired = [fire.stored_at for fire in version.fires] if not version.pattern.repeats else []
+    fired = [fire.stored_at for fire in version.last_fires]
     return min([version.must_end_by, version.cancelled_by, version.expires, *fired])
 
 

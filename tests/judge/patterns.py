@@ -1,18 +1,53 @@
 """When a schedule is due, found naively: every second is checked.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
-Limit: patterns that fire on whole seconds.
+Limit: patterns that fire on whole seconds, and bounds on whole seconds.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 SECOND = 1_000_000_000
+
+LOOK_AHEAD_SECONDS = 121
+"""The next due instant is within this time, or later than a bound: intervals are shorter."""
 
 
 def written(instant: int) -> str:
     """Write an instant (ns) on a whole second as RFC 3339."""
     return datetime.fromtimestamp(instant // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies that bound a pattern that repeats, in seconds since the Unix epoch; None is no bound."""
+
+    start: int | None = None
+    end: int | None = None
+    limit: int | None = None
+    """How many times it fires."""
+    anchor: int | None = None
+    """The first instant of the grid of `every`."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers as a publisher writes them."""
+        instants = {"Start": self.start, "End": self.end, "Anchor": self.anchor}
+        found = {f"Nats-Schedule-X-{name}": written(at * SECOND) for name, at in instants.items() if at is not None}
+        return found if self.limit is None else {**found, "Nats-Schedule-X-Limit": str(self.limit)}
+
+    def left(self, seconds: Iterable[int]) -> list[int]:
+        """Return which of the due instants are left, from the first one on."""
+        found = (
+            second
+            for second in seconds
+            if (self.start is None or second >= self.start) and (self.end is None or second < self.end)
+        )
+        return list(islice(found, self.limit))
+
+
+NO_POLICIES = Policies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +58,8 @@ class Pattern:
     """`at`, `every` or `cron`."""
     number: int
     """The instant of `at` in seconds; the interval of `every`; `cron` fires if the second divides by it."""
+    policies: Policies = NO_POLICIES
+    """Only for patterns that repeat."""
 
     @property
     def repeats(self) -> bool:
@@ -36,19 +73,31 @@ class Pattern:
             return f"@at {written(self.number * SECOND)}"
         return f"@every {self.number}s" if self.kind == "every" else f"*/{self.number} * * * * *"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the pattern as a publisher writes them."""
+        return {"Nats-Schedule": self.text, **self.policies.headers()}
+
     def dues(self, stored_at: int, until: int) -> list[int]:
         """List the instants (ns) up to `until` at which a schedule stored at `stored_at` is due; all that `at` has."""
         if self.kind == "at":
             return [self.number * SECOND]
-        last = until // SECOND
-        if self.kind == "every":
+        return [second * SECOND for second in self.policies.left(self._seconds(stored_at, until // SECOND))]
+
+    def _seconds(self, stored_at: int, last: int) -> Iterable[int]:
+        if self.kind == "cron":
+            return (second for second in range(stored_at // SECOND + 1, last + 1) if second % 60 % self.number == 0)
+        if self.policies.anchor is None:
             anchor = (stored_at + SECOND // 2) // SECOND
-            return [second * SECOND for second in range(anchor + self.number, last + 1, self.number)]
-        seconds = range(stored_at // SECOND + 1, last + 1)
-        return [second * SECOND for second in seconds if second % 60 % self.number == 0]
+            return range(anchor + self.number, last + 1, self.number)
+        grid = range(self.policies.anchor, last + 1, self.number)
+        return (second for second in grid if second * SECOND > stored_at)
 
     def following(self, due: int, stored_at: int) -> int | None:
-        """Give the due instant behind another; None behind the only one."""
+        """Give the due instant behind another; None behind the last one."""
         if not self.repeats:
             return None
-        return next(d for d in self.dues(stored_at, due + 121 * SECOND) if d > due)
+        until = due + LOOK_AHEAD_SECONDS * SECOND
+        found = next((instant for instant in self.dues(stored_at, until) if instant > due), None)
+        assert found is not None or self.policies != NO_POLICIES, f"{self}: nothing is due behind {due}"
+        return found

@@ -7,9 +7,9 @@ import pytest
 
 from tests.judge.checkers import ALL_SHARDS, verdict
 from tests.judge.history import SECOND, Fault, FireSeen, History, Life, Operation, ScheduleSeen, Verb
-from tests.judge.made_by_hand import at, fire, history
+from tests.judge.made_by_hand import EVERY_2S, at, fire, history
 from tests.judge.matching import matched
-from tests.judge.patterns import Pattern
+from tests.judge.patterns import Pattern, Policies
 
 
 def asked(made: History, verb: Verb, seconds: float, *, sequence: int | None = None, known: bool = True) -> None:
@@ -75,6 +75,15 @@ def was_stored_in_the_window_on_what_had_landed(made: History) -> None:
     made.fires.append(FireSeen("s.2", 0, at(7), "s.1", at(7.001), 17, b"", headers))
 
 
+def ended_with_its_last_fire(made: History) -> None:
+    """Three fires are what its policies leave."""
+    policies = Policies(start=at(5) // SECOND, end=at(11) // SECOND, limit=9)
+    made.operations[0].pattern = replace(EVERY_2S, policies=policies)
+    last = (("Nats-Scheduler", "s.1"), ("Nats-Schedule-Next", "purge"))
+    made.fires = [fire(6, 16), fire(8, 18), replace(fire(10, 20), headers=last)]
+    made.remaining = set()
+
+
 def was_taken_over(made: History) -> None:
     """The holder dies at 5.2 s, another one lives all the time, and takes over 1.3 s later."""
     made.terms = replace(made.terms, divided=True)
@@ -125,6 +134,7 @@ def was_taken_over_when_that_could_be_written(made: History) -> None:
         has_no_identity,
         was_stored_in_the_window_without_a_guard,
         was_stored_in_the_window_on_what_had_landed,
+        ended_with_its_last_fire,
     ],
 )
 def test_what_the_promises_allow_is_no_violation(change: Callable[[History], None]) -> None:
@@ -245,10 +255,30 @@ def was_stored_in_the_window_although_nothing_had_landed(made: History) -> None:
     del made.operations[-1], made.schedules[-1]
 
 
+def fired_beyond_its_last_fire(made: History) -> None:
+    ended_with_its_last_fire(made)
+    made.fires.append(fire(12, 22, late=0))
+
+
+def fired_before_its_start(made: History) -> None:
+    ended_with_its_last_fire(made)
+    made.fires.append(fire(4, 14))
+
+
+def is_stored_after_its_last_fire(made: History) -> None:
+    ended_with_its_last_fire(made)
+    made.operations[0].pattern = replace(EVERY_2S, policies=Policies(limit=1))
+    made.fires = [replace(made.fires[-1], fire_time=at(4), stored_at=at(4.001), sequence=14)]
+    made.remaining = {1}
+
+
 @pytest.mark.parametrize(
     ("change", "promise"),
     [
         (was_stored_in_the_window_although_nothing_had_landed, "Gone"),
+        (fired_beyond_its_last_fire, "Unique"),
+        (fired_before_its_start, "Unique"),
+        (is_stored_after_its_last_fire, "Gone"),
         (has_restless_holders, "Divided"),
         (was_taken_over_late, "Live"),
         (was_taken_over_late_from_one_that_is_silent, "Live"),

@@ -57,6 +57,19 @@ class Version:
         """Return when the TTL of a fire runs out."""
         return fire.stored_at + self.fire_ttl * SECOND if self.fire_ttl else NEVER
 
+    @property
+    def last_fires(self) -> list[FireSeen]:
+        """The fires that it ends with: all that `at` has, and the last one that its policies leave."""
+        if not self.pattern.repeats:
+            return self.fires
+        return [
+            fire
+            for fire in self.fires
+            if fire.fire_time is not None
+            and fire.fire_time > self.stored_at  # else it is none of its own
+            and self.pattern.following(fire.fire_time, self.stored_at) is None
+        ]
+
     def following(self, due: int) -> int | None:
         """Give the due instant behind another; None behind the last one."""
         following = self.pattern.following(due, self.stored_at)

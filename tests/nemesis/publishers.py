@@ -135,7 +135,7 @@ class Publishers:
             return _published(account, f"x.cancel.{operation.invoked_at}", headers, b"")
         headers = {}
         if operation.pattern is not None:
-            headers = {"Nats-Schedule": operation.pattern.text, "Nats-Schedule-Target": operation.target}
+            headers = {**operation.pattern.headers, "Nats-Schedule-Target": operation.target}
         return _published(account, operation.schedule, headers, operation.body)
 
 

@@ -71,6 +71,7 @@ def test_schedules_are_what_their_schema_says() -> None:
         "source": "in",
         "ttl": "5m",
         "rollup": "sub",
+        "policies": {},
         "dialect": "adr51",
         "mode": "emulated",
         "state": State.EXPIRING.value,

@@ -23,7 +23,10 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.runtime import engine_basis, wakes
+from nats_scheduler.schedule import bounds
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.testing.memory_contact import MemoryContact
@@ -269,6 +272,22 @@ def duplicate_believed() -> Changes:
     yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
 
 
+def limit_counted_wrong() -> Changes:
+    """Let a limit leave one fire too many."""
+    original = bounds._nth_fire
+    yield bounds, "_nth_fire", lambda bounded, stored_at, number: original(bounded, stored_at, number + 1)
+
+
+def grid_of_the_anchor_forgotten() -> Changes:
+    """Count an interval from the stored time, whatever its anchor is."""
+    yield Bounded, "_grid", lambda _self, stored_at: stored_at
+
+
+def last_fire_ends_nothing() -> Changes:
+    """Leave a schedule stored whose last fire is stored."""
+    yield Timetable, "ends_by_itself", property(lambda self: not self.repeats)
+
+
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
@@ -300,7 +319,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     absence_believed_of_anybody: ("Complete", 60),
     ended_by_what_lands: ("Complete", 10),
     schedule_expected_under_what_landed: ("Complete", 10),
-    blocked_identities_forgotten: ("Complete", 60),
+    blocked_identities_forgotten: ("Complete", 100),
     forgery_believed: ("Complete", 60),
     duplicate_believed: ("Complete", 80),
     last_fire_of_a_burst_not_sent: ("Complete", 20),
@@ -308,6 +327,9 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     purge_reported_and_not_sent: ("Gone", 5),
     expired_message_not_removed: ("Gone", 20),
     woken_late: ("Live", 10),
+    limit_counted_wrong: ("Unique", 20),
+    grid_of_the_anchor_forgotten: ("Complete", 20),
+    last_fire_ends_nothing: ("Gone", 20),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

@@ -10,7 +10,7 @@ from random import Random
 from nats_scheduler.engine.inputs import RemovalRequested, Stored
 from nats_scheduler.message.headers import with_headers
 from tests.judge.history import EVERYTHING, NEVER, SECOND, Operation, Verb
-from tests.judge.patterns import Pattern
+from tests.judge.patterns import NO_POLICIES, Pattern, Policies
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import SOURCES, Server
 
@@ -37,6 +37,7 @@ class Publishers:
         self._content = Random(f"what is published {scenario.seed}")
         """Draws the features that were added later, so that the worlds of existing seeds do not change."""
         self._landing = Random(f"what lands {scenario.seed}")
+        self._bounding = Random(f"what is bounded {scenario.seed}")
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
@@ -123,7 +124,20 @@ class Publishers:
         kind = self._random.choice(["at", "at", "every", "cron"])
         if kind == "at":
             return Pattern(kind, self._timeline.now // SECOND + self._random.randint(-3, 15))
-        return Pattern(kind, self._random.choice([1, 2, 3, 7, 10, 20, 20]))
+        number = self._random.choice([1, 2, 3, 7, 10, 20, 20])
+        return Pattern(kind, number, self._policies(kind))
+
+    def _policies(self, kind: str) -> Policies:
+        """Draw the bounds of a pattern that repeats; each leaves at least one fire."""
+        if not self._scenario.bounds or self._bounding.random() < 0.4:
+            return NO_POLICIES
+        draw, now = self._bounding, self._timeline.now // SECOND
+        return Policies(
+            start=now + draw.randint(-5, 10) if draw.random() < 0.4 else None,
+            end=now + draw.randint(35, 60) if draw.random() < 0.4 else None,
+            limit=draw.randint(1, 4) if draw.random() < 0.5 else None,
+            anchor=now + draw.randint(-30, 10) if kind == "every" and draw.random() < 0.5 else None,
+        )
 
     def _happens(self, operation: Operation, *, is_answered: bool) -> None:
         self._trace(f"publisher: {operation.verb} {operation.schedule} {operation.names or ''} answered={is_answered}")
@@ -165,7 +179,7 @@ def _headers(operation: Operation) -> dict[str, str]:
     """Return the headers of what is stored on the subject of a schedule."""
     if operation.pattern is None:
         return {}
-    headers = {"Nats-Schedule": operation.pattern.text, "Nats-Schedule-Target": operation.target}
+    headers = {**operation.pattern.headers, "Nats-Schedule-Target": operation.target}
     headers.update(operation.headers)
     if operation.source:
         headers["Nats-Schedule-Source"] = operation.source

@@ -91,6 +91,8 @@ class Scenario:
     """Whether some schedules fire onto the subjects of others, which stay alive."""
     forges: bool
     """Whether a forger stores messages that look like fires at times."""
+    bounds: bool
+    """Whether some schedules have a start, an end, a limit, or another grid."""
 
     @property
     def heals_for(self) -> int:
@@ -147,4 +149,5 @@ def drawn(seed: int) -> Scenario:
         lags=Random(f"leader {seed}").random() < 0.3,
         lands=Random(f"landing {seed}").random() < 0.3,
         forges=Random(f"forger {seed}").random() < 0.2,
+        bounds=Random(f"bounds {seed}").random() < 0.3,
     )

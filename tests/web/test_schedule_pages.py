@@ -92,6 +92,13 @@ async def test_changes_of_the_clock_stand_beside_the_fires_that_they_concern(sce
     await scene.page.shows("/schedule?stream=O&subject=O.spring", ": the clock goes f")
 
 
+async def test_the_policies_of_a_schedule(scene: Scene) -> None:
+    headers = {"Nats-Schedule": "@every 9h", "Nats-Schedule-Target": "O.out"}
+    policies = {"Nats-Schedule-X-Limit": "3", "Nats-Schedule-X-Note": "<b>ask Anna</b>"}
+    await scene.account.publish("O.bounded", {**headers, **policies})
+    await scene.page.shows("/schedule?stream=O&subject=O.bounded", "X-Limit</dt>", "&lt;b&gt;ask Anna&lt;/b&gt;")
+
+
 async def test_a_fired_schedule_shows_when_and_how_late(scene: Scene) -> None:
     await scene.account.publish("O.every", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "O.tick"})
     await scene.account.wait_for("O", "O.tick", 2)

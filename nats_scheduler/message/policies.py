@@ -1,0 +1,241 @@
+"""Policies: how a schedule wants to be treated, in headers of our own that no server knows.
+
+A policy is a header `Nats-Schedule-X-<Name>` beside the headers of ADR-51, or `X-Nats-Schedule-X-<Name>` beside the
+portable ones. A server stores these headers and does not send them on, so a schedule of ADR-51 fires without its
+policies once a server fires it.
+
+The rules:
+
+- A name that is unknown, or a value that is invalid, rejects the schedule: a policy that was silently left out would
+  be one that its author relies on. Servers know no such error, so the rejection has the code 0 and a text of its own.
+- Names are case-sensitive, as those of all headers of a schedule.
+- Policies are read after everything that a server checks, so its errors come first.
+
+Cost: nothing for a schedule without policies; some microseconds for one with them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
+from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds, Days, in_order
+from nats_scheduler.schedule.instants import SECOND, days_from_civil, days_in_month
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.patterns import Every, Pattern
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+MAX_EXCEPTIONS = 1_000
+"""Most days and ranges in one `X-Except`."""
+
+MAX_TEXT_CHARS = 256
+"""Longest note, and longest name of an owner."""
+
+
+class PolicyText(NamedTuple):
+    """One policy as it was written: its name without the prefix, such as `X-Start`, and its value."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies of a schedule."""
+
+    written: tuple[PolicyText, ...] = ()
+    """All of them, in the order of their names."""
+    bounds: Bounds = NO_BOUNDS
+    """What `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` leave of the fire times of the pattern."""
+    note: str | None = None
+    owner: str | None = None
+
+
+NO_POLICIES = Policies()
+
+
+def read_policies(fields: Mapping[bytes, str], dialect: Dialect, pattern: Pattern) -> Policies | Rejection:
+    """Read the policies among the headers of a schedule with this pattern; the first that is invalid rejects it."""
+    prefix = extension_prefix(dialect)
+    names = sorted(name for name in fields if name.startswith(prefix))
+    policies = NO_POLICIES
+    for name in names:
+        short, value = _short(name, dialect), fields[name]
+        take = _POLICIES.get(short)
+        taken = _unknown(short) if take is None else take(policies, value, pattern)
+        if isinstance(taken, str):
+            return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), value, taken)
+        policies = taken
+    if not names:
+        return policies
+    start, end = policies.bounds.start, policies.bounds.end
+    if start is not None and end is not None and start >= end:
+        name = prefix + b"End"
+        return POLICY_INVALID.rejection(name.decode(), fields[name], "is not later than X-Start: nothing would fire")
+    return replace(policies, written=_written(names, fields, dialect))
+
+
+def ignored_policies(fields: Mapping[bytes, str], dialect: Dialect) -> Policies:
+    """Return the policies of a schedule that a server fires, as they are written: they have no effect there."""
+    prefix = extension_prefix(dialect)
+    names = sorted(name for name in fields if name.startswith(prefix))
+    if not names:
+        return NO_POLICIES
+    written = _written(names, fields, dialect)
+    values = dict(written)
+    return Policies(written, note=values.get("X-Note"), owner=values.get("X-Owner"))
+
+
+def with_policies(pattern: Pattern, policies: Policies) -> Pattern:
+    """Return the pattern with the bounds that policies set; the pattern itself if they set none."""
+    return pattern if policies.bounds == NO_BOUNDS else Bounded(pattern, policies.bounds)
+
+
+def extension_prefix(dialect: Dialect) -> bytes:
+    """Return what the names of all policies in a dialect begin with."""
+    return dialect.schedule + b"-X-"
+
+
+def _written(names: Iterable[bytes], fields: Mapping[bytes, str], dialect: Dialect) -> tuple[PolicyText, ...]:
+    return tuple(PolicyText(_short(name, dialect), fields[name]) for name in names)
+
+
+def _short(name: bytes, dialect: Dialect) -> str:
+    return name[len(dialect.schedule) + 1 :].decode("utf-8", "backslashreplace")
+
+
+def _unknown(short: str) -> str:
+    near = get_close_matches(short.lower(), [name.lower() for name in _POLICIES], n=1, cutoff=0.7)
+    meant = next((name for name in _POLICIES if near and name.lower() == near[0]), None)
+    known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(_POLICIES))}"
+    return f"is an unknown policy, and names are case-sensitive: {known}"
+
+
+# -- each policy: returns the policies with this one, or the reason why its value is invalid ----------------------
+
+
+def _start(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    instant = parse_rfc3339(value)
+    return _not(instant) if isinstance(instant, Invalid) else _bounded(policies, start=instant)
+
+
+def _end(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    instant = parse_rfc3339(value)
+    return _not(instant) if isinstance(instant, Invalid) else _bounded(policies, end=instant)
+
+
+def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
+    instant = parse_rfc3339(value)
+    if isinstance(instant, Invalid):
+        return _not(instant)
+    if not isinstance(pattern, Every):
+        return f"is where the grid of '@every' begins, and {pattern.text!r} has none"
+    if instant % SECOND:
+        return "has a fraction of a second: the grid of '@every' begins at a whole one"
+    return _bounded(policies, anchor=instant)
+
+
+def _limit(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    if not _NUMBER(value) or not 1 <= int(value) <= MAX_LIMIT:
+        return f"is not a number of fires: expected 1 to {MAX_LIMIT:,}"
+    return _bounded(policies, limit=int(value))
+
+
+def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    parts = value.split(",")
+    if len(parts) > MAX_EXCEPTIONS:
+        return f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}"
+    found = []
+    for part in parts:
+        days = _days(part.strip(" "))
+        if isinstance(days, str):
+            return days
+        found.append(days)
+    return _bounded(policies, excepted=in_order(found))
+
+
+def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    fault = _text_fault(value)
+    return fault or replace(policies, note=value)
+
+
+def _owner(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    fault = _text_fault(value)
+    return fault or replace(policies, owner=value)
+
+
+_POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
+    "X-Anchor": _anchor,
+    "X-End": _end,
+    "X-Except": _except,
+    "X-Limit": _limit,
+    "X-Note": _note,
+    "X-Owner": _owner,
+    "X-Start": _start,
+}
+
+POLICY_NAMES = tuple(_POLICIES)
+"""The names of all policies, without the prefix."""
+
+_NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
+_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
+
+
+def _bounded(
+    policies: Policies,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    limit: int | None = None,
+    anchor: int | None = None,
+    excepted: tuple[Days, ...] = (),
+) -> Policies:
+    """Return the policies with one more bound; each comes from a header of its own."""
+    now = policies.bounds
+    return replace(
+        policies,
+        bounds=Bounds(
+            now.start if start is None else start,
+            now.end if end is None else end,
+            now.limit if limit is None else limit,
+            now.anchor if anchor is None else anchor,
+            excepted or now.excepted,
+        ),
+    )
+
+
+def _not(invalid: Invalid) -> str:
+    return f"is not a time: {invalid.reason}"
+
+
+def _days(text: str) -> Days | str:
+    """Read a day or a range of days; a reason if it is neither."""
+    first, dots, last = text.partition("..")
+    begin, end = _day(first), _day(last if dots else first)
+    if begin is None or end is None:
+        return f"contains {text[:80]!r}: expected days such as 2026-12-25 or 2026-12-27..2027-01-01"
+    if end < begin:
+        return f"contains {text[:80]!r}, which ends before it begins"
+    return Days(begin, end)
+
+
+def _day(text: str) -> int | None:
+    """Return the number of a day since 1970-01-01; None if there is no such day."""
+    match = _DAY(text)
+    if match is None:
+        return None
+    year, month, day = map(int, match.groups())
+    if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
+        return None
+    return days_from_civil(year, month, day)
+
+
+def _text_fault(value: str) -> str:
+    if not value.strip():
+        return "is empty: expected a text"
+    if len(value) > MAX_TEXT_CHARS:
+        return f"has {len(value):,} characters: expected at most {MAX_TEXT_CHARS}"
+    return ""

@@ -1,0 +1,27 @@
+"""Policies in words, and the warning that a server ignores them.
+
+Rule: a policy that has no effect is reported wherever its schedule is shown, with the spelling that would have one.
+Cost: none for a schedule without policies.
+"""
+
+from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.policies import Policies
+
+SHOWN_APART = frozenset({"X-Note", "X-Owner"})
+"""The policies that only say something to people."""
+
+NO_SERVER_KNOWS = (
+    f"no server knows: they have no effect where the server itself fires; beside {PORTABLE.schedule.decode()}, "
+    f"as {PORTABLE.schedule.decode()}-X-…, they have one"
+)
+
+
+def policies_text(policies: Policies) -> str:
+    """Return the policies that change when a schedule fires: `X-End 2026-12-31T00:00:00Z, X-Limit 3`."""
+    return ", ".join(f"{name} {value}" for name, value in policies.written if name not in SHOWN_APART)
+
+
+def has_ignored_policies(listed: ListedSchedule) -> bool:
+    """Return whether a server fires a schedule that has policies, and so without them."""
+    return listed.fired_by is not FiredBy.SIDECAR and bool(policies_text(listed.terms.policies))

@@ -1,0 +1,109 @@
+"""Schedules whose policies bound their fire times: the last fire says so, and the schedule ends with it."""
+
+import pytest
+
+from nats_scheduler.engine.events import Ending, FiresMissed, ScheduleEnded
+from nats_scheduler.engine.inputs import Refused, Stored
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, Desk, plain, schedule
+
+TARGET = {"Nats-Schedule-Target": "t.out"}
+EVERY_5S = {"Nats-Schedule": "@every 5s", **TARGET}
+LIMITED = {**EVERY_5S, "Nats-Schedule-X-Limit": "3"}
+UNTIL_16S = {**EVERY_5S, "Nats-Schedule-X-End": "2026-01-01T00:00:16Z"}
+
+
+def fire_times(world: ScheduleWorld) -> list[int]:
+    return [(message.fire_time - START) // SECOND for message in world.generated]
+
+
+def endings(world: ScheduleWorld) -> list[Ending]:
+    return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+@pytest.mark.parametrize("headers", [LIMITED, UNTIL_16S], ids=["limit", "end"])
+def test_the_last_fire_ends_the_schedule_and_removes_it(headers: dict[str, str], guard: bool) -> None:
+    world = ScheduleWorld(guard=guard)
+    world.publish("s.one", headers)
+    world.advance("1m")
+    assert fire_times(world) == [5, 10, 15]
+    following = [message.header("Nats-Schedule-Next") for message in world.generated]
+    assert following == ["2026-01-01T00:00:10Z", "2026-01-01T00:00:15Z", "purge"]
+    names = {name for message in world.generated for name, _value in message.headers}
+    assert not any("X-" in name for name in names), "policies stay on the schedule"
+    assert [message.subject for message in world.stream.messages()] == ["t.out"] * 3
+    assert endings(world) == [Ending.FIRED]
+    assert world.next_fire("s.one") is None
+
+
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+@pytest.mark.parametrize("down", ["1s", "8s", "1m"])
+def test_a_restart_changes_no_count(down: str, with_checkpoint: bool) -> None:
+    """What was missed counts too: the limit is a number of fire times, not of messages."""
+    world = ScheduleWorld()
+    world.publish("s.one", LIMITED)
+    world.advance("7s")
+    world.restart(down, with_checkpoint=with_checkpoint)
+    world.advance("1m")
+    assert fire_times(world) == ([5, 15] if down in ("8s", "1m") else [5, 10, 15])
+    assert world.generated[-1].header("Nats-Schedule-Next") == "purge"
+    assert endings(world)[-1] is Ending.FIRED
+    missed = [event.made_up for event in world.events if isinstance(event, FiresMissed)]
+    assert missed == ([START + 15 * SECOND] if down in ("8s", "1m") else [])
+
+
+def test_a_start_an_anchor_and_days_without_fires() -> None:
+    world = ScheduleWorld()
+    bounds = {
+        "Nats-Schedule-X-Start": "2026-01-01T01:00:00Z",
+        "Nats-Schedule-X-Anchor": "2025-12-31T23:50:00Z",
+        "Nats-Schedule-X-Except": "2026-01-02..2026-01-03",
+    }
+    world.publish("s.one", {"Nats-Schedule": "@every 11h", **TARGET, **bounds})
+    world.advance("120h")
+    hours = [(message.fire_time - START) / SECOND / 3600 for message in world.generated]
+    assert hours == pytest.approx([hour - 1 / 6 for hour in range(11, 121, 11) if not 24 <= hour - 1 / 6 < 72])
+
+
+def test_the_last_fire_is_repeated_while_it_is_refused_and_is_shown_as_overdue() -> None:
+    message = schedule("@every 5s", Nats_Schedule_X_Limit="1")
+    desk = Desk(message)
+    desk.at(4.5)
+    desk.found(message)
+    assert desk.at(5).fire.next_fire is None
+    desk.concluded(desk.fire, Refused(503, 10077, "maximum messages exceeded"))
+    desk.at(6)
+    listed = desk.engine.view().schedule(SCHEDULE, desk.now)
+    assert listed is not None
+    assert (listed.state, listed.next_fire) == (State.FAILING, START + 5 * SECOND)
+    desk.at(60)
+    desk.found(message)
+    desk.concluded(desk.fire, Stored(2))
+    assert desk.purges == [(SCHEDULE, 1)]
+
+
+def test_what_replaces_a_schedule_after_its_last_fire_stays() -> None:
+    message = schedule("@every 5s", Nats_Schedule_X_Limit="1")
+    desk = Desk(message)
+    desk.at(4.5)
+    desk.found(message)
+    fire = desk.at(5).fire
+    desk.concluded(fire, Stored(2))
+    assert desk.purges == [(SCHEDULE, 1)], "the purge names the version that fired"
+    desk.read(plain(SCHEDULE, 3))
+    assert not desk.is_held()
+
+
+def test_an_at_outside_of_its_bounds_is_rejected_and_nothing_fires() -> None:
+    world = ScheduleWorld()
+    at = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", **TARGET, "Nats-Schedule-X-End": "2026-01-01T00:00:10Z"}
+    world.publish("s.one", at)
+    world.advance("1m")
+    rejection = world.rejection("s.one")
+    assert rejection is not None
+    assert rejection.code == 0
+    assert fire_times(world) == []

@@ -1,0 +1,197 @@
+"""Policies: which are accepted, which are rejected and why, and what they do to the fire times of a schedule."""
+
+import pytest
+
+from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.policies import MAX_EXCEPTIONS, MAX_TEXT_CHARS, NO_POLICIES, POLICY_NAMES
+from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.writing import definition_block
+from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds, Days
+from nats_scheduler.schedule.instants import SECOND, days_from_civil
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.blocks import block_of
+
+RULES = StreamRules("ANY", (">",), allow_msg_ttl=True)
+SUBJECT = "orders.s1"
+STORED_AT = 1_790_000_000 * SECOND
+"""2026-09-21T14:13:20Z."""
+EVERY = "@every 1h"
+AT = "@at 2026-12-24T09:00:00Z"
+DAILY = "0 0 9 * * *"
+
+
+def read(pattern: str, *policies: tuple[str, str], dialect: Dialect = ADR51) -> Definition | Rejection:
+    """Read a schedule with policies, named without the prefix."""
+    prefix = dialect.schedule.decode()
+    headers = [(prefix, pattern), (f"{prefix}-Target", "orders.due")]
+    block = block_of(*headers, *((f"{prefix}-{name}", value) for name, value in policies))
+    found = read_definition(block, SUBJECT, RULES, dialect, STORED_AT)
+    assert found is not None
+    return found
+
+
+def accepted(pattern: str, *policies: tuple[str, str], dialect: Dialect = ADR51) -> Definition:
+    found = read(pattern, *policies, dialect=dialect)
+    assert isinstance(found, Definition), str(found)
+    return found
+
+
+def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
+    found = read(pattern, *policies)
+    assert isinstance(found, Rejection)
+    assert (found.code, found.description) == (0, "schedule policy is invalid")
+    assert "not of the server" in str(found)
+    return found
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
+    definition = accepted(
+        EVERY,
+        ("X-Start", "2026-10-01T00:00:00+02:00"),
+        ("X-End", "2026-11-01T00:00:00.5Z"),
+        ("X-Limit", "7"),
+        ("X-Anchor", "2026-01-01T00:30:00Z"),
+        ("X-Except", "2026-12-27..2027-01-01, 2026-12-25"),
+        ("X-Note", "Rückfragen: Anna"),
+        ("X-Owner", "billing"),
+        dialect=dialect,
+    )
+    policies = definition.terms.policies
+    assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
+    assert [name for name, _value in policies.written] == sorted(POLICY_NAMES)
+    assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
+    bounds = policies.bounds
+    assert bounds == Bounds(
+        start=1_790_805_600 * SECOND,
+        end=1_793_491_200 * SECOND + SECOND // 2,
+        limit=7,
+        anchor=1_767_227_400 * SECOND,
+        excepted=(
+            Days(days_from_civil(2026, 12, 25), days_from_civil(2026, 12, 25)),
+            Days(days_from_civil(2026, 12, 27), days_from_civil(2027, 1, 1)),
+        ),
+    )
+    first = definition.timetable(STORED_AT).first_fire()
+    assert first is not None
+    assert format_rfc3339(first) == "2026-09-30T22:30:00Z"
+
+
+def test_a_schedule_without_policies_is_what_it_was() -> None:
+    plain = accepted(EVERY)
+    assert plain.terms.policies is NO_POLICIES
+    assert plain.pattern.base is plain.pattern
+    noted = accepted(EVERY, ("X-Note", "a"), ("X-Owner", "b"))
+    assert noted.pattern is plain.pattern, "what bounds nothing costs nothing"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "value", "reason"),
+    [
+        (EVERY, "X-Start", "tomorrow", "is not a time: expected a time such as"),
+        (EVERY, "X-End", "2026-13-01T00:00:00Z", "is not a time: "),
+        (EVERY, "X-Anchor", "2026-01-01T00:00:00.5Z", "has a fraction of a second"),
+        (DAILY, "X-Anchor", "2026-01-01T00:00:00Z", "is where the grid of '@every' begins"),
+        (EVERY, "X-Limit", "0", f"expected 1 to {MAX_LIMIT:,}"),
+        (EVERY, "X-Limit", "1001", f"expected 1 to {MAX_LIMIT:,}"),
+        (EVERY, "X-Limit", "-1", "is not a number of fires"),
+        (EVERY, "X-Limit", "٣", "is not a number of fires"),
+        (EVERY, "X-Limit", "9" * 50, "is not a number of fires"),
+        (EVERY, "X-Except", "", "contains ''"),
+        (EVERY, "X-Except", "2026-02-29", "contains '2026-02-29'"),
+        (EVERY, "X-Except", "2026-12-25,,2026-12-26", "contains ''"),
+        (EVERY, "X-Except", "2027-01-01..2026-12-27", "ends before it begins"),
+        (EVERY, "X-Except", ",".join(["2026-12-25"] * (MAX_EXCEPTIONS + 1)), "expected at most 1,000"),
+        (EVERY, "X-Note", "", "is empty"),
+        (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
+        (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),
+        (EVERY, "X-START", "2026-01-01T00:00:00Z", "names are case-sensitive: X-Start may be meant"),
+        (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-End"),
+        (EVERY, "X-", "1", "is an unknown policy"),
+    ],
+)
+def test_what_is_wrong_rejects_the_schedule_with_the_header_its_value_and_what_is_expected(
+    pattern: str, name: str, value: str, reason: str
+) -> None:
+    fault = rejected(pattern, (name, value))
+    assert (fault.header, fault.value) == (f"Nats-Schedule-{name}", value)
+    assert reason in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("pattern", "policies"),
+    [
+        (AT, [("X-End", "2026-12-24T09:00:00Z")]),
+        (AT, [("X-Start", "2026-12-24T09:00:01Z")]),
+        (AT, [("X-Except", "2026-12-24")]),
+        (DAILY, [("X-End", "2026-09-22T09:00:00Z")]),
+        (DAILY, [("X-End", "2026-09-24T00:00:00Z"), ("X-Except", "2026-09-22..2026-09-23")]),
+    ],
+)
+def test_a_schedule_whose_bounds_leave_no_fire_is_rejected(pattern: str, policies: list[tuple[str, str]]) -> None:
+    fault = rejected(pattern, *policies)
+    assert (fault.header, fault.value) == ("Nats-Schedule", pattern)
+
+
+def test_an_end_that_is_not_later_than_the_start_is_rejected() -> None:
+    fault = rejected(EVERY, ("X-Start", "2026-12-01T00:00:00Z"), ("X-End", "2026-12-01T00:00:00Z"))
+    assert fault.header == "Nats-Schedule-X-End"
+
+
+def test_the_errors_of_the_server_come_first() -> None:
+    block = block_of(("Nats-Schedule", EVERY), ("Nats-Schedule-X-Limit", "0"))
+    found = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
+    assert isinstance(found, Rejection)
+    assert found.code == 10190, "the target is missing"
+
+
+def test_a_policy_beside_no_schedule_means_nothing() -> None:
+    block = block_of(("Nats-Schedule-X-Limit", "0"))
+    assert read_definition(block, SUBJECT, RULES, ADR51, STORED_AT) is None
+
+
+def test_policies_of_the_other_spelling_are_not_those_of_a_schedule() -> None:
+    block = block_of(("Nats-Schedule", EVERY), ("Nats-Schedule-Target", "orders.due"), ("X-Nats-Schedule-X-Limit", "0"))
+    found = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
+    assert isinstance(found, Definition)
+    assert found.terms.policies is NO_POLICIES
+
+
+@pytest.mark.parametrize("target", ["orders.Nats-Schedule", "orders.Nats-Schedule-X-Limit"])
+def test_a_value_that_contains_the_name_of_a_header_hides_no_policy(target: str) -> None:
+    block = block_of(
+        ("Nats-Schedule", EVERY), ("Nats-Schedule-X-Limit", "3"), ("Nats-Schedule-Target", target), ("A", "b")
+    )
+    found = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
+    assert isinstance(found, Definition)
+    assert found.terms.policies.bounds.limit == 3
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_policies_are_written_as_they_were_read(dialect: Dialect) -> None:
+    definition = accepted(
+        EVERY, ("X-Limit", "007"), ("X-Except", "2026-12-25 ,2026-12-26"), ("X-Note", "ä"), dialect=dialect
+    )
+    block = definition_block(definition)
+    assert b"%b-X-Limit: 007\r\n" % dialect.schedule in block
+    assert read_definition(block, SUBJECT, RULES, dialect, STORED_AT) == definition
+
+
+def test_the_cache_of_the_reader_gives_no_schedule_the_policies_of_another() -> None:
+    reader = MessageReader(RULES, (ADR51, PORTABLE))
+    blocks = [
+        block_of(("Nats-Schedule", pattern), ("Nats-Schedule-Target", "orders.due"), *more)
+        for pattern in (EVERY, AT, DAILY)
+        for more in ([("Nats-Schedule-X-Limit", "2")], [], [("Nats-Schedule-X-Anchor", "2026-01-01T00:00:00Z")])
+    ]
+    for _ in range(3):
+        for number, block in enumerate(blocks, 1):
+            message = StoredMessage(SUBJECT, number, STORED_AT, block, None)
+            reading = reader.read(message)
+            assert reading is not None
+            expected = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
+            assert (reading.definition or reading.rejection) == expected

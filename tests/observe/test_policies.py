@@ -1,0 +1,57 @@
+"""Policies beside the schedules that have them: where they have an effect, and where a server ignores them."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.documents import schedule_document
+from nats_scheduler.observe.policies import has_ignored_policies, policies_text
+from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.service.read_back import read_schedule
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import message_on
+
+RULES = StreamRules("S", ("s.>", "t.>"))
+
+
+def listed(policies: Mapping[str, str], fired_by: FiredBy, after: int = 0) -> ListedSchedule:
+    """Read a schedule with policies, as it is listed so long (ns) after it was stored."""
+    read = StoredSchedules(RULES, (ADR51,), fired_by)
+    headers = {f"Nats-Schedule-{name}": value for name, value in policies.items()}
+    message = message_on("s.2", 2, Nats_Schedule="@every 1h", Nats_Schedule_Target="t.out", **headers)
+    read.take([message], START)
+    assert read.rejected == {}
+    (found,) = read.view.page(START + after).finish().schedules
+    return found
+
+
+def test_policies_are_part_of_the_document_of_a_schedule_and_are_read_again() -> None:
+    policies = {"X-Limit": "3", "X-Anchor": "2026-01-01T00:30:00Z", "X-Owner": "billing", "X-Note": "ä"}
+    one = listed(policies, FiredBy.SIDECAR)
+    assert one.next_fire == START + 30 * MINUTE
+    document = schedule_document("S", "emulated", one)
+    assert document["policies"] == policies
+    assert read_schedule(document) == one
+    assert policies_text(one.terms.policies) == "X-Anchor 2026-01-01T00:30:00Z, X-Limit 3"
+    assert not has_ignored_policies(one)
+
+
+@pytest.mark.parametrize("policies", [{"X-Limit": "1"}, {"X-Limit": "none"}, {"X-Unknown": "1"}])
+@pytest.mark.parametrize("fired_by", [FiredBy.SERVER, FiredBy.NONE])
+def test_policies_have_no_effect_where_no_sidecar_fires(fired_by: FiredBy, policies: dict[str, str]) -> None:
+    one = listed(policies, fired_by, after=3 * HOUR)
+    assert one.next_fire == START + 4 * HOUR
+    assert has_ignored_policies(one)
+    document = schedule_document("S", "native", one)
+    assert document["policies"] == policies
+    assert read_schedule(document) == one
+
+
+def test_notes_and_owners_are_for_people_wherever_the_schedule_fires() -> None:
+    one = listed({"X-Note": "a", "X-Owner": "b"}, FiredBy.SERVER)
+    assert (one.terms.policies.note, one.terms.policies.owner) == ("a", "b")
+    assert not has_ignored_policies(one)
