@@ -20,8 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nats_scheduler.schedule.cron import CronFields
-from nats_scheduler.schedule.cron_calendar import first_match, last_match
+from nats_scheduler.schedule.cron_calendar import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.patterns import Cron, Pattern
 from nats_scheduler.schedule.zones import Segment, Zone
@@ -85,7 +84,7 @@ def _skipped(fields: CronFields, zone: Zone, before: int, fire: int) -> list[Ski
         start, end = segment.end // SECOND + segment.offset, segment.end // SECOND + following.offset
         if start < end:
             year = civil_from_days(end // SECONDS_PER_DAY)[0]
-            first, last = first_match(fields, start, year), last_match(fields, end - 1, year - 1)
+            first, last = fields.first_match(start, year), fields.last_match(end - 1, year - 1)
             if first is not None and last is not None and start <= first <= last < end:
                 found.append(SkippedTimes(first, last, start, end))
         segment = following
@@ -117,4 +116,4 @@ def _shift_at_end(zone: Zone, segment: Segment) -> int:
 
 def _matches(fields: CronFields, local: int) -> bool:
     """Return whether a local second matches."""
-    return first_match(fields, local, civil_from_days(local // SECONDS_PER_DAY)[0]) == local
+    return fields.first_match(local, civil_from_days(local // SECONDS_PER_DAY)[0]) == local

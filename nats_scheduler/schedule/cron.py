@@ -16,11 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from nats_scheduler.schedule.cron_calendar import STAR, CronFields
 from nats_scheduler.schedule.instants import days_in_month
 from nats_scheduler.schedule.invalid import Invalid
-
-STAR = 1 << 63
-"""Set in a field that holds an unrestricted `*` or `?`."""
 
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """Go's `unicode.IsSpace`; Python's `str.split()` also splits at \\x1c–\\x1f."""
@@ -62,22 +60,6 @@ FIELDS = (
     Field("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")),
     Field("day of week", 0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CronFields:
-    """Six fields as bit masks: bit n is set if n matches."""
-
-    seconds: int
-    minutes: int
-    hours: int
-    days_of_month: int
-    """With STAR if the field is unrestricted."""
-    months: int
-    days_of_week: int
-    """With STAR if the field is unrestricted; Sunday is bit 0."""
-    days: tuple[int, ...]
-    """The matching days (bits 1–31) of a month that begins on a Sunday, on a Monday, …: seven masks."""
 
 
 def parse_cron(text: str) -> CronFields | Invalid:

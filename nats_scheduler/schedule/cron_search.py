@@ -12,8 +12,7 @@ Limit: the server's horizon, 31 December of the fifth year after that of the sta
 
 from __future__ import annotations
 
-from nats_scheduler.schedule.cron import CronFields
-from nats_scheduler.schedule.cron_calendar import first_match, last_match
+from nats_scheduler.schedule.cron_calendar import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil
 from nats_scheduler.schedule.zones import Zone
 
@@ -30,7 +29,7 @@ def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
     start = after // SECOND + 1
     if zone is not None:
         return _next_fire_in(fields, zone, start)
-    match = first_match(fields, start, _year(start) + HORIZON_YEARS)
+    match = fields.first_match(start, _year(start) + HORIZON_YEARS)
     return None if match is None else match * SECOND
 
 
@@ -45,7 +44,7 @@ def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
     local = searched = start + segment.offset
     last_year = _year(local) + HORIZON_YEARS
     limit = days_from_civil(last_year + 1, 1, 1) * SECONDS_PER_DAY
-    match = first_match(fields, local, last_year)
+    match = fields.first_match(local, last_year)
     while True:
         if segment.end is None:
             return None if match is None else (match - segment.offset) * SECOND
@@ -57,7 +56,7 @@ def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
         if local >= limit:
             return None
         if local < searched or (match is not None and match < local):
-            searched, match = local, first_match(fields, local, last_year)
+            searched, match = local, fields.first_match(local, last_year)
 
 
 def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -> int | None:
@@ -86,7 +85,7 @@ def _last_fire(fields: CronFields, zone: Zone | None, after: int, until: int) ->
     if zone is not None:
         fire = _last_fire_in(fields, zone, after, end, first_year)
     else:
-        fire = last_match(fields, end, first_year)
+        fire = fields.last_match(end, first_year)
     return fire * SECOND if fire is not None and fire * SECOND > after else None
 
 
@@ -94,7 +93,7 @@ def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_ye
     """Search segment by segment, back to the segment that contains `after`: the mirror image of `_next_fire_in`."""
     segment = zone.segment_at(end * SECOND)
     local = searched = end + segment.offset
-    match = last_match(fields, local, first_year)
+    match = fields.last_match(local, first_year)
     while True:
         if segment.start is None:
             return None if match is None else match - segment.offset
@@ -106,7 +105,7 @@ def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_ye
         segment = zone.segment_at(segment.start - 1)
         local = start - 1 + segment.offset
         if local > searched or (match is not None and match > local):
-            searched, match = local, last_match(fields, local, first_year)
+            searched, match = local, fields.last_match(local, first_year)
 
 
 def _year(local: int) -> int:

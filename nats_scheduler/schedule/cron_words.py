@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nats_scheduler.schedule.cron import STAR, CronFields
+from nats_scheduler.schedule.cron_calendar import STAR, CronFields
 from nats_scheduler.schedule.instants import SECONDS_PER_DAY, days_in_month
 
 MAX_LISTED_TIMES = 6

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
-from nats_scheduler.schedule.cron import CronFields, parse_cron
+from nats_scheduler.schedule.cron import parse_cron
+from nats_scheduler.schedule.cron_calendar import CronFields
 from nats_scheduler.schedule.cron_search import latest_fire, next_fire
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME_NS, round_to_second

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.cron import CronFields, parse_cron
+from nats_scheduler.schedule.cron import parse_cron
+from nats_scheduler.schedule.cron_calendar import CronFields
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
 from nats_scheduler.schedule.patterns import parse_pattern
