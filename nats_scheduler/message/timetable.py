@@ -39,7 +39,7 @@ class Timetable:
     @property
     def ends_by_itself(self) -> bool:
         """Whether its publisher said that it has a last fire: it is removed after that, as an `@at` is."""
-        return not self.repeats or self.pattern.base is not self.pattern
+        return self.pattern.ends_by_itself
 
     def first_fire(self) -> int | None:
         """Return the first fire time, which may be past; None if there is none."""

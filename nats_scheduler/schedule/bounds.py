@@ -72,6 +72,11 @@ class Bounded:
         return self.base.repeats
 
     @property
+    def ends_by_itself(self) -> bool:
+        """Whether its publisher said that it has a last fire: bounds say so."""
+        return True
+
+    @property
     def text(self) -> str:
         """The pattern as it was written."""
         return self.base.text

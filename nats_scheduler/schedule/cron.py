@@ -78,8 +78,8 @@ def parse_cron(text: str) -> CronFields | Invalid:
             return Invalid(text, mask)
         masks.append(mask)
     seconds, minutes, hours, days_of_month, months, days_of_week = masks
-    days = _day_masks(days_of_month, days_of_week)
-    reason = _explain_never(seconds, minutes, hours, months, days)
+    days = day_masks(days_of_month, days_of_week)
+    reason = explain_never(seconds, minutes, hours, months, days)
     if reason is not None:
         return Invalid(text, reason)
     return CronFields(
@@ -199,7 +199,7 @@ def _read_number(text: str) -> int | None:
 
 
 @lru_cache(maxsize=1_024)
-def _day_masks(days_of_month: int, days_of_week: int) -> tuple[int, ...]:
+def day_masks(days_of_month: int, days_of_week: int) -> tuple[int, ...]:
     """Combine the day fields for each weekday on which a month can begin.
 
     As the server does: if one of the two has the star, both must match; otherwise one is enough
@@ -222,7 +222,7 @@ def _has_a_day(months: int, days: tuple[int, ...]) -> bool:
     return any(mask & (2 << longest) - 1 for mask in days)
 
 
-def _explain_never(seconds: int, minutes: int, hours: int, months: int, days: tuple[int, ...]) -> str | None:
+def explain_never(seconds: int, minutes: int, hours: int, months: int, days: tuple[int, ...]) -> str | None:
     """Return the reason why a pattern can never match; None if it can."""
     for field, mask in zip(FIELDS, (seconds, minutes, hours), strict=False):
         if mask == 0:

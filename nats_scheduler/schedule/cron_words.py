@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nats_scheduler.schedule.cron_calendar import STAR, CronFields
+from nats_scheduler.schedule.cron_months import FIRST_YEAR, LAST, NO_NAMED_DAYS, MonthFields, NamedDays, NthWeekday
 from nats_scheduler.schedule.instants import SECONDS_PER_DAY, days_in_month
 
 MAX_LISTED_TIMES = 6
@@ -35,6 +36,9 @@ _WEEKDAYS = 0b0111110
 """Monday to Friday; Sunday is bit 0."""
 _COMMON_YEAR = 2001
 _FEBRUARY = 2
+_LONGEST_MONTH = 31
+_FIFTH = 5
+_NUMBERS = {1: "first", 2: "second", 3: "third", 4: "fourth", _FIFTH: "fifth", LAST: "last"}
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -46,11 +50,18 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 def cron_words(fields: CronFields, zone: str) -> str:
     """Return what six fields match, in a zone with this name."""
-    days, times = _days(fields), _times(fields)
+    named = fields.named if isinstance(fields, MonthFields) else NO_NAMED_DAYS
+    days, times = _named_days(fields, named) or _days(fields, named), _times(fields)
+    years = _only_in_years(fields.years) if isinstance(fields, MonthFields) else ""
     if times.stands_alone and days == "every day":
-        return f"{times.words} in {zone}"
+        return f"{times.words} in {zone}{years}"
     needs_comma = times.words.startswith("every ") and not days.endswith(",")
-    return f"{days}{',' if needs_comma else ''} {times.words} in {zone}"
+    return f"{days}{',' if needs_comma else ''} {times.words} in {zone}{years}"
+
+
+def _only_in_years(mask: int | None) -> str:
+    """Return `, only in 2026 to 2028 and 2030`, and nothing for every year."""
+    return "" if mask is None else f", only in {_listed([FIRST_YEAR + number for number in _values(mask)])}"
 
 
 # -- times of a day ------------------------------------------------------------------------------------------------
@@ -154,7 +165,7 @@ def _clock_texts(times: Sequence[int]) -> list[str]:
 # -- days ----------------------------------------------------------------------------------------------------------
 
 
-def _days(fields: CronFields) -> str:
+def _days(fields: CronFields, named: NamedDays) -> str:
     """Return the days.
 
     As the server does: if one of the two day fields has the star, both must match, and a field with a star matches
@@ -166,10 +177,10 @@ def _days(fields: CronFields) -> str:
     elif of_month == _ALL_DAYS or of_week == _ALL_WEEKDAYS:
         has_month_days = has_weekdays = False
     else:
-        has_month_days, has_weekdays = of_month != 0, of_week != 0
+        has_month_days, has_weekdays = of_month != 0 or named.last, of_week != 0
     if not has_month_days:
         return (_weekdays(of_week) if has_weekdays else "every day") + _in_months(fields.months)
-    month_days = _month_days(of_month, fields.months)
+    month_days = _month_days(of_month, fields.months, named.last)
     if not has_weekdays:
         return month_days
     return f"{month_days}, and on {_weekdays(of_week)}{_in_months(fields.months)},"
@@ -188,14 +199,39 @@ def _weekdays(mask: int) -> str:
     return f"every {_joined([WEEKDAYS[day] for day in days])}"
 
 
-def _month_days(days: int, months: int) -> str:
-    """Return `on the 1st and 15th of every month`, `every year on 24 December`."""
+def _named_days(fields: CronFields, named: NamedDays) -> str | None:
+    """Return `on the last Friday of every month`, `on the weekday nearest to the 15th of March`; None without them."""
+    of_months = _of_months(fields.months)
+    if named.nth:
+        missing = " (if the month has that day)" if any(number == _FIFTH for _, number in named.nth) else ""
+        return f"on {_joined([_nth_weekday(one) for one in _in_order(named.nth)])} of {of_months}{missing}"
+    if named.nearest is None:
+        return None
+    if named.nearest in (1, _LONGEST_MONTH):
+        return f"on the {'first' if named.nearest == 1 else 'last'} weekday of {of_months}"
+    shortest = min(days_in_month(_COMMON_YEAR, month) for month in _values(fields.months))
+    missing = " (or to its last day, if the month is shorter)" if named.nearest > shortest else ""
+    return f"on the weekday nearest to the {_ordinal(named.nearest)} of {of_months}{missing}"
+
+
+def _nth_weekday(one: NthWeekday) -> str:
+    return f"the {_NUMBERS[one.number]} {WEEKDAYS[one.weekday - 1]}"
+
+
+def _in_order(nth: Sequence[NthWeekday]) -> list[NthWeekday]:
+    """Return the weekdays as the first of them come in a month, the last ones behind, Mondays first."""
+    return sorted(nth, key=lambda one: (one.number if one.number != LAST else _FIFTH + 1, (one.weekday - 1) % 7))
+
+
+def _month_days(days: int, months: int, last: bool) -> str:
+    """Return `on the 1st and 15th of every month`, `every year on 24 December`; `last` adds the last day."""
     values = _values(days)
-    if len(values) == 1 and months.bit_count() == 1:
+    if not values:
+        return f"on the last day of {_of_months(months)}"
+    if len(values) == 1 and months.bit_count() == 1 and not last:
         month = _values(months)[0]
         leap = "leap " if (month, values[0]) == (_FEBRUARY, 29) else ""
         return f"every {leap}year on {values[0]} {MONTHS[month - 1]}"
-    of_months = "every month" if months == _ALL_MONTHS else _joined(_month_names(months))
     shortest = min(days_in_month(_COMMON_YEAR, month) for month in _values(months))
     missing = " (if the month has that day)" if values[-1] > shortest else ""
     step = _distance(values)
@@ -205,7 +241,11 @@ def _month_days(days: int, months: int) -> str:
         shown = f"the {_joined([_ordinal(day) for day in values])}"
     else:
         shown = f"days {_joined(_ranges(values))}"
-    return f"on {shown} of {of_months}{missing}"
+    return f"on {shown}{' and the last day' if last else ''} of {_of_months(months)}{missing}"
+
+
+def _of_months(months: int) -> str:
+    return "every month" if months == _ALL_MONTHS else _joined(_month_names(months))
 
 
 def _in_months(months: int) -> str:

@@ -17,7 +17,9 @@ from typing import ClassVar, Protocol
 
 from nats_scheduler.schedule.cron import parse_cron
 from nats_scheduler.schedule.cron_calendar import CronFields
+from nats_scheduler.schedule.cron_months import MonthFields
 from nats_scheduler.schedule.cron_search import latest_fire, next_fire
+from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME_NS, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
@@ -25,7 +27,19 @@ from nats_scheduler.schedule.mistakes import explain
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339, usual_instant
 from nats_scheduler.schedule.zones import Zone, load_zone
 
-__all__ = ["ALIASES", "At", "Cron", "Every", "Invalid", "InvalidPattern", "InvalidTimeZone", "Pattern", "parse_pattern"]
+__all__ = [
+    "ALIASES",
+    "At",
+    "Cron",
+    "Every",
+    "Invalid",
+    "InvalidPattern",
+    "InvalidTimeZone",
+    "Pattern",
+    "Syntax",
+    "SyntaxCron",
+    "parse_pattern",
+]
 
 ALIASES = {
     "@yearly": "0 0 0 1 1 *",
@@ -60,6 +74,10 @@ class Pattern(Protocol):
         """The pattern without bounds (`schedule.bounds`): most often itself."""
 
     @property
+    def ends_by_itself(self) -> bool:
+        """Whether its publisher said that it has a last fire."""
+
+    @property
     def text(self) -> str:
         """The pattern as it was written."""
 
@@ -87,6 +105,7 @@ class At:
     """
 
     repeats: ClassVar[bool] = False
+    ends_by_itself: ClassVar[bool] = True
     __slots__ = ("_instant", "_written")
 
     def __init__(self, text: str | None, instant: int) -> None:
@@ -151,6 +170,7 @@ class Every:
     """
 
     repeats: ClassVar[bool] = True
+    ends_by_itself: ClassVar[bool] = False
     text: str
     interval: int
     """Nanoseconds, at least a second."""
@@ -203,6 +223,11 @@ class Cron:
         """The pattern itself: it has no bounds."""
         return self
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether its publisher said that it has a last fire: one that names years has."""
+        return isinstance(self.fields, MonthFields) and self.fields.years is not None
+
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first match strictly after the second in which the schedule was stored."""
         return self.next_fire(stored_at, stored_at)
@@ -231,15 +256,28 @@ class Cron:
         return format_rfc3339(instant, 0 if self.zone is None else self.zone.offset_at(instant))
 
 
-def parse_pattern(text: str, time_zone: str | None = None) -> Pattern | InvalidPattern | InvalidTimeZone | None:
+@dataclass(frozen=True, slots=True)
+class SyntaxCron(Cron):
+    """`30 9 * * mon-fri` or `0 30 9 ? * L5 2027`: fires as `Cron` does; its text is not in the server's grammar."""
+
+    syntax: Syntax = Syntax.CRONTAB
+
+
+def parse_pattern(
+    text: str, time_zone: str | None = None, syntax: Syntax | None = None
+) -> Pattern | InvalidPattern | InvalidTimeZone | None:
     """Parse the values of `Nats-Schedule` and `Nats-Schedule-Time-Zone` (None: no such header).
 
+    With a syntax, the text is in its grammar and not in the server's; aliases are the same in each.
     Return None for "no schedule": an empty text, or Go's zero time.
     As the server does: the zone is checked first (`test_the_time_zone_is_checked_before_the_pattern`).
     """
     zone = None if time_zone is None else load_zone(time_zone)
     if isinstance(zone, InvalidTimeZone):
         return zone
+    if syntax is not None and text:
+        is_short = len(text) <= _MAX_CACHED_PATTERN_CHARS
+        return _parse_cached_syntax(text, zone, syntax) if is_short else _parse_syntax(text, zone, syntax)
     if text.startswith("@at "):
         return _parse_at(text) if zone is None else _reject_zone(text, "@at")
     is_cached = len(text) <= _MAX_CACHED_PATTERN_CHARS
@@ -306,5 +344,17 @@ def _parse_cron(text: str, zone: Zone | None) -> Cron | InvalidPattern:
     return Cron(text, fields, zone)
 
 
+def _parse_syntax(text: str, zone: Zone | None, syntax: Syntax) -> SyntaxCron | InvalidPattern:
+    """Parse the fields of a syntax, or an alias."""
+    stands_for = ALIASES.get(text)
+    if stands_for is None and text.startswith("@"):
+        return InvalidPattern(text, f"expected the fields of {syntax}, or one of {', '.join(ALIASES)}")
+    fields = parse_syntax(text, syntax) if stands_for is None else parse_cron(stands_for)
+    if isinstance(fields, Invalid):
+        return InvalidPattern(text, fields.reason)
+    return SyntaxCron(text, fields, zone, syntax=syntax)
+
+
 _parse_cached_every = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse_every)
 _parse_cached_cron = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse_cron)
+_parse_cached_syntax = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse_syntax)

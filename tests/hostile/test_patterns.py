@@ -8,13 +8,13 @@ from nats_scheduler.schedule.cron import parse_cron
 from nats_scheduler.schedule.cron_calendar import CronFields
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
-from nats_scheduler.schedule.patterns import parse_pattern
+from nats_scheduler.schedule.patterns import Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.schedule.ttls import parse_ttl
 from nats_scheduler.schedule.tzif import read_tzif
 from nats_scheduler.schedule.zones import load_zone
 from tests.hostile.effort import SECONDS_A_TEXT, at_most, examples
-from tests.hostile.texts import PATTERNS, TTLS, VALID_LISTS, ZONES
+from tests.hostile.texts import LONG, PATTERNS, TTLS, VALID_LISTS, ZONES
 
 pytestmark = pytest.mark.clause("hostile-patterns")
 
@@ -68,6 +68,49 @@ def test_a_long_list_means_what_its_items_mean(items: list[str]) -> None:
         assert isinstance(one, CronFields)
         expected |= one.seconds
     assert together.seconds == expected
+
+
+SYNTAX_LETTERS = ["*", "1", "l", "w", "1w", "#", "1#1", "-", "/", ",", "?", "\u0130", "\0", "\udcff", "1-", "1/"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("syntax", list(Syntax))
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_text_of_any_length_is_cheap_in_each_syntax(name: str, syntax: Syntax) -> None:
+    with at_most(SECONDS_A_TEXT):
+        pattern = parse_pattern(PATTERNS[name], None, syntax)
+        if pattern is not None and not isinstance(pattern, Invalid):
+            pattern.first_fire(NOW)
+
+
+@pytest.mark.parametrize("field", range(7))
+@pytest.mark.parametrize("letters", SYNTAX_LETTERS)
+def test_a_long_field_is_rejected_at_once_in_each_syntax(field: int, letters: str) -> None:
+    fields = ["*"] * 7
+    fields[field] = letters * (LONG // len(letters))
+    for text, syntax in ((" ".join(fields), Syntax.QUARTZ), (" ".join(fields[1:6]), Syntax.CRONTAB)):
+        if len(text) > LONG:
+            with at_most(SECONDS_A_TEXT):
+                assert isinstance(parse_pattern(text, None, syntax), Invalid)
+
+
+@pytest.mark.parametrize("days", ["L * ?", "31W * ?", "? * L5", "? 2 5#5", "29 2 ?", "? 2 1#1,2#5"])
+def test_a_search_for_days_that_are_rare_is_cheap(days: str) -> None:
+    for years in ("*", "2027", "1970-2099", "1970-2099/5", "2096-2099"):
+        with at_most(SECONDS_A_TEXT):
+            pattern = parse_pattern(f"59 59 23 {days} {years}", "Africa/Cairo", Syntax.QUARTZ)
+            if pattern is not None and not isinstance(pattern, Invalid):
+                first = pattern.first_fire(NOW)
+                assert first is None or pattern.latest_fire(NOW, first, NOW) == first
+
+
+@pytest.mark.slow
+@examples(500)
+@given(st.lists(st.one_of(_letters, st.sampled_from([*SYNTAX_LETTERS, " "])), max_size=40), st.sampled_from(Syntax))
+def test_no_text_raises_in_any_syntax(letters: list[str], syntax: Syntax) -> None:
+    pattern = parse_pattern("".join(letters), None, syntax)
+    if pattern is not None and not isinstance(pattern, Invalid):
+        pattern.first_fire(NOW)
 
 
 @pytest.mark.parametrize("name", TTLS)

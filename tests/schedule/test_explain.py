@@ -1,6 +1,8 @@
 """The plain words of a pattern say exactly when it fires: all of it, and nothing else."""
 
 import re
+from datetime import date, timedelta
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -9,10 +11,19 @@ from hypothesis import strategies as st
 from nats_scheduler.schedule.bounds import Bounded, Bounds, Days
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
+from nats_scheduler.schedule.patterns import (
+    ALIASES,
+    Cron,
+    InvalidPattern,
+    InvalidTimeZone,
+    Pattern,
+    Syntax,
+    parse_pattern,
+)
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.schedule.oracle import Drawn, Meaning, meanings
-from tests.schedule.words_reader import LONGEST, Dates, read
+from tests.schedule.syntax_oracle import drawn_meaning
+from tests.schedule.words_reader import LONGEST, Dates, read, read_of_months
 
 STORED = parse_rfc3339("2026-11-22T10:00:00.4Z")
 
@@ -131,6 +142,66 @@ def test_what_the_words_say_is_when_the_pattern_fires(meaning: Meaning) -> None:
 @pytest.mark.parametrize("text", [text for text, _ in TABLE if text not in ALIASES])
 def test_what_the_table_says_can_be_read_back(text: str) -> None:
     assert read(explain_pattern(valid(text)), "UTC").seconds
+
+
+# The days of `L`, `W` and `#`, and years.
+SYNTAX_TABLE = [
+    ("0 18 * * L5", "crontab", "on the last Friday of every month at 18:00 in UTC"),
+    ("0 18 * * 2#1", "crontab", "on the first Tuesday of every month at 18:00 in UTC"),
+    (
+        "0 18 * 3,6 L5,5#3,MON#1",
+        "crontab",
+        "on the first Monday, the third Friday and the last Friday of March and June at 18:00 in UTC",
+    ),
+    ("0 18 * * 0#5", "crontab", "on the fifth Sunday of every month (if the month has that day) at 18:00 in UTC"),
+    ("0 9 L * *", "crontab", "on the last day of every month at 09:00 in UTC"),
+    ("0 9 L 2-4 *", "crontab", "on the last day of February to April at 09:00 in UTC"),
+    ("0 9 15,L * *", "crontab", "on the 15th and the last day of every month at 09:00 in UTC"),
+    (
+        "*/5 9-10 1,L * fri",
+        "crontab",
+        "on the 1st and the last day of every month, and on every Friday, every 5 minutes from 09:00 to 10:55 in UTC",
+    ),
+    ("0 9 20-L * *", "crontab", "on days 20 to 31 of every month (if the month has that day) at 09:00 in UTC"),
+    ("0 9 15W * *", "crontab", "on the weekday nearest to the 15th of every month at 09:00 in UTC"),
+    ("0 9 1W * *", "crontab", "on the first weekday of every month at 09:00 in UTC"),
+    ("0 9 31W * *", "crontab", "on the last weekday of every month at 09:00 in UTC"),
+    (
+        "0 9 30W * *",
+        "crontab",
+        "on the weekday nearest to the 30th of every month (or to its last day, if the month is shorter)"
+        " at 09:00 in UTC",
+    ),
+    ("0 9 30W 4 *", "crontab", "on the weekday nearest to the 30th of April at 09:00 in UTC"),
+    ("0 9 L * 0-6", "crontab", "every day at 09:00 in UTC"),
+    ("*/15 * * * *", "crontab", "every 15 minutes in UTC"),
+    ("0 30 9 ? * mon-fri", "quartz", "every weekday at 09:30 in UTC"),
+    ("0 30 9 ? * mon-fri 2027", "quartz", "every weekday at 09:30 in UTC, only in 2027"),
+    ("0 0 * * * ? 2027-2029,2031", "quartz", "every hour in UTC, only in 2027 to 2029 and 2031"),
+    ("0 0 9 L * ? 2027,2028", "quartz", "on the last day of every month at 09:00 in UTC, only in 2027 and 2028"),
+    ("@monthly", "quartz", "on the 1st of every month at 00:00 in UTC"),
+]
+
+
+@pytest.mark.parametrize(("text", "syntax", "words"), SYNTAX_TABLE)
+def test_days_of_other_syntaxes_have_words(text: str, syntax: str, words: str) -> None:
+    pattern = parse_pattern(text, None, Syntax(syntax))
+    assert isinstance(pattern, Cron)
+    assert explain_pattern(pattern) == words
+
+
+def test_what_the_words_of_other_syntaxes_say_is_when_they_fire() -> None:
+    random, dates = Random(51), [date(2020, 1, 1) + timedelta(days=number) for number in range(12 * 366)]
+    for _ in range(60):
+        meaning = drawn_meaning(random)
+        pattern = parse_pattern(meaning.text, None, Syntax(meaning.syntax))
+        if not isinstance(pattern, Cron):
+            continue  # a date that does not exist
+        said = read_of_months(explain_pattern(pattern), "UTC")
+        second, minute, hour = (field.values for field in meaning.times)
+        assert said.seconds == {h * 3600 + m * 60 + s for h in hour for m in minute for s in second}
+        for day in random.sample(dates, 800):
+            assert said.matches(day) == meaning.matches_day(day), (meaning.text, day)
 
 
 @pytest.mark.parametrize(

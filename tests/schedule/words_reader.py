@@ -4,7 +4,11 @@ The rule: it uses nothing of the code under test. A sentence that it cannot read
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, timedelta
+
+from tests.schedule.syntax_oracle import is_nearest_weekday
 
 MONTHS = [
     *("January", "February", "March", "April", "May", "June"),
@@ -33,14 +37,19 @@ class Said:
 def read(words: str, zone: str) -> Said:
     """Read words that end with `in ZONE`."""
     assert words.endswith(f" in {zone}"), words
-    words = words.removesuffix(f" in {zone}")
+    days, clock_times = split_times(words.removesuffix(f" in {zone}"))
+    return Said(read_times(clock_times), read_days(days))
+
+
+def split_times(words: str) -> tuple[str, str]:
+    """Split days from the times of a day."""
     times = re.search(
         r"(?:^|,? )(at \d\d:\d\d.*|at (?:second|minute)s? .*"
         r"|every second of .*|every minute of .*|every (?:\d+ )?(?:second|minute|hour)s?(?: from \d\d:.*)?)$",
         words,
     )
     assert times, words
-    return Said(read_times(times[1]), read_days(words[: times.start()]))
+    return words[: times.start()], times[1]
 
 
 # -- times ---------------------------------------------------------------------------------------------------------
@@ -112,6 +121,66 @@ def read_part(words: str) -> Dates:
     assert weekly, words
     months = ALL_MONTHS if weekly[2] is None else names(weekly[2], MONTHS, 1)
     return dates(months, set(range(1, 32)), read_weekdays(weekly[1]))
+
+
+# -- days that depend on the length of the month, and years --------------------------------------------------------
+
+NUMBERS = ["first", "second", "third", "fourth", "fifth", "last"]
+
+
+@dataclass(frozen=True)
+class SaidOfMonths:
+    """What some words say of days that are not the same in each month."""
+
+    seconds: set[int]
+    matches: Callable[[date], bool]
+
+
+def read_of_months(words: str, zone: str) -> SaidOfMonths:
+    """Read words that end with `in ZONE`, or with years after it."""
+    words, _, only = words.partition(f" in {zone}, only in ")
+    words = words if only else words.removesuffix(f" in {zone}")
+    years = numbers(only) if only else None
+    days, times = split_times(words)
+    parts = [read_dates(part) for part in re.sub(",$", "", days).split(", and on ")]
+
+    def matches(day: date) -> bool:
+        return (years is None or day.year in years) and any(part(day) for part in parts)
+
+    return SaidOfMonths(read_times(times), matches)
+
+
+def read_dates(words: str) -> Callable[[date], bool]:
+    """Read one part of the days as a function of a date."""
+    special = re.fullmatch(r"on (the .*?|.* and the last day) of ((?:every month|[A-Z])[^()]*?)(?: \((.*)\))?", words)
+    months = ALL_MONTHS if special is None or special[2] == "every month" else names(special[2], MONTHS, 1)
+    if special is None or not re.search("weekday|last day|day$", special[1]):
+        plain = read_part(words)
+        return lambda day: (day.month, day.day, day.isoweekday() % 7) in plain
+    shown, remark = special[1], special[3]
+    shortest = min(LONGEST[month] - (month == 2) for month in months)
+    nearest = re.fullmatch(r"the (first|last) weekday|the weekday nearest to the (\w+)", shown)
+    if nearest:
+        number = ordinal(nearest[2]) if nearest[2] else {"first": 1, "last": 31}[nearest[1]]
+        is_clipped = nearest[2] is not None and number > shortest
+        assert remark == ("or to its last day, if the month is shorter" if is_clipped else None), words
+        return lambda day: day.month in months and is_nearest_weekday(day, number)
+    last_day = re.fullmatch(r"the last day|(.+) and the last day", shown)
+    if last_day:
+        days = read_month_days(last_day[1]) if last_day[1] else set[int]()
+        assert remark == ("if the month has that day" if max(days, default=0) > shortest else None), words
+        return lambda day: day.month in months and (day.day in days or (day + timedelta(days=1)).day == 1)
+    named = [item.removeprefix("the ").split(" ") for item in items(shown)]
+    assert remark == ("if the month has that day" if any(number == "fifth" for number, _ in named) else None), words
+    wanted = {(WEEKDAYS.index(weekday), number) for number, weekday in named}
+    return lambda day: day.month in months and bool(wanted & numbered(day))
+
+
+def numbered(day: date) -> set[tuple[int, str]]:
+    """Return what a date is among the weekdays of its month: the third Friday, and maybe the last."""
+    weekday = day.isoweekday() % 7
+    is_last = (day + timedelta(days=7)).month != day.month
+    return {(weekday, NUMBERS[(day.day - 1) // 7])} | ({(weekday, "last")} if is_last else set())
 
 
 def read_month_days(words: str) -> set[int]:
