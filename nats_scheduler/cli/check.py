@@ -30,8 +30,9 @@ from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
 from nats_scheduler.observe.checks import ANY_STREAM_RULES, DEFAULT_SUBJECT, pattern_reading, reading_document
 from nats_scheduler.observe.documents import CheckedDocument
-from nats_scheduler.observe.message_warnings import warnings_about
+from nats_scheduler.observe.message_warnings import pattern_warnings, warnings_about
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.schedule.patterns import Syntax
 
 
 def no_schedule_error(hint: str) -> CommandError:
@@ -42,6 +43,7 @@ def no_schedule_error(hint: str) -> CommandError:
 @click.command("check")
 @click.argument("pattern", required=False)
 @click.option("--tz", metavar="ZONE", help="Time zone of the pattern (Nats-Schedule-Time-Zone).")
+@click.option("--syntax", type=click.Choice([one.value for one in Syntax]), help="How PATTERN is written (X-Syntax).")
 @click.option("-H", "--header", "headers", metavar="NAME:VALUE", multiple=True, help="A header, as for `nats pub`.")
 @click.option("--subject", metavar="SUBJECT", help="Subject that the message is published to.")
 @click.option("--stream-config", metavar="FILE", help="Stream, as for `nats stream add --config`.")
@@ -52,6 +54,7 @@ def command(
     headers: tuple[str, ...],
     subject: str | None,
     stream_config: str | None,
+    syntax: str | None,
     as_json: bool,
 ) -> None:
     """Check a pattern or headers as the server would; needs no server.
@@ -63,11 +66,15 @@ def command(
         raise click.UsageError("give either a PATTERN or headers with -H")
     if headers and tz is not None:
         raise click.UsageError("--tz goes with a PATTERN; among headers it is -H 'Nats-Schedule-Time-Zone: …'")
+    if headers and syntax is not None:
+        raise click.UsageError("--syntax goes with a PATTERN; among headers it is -H 'X-Nats-Schedule-X-Syntax: …'")
     if pattern is not None and (subject or stream_config):
         raise click.UsageError("--subject and --stream-config go with headers")
     if pattern is not None:
         one_line(pattern + (tz or ""))
-        _answer(pattern_reading(pattern, tz, SystemClock().now()), f"the pattern was {pattern!r}", as_json)
+        found = pattern_reading(pattern, tz, SystemClock().now(), syntax)
+        doubts = [] if found is None or found.definition is None else pattern_warnings(found.definition.pattern)
+        _answer(found, f"the pattern was {pattern!r}", as_json, doubts)
         return
     rules = _rules(stream_config, as_json)
     block = EMPTY_BLOCK

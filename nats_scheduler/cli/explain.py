@@ -10,7 +10,14 @@ import click
 
 from nats_scheduler.cli.check import no_schedule_error, one_line
 from nats_scheduler.cli.fire_table import print_next_fires
-from nats_scheduler.cli.next import MAX_FIRES_SHOWN, after_option, fire_count_option, instant_of
+from nats_scheduler.cli.next import (
+    MAX_FIRES_SHOWN,
+    after_option,
+    ending_text,
+    fire_count_option,
+    instant_of,
+    syntax_option,
+)
 from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
 from nats_scheduler.cli.tables import moment_text, wide_option
 from nats_scheduler.message.definition import read_pattern
@@ -25,11 +32,14 @@ from nats_scheduler.schedule.patterns import Pattern
 @click.command("explain")
 @click.argument("pattern")
 @click.option("--tz", "--time-zone", "tz", metavar="ZONE", help="Time zone of a cron pattern, as Europe/Berlin.")
+@syntax_option
 @after_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as_json: bool) -> None:
+def command(
+    pattern: str, tz: str | None, syntax: str | None, after: str, count: int, wide: bool, as_json: bool
+) -> None:
     """Say in plain words when a pattern fires; needs no server.
 
     PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'.
@@ -39,9 +49,9 @@ def command(pattern: str, tz: str | None, after: str, count: int, wide: bool, as
     stored_at = instant_of(after)
     one_line(pattern)
     one_line(tz or "")
-    read = read_pattern(pattern, tz, stored_at)
+    read = read_pattern(pattern, tz, stored_at, syntax)
     if as_json:
-        print_json(explanation_document(pattern, tz, stored_at, count))
+        print_json(explanation_document(pattern, tz, stored_at, count, syntax))
         if read is None or isinstance(read, Rejection):
             raise click.exceptions.Exit(EXIT_FAILED)
         return
@@ -61,4 +71,4 @@ def _print(pattern: Pattern, stored_at: int, count: int, *, wide: bool) -> None:
         passed = fires[0] <= stored_at
         click.echo(f"\n{'its time has passed: it fires at once' if passed else 'it fires once'}")
     elif len(fires) <= count:
-        click.echo("\nthen it ends: no further fire within five years")
+        click.echo(f"\nthen it ends: {ending_text(timetable)}")

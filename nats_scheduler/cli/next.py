@@ -23,7 +23,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import error_document, fire_document
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.schedule.patterns import Pattern, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 MAX_FIRES_SHOWN = 10_000
@@ -40,6 +40,13 @@ after_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     metavar="TIME",
     default="now",
     help="When the schedule is stored: RFC 3339 or `now`; an interval counts from then.",
+)
+
+
+syntax_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--syntax",
+    type=click.Choice([one.value for one in Syntax]),
+    help="How PATTERN is written (X-Syntax), if not as for the server.",
 )
 
 
@@ -94,6 +101,7 @@ def _complete_stream(ctx: click.Context, parameter: click.Parameter, incomplete:
 @click.argument("pattern", metavar="PATTERN | STREAM", shell_complete=_complete_stream)
 @click.argument("subject", metavar="[SUBJECT]", required=False)
 @click.option("--tz", metavar="ZONE", help="Time zone of a cron pattern (Nats-Schedule-Time-Zone), as Europe/Berlin.")
+@syntax_option
 @after_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
@@ -102,6 +110,7 @@ def command(
     pattern: str,
     subject: str | None,
     tz: str | None,
+    syntax: str | None,
     after: str,
     count: int,
     wide: bool,
@@ -120,19 +129,21 @@ def command(
 
         if pattern in NEED_QUOTES:
             raise click.UsageError(f"a PATTERN is one argument: '{pattern} {subject}' in quotes")
-        if tz is not None or after != "now":
-            raise click.UsageError("--tz and --after go with a PATTERN: a stored schedule has its own")
+        if tz is not None or syntax is not None or after != "now":
+            raise click.UsageError("--tz, --syntax and --after go with a PATTERN: a stored schedule has its own")
         show_next_fires(connection, pattern, subject, count, wide=wide, as_json=as_json)
         return
     if any(connection.values()):
         raise click.UsageError("the flags of the connection go with STREAM and SUBJECT: a PATTERN needs no server")
-    _show_pattern(pattern, tz, after, count, wide=wide, as_json=as_json)
+    _show_pattern(pattern, tz, syntax, after, count, wide=wide, as_json=as_json)
 
 
-def _show_pattern(pattern: str, tz: str | None, after: str, count: int, *, wide: bool, as_json: bool) -> None:
+def _show_pattern(
+    pattern: str, tz: str | None, syntax: str | None, after: str, count: int, *, wide: bool, as_json: bool
+) -> None:
     stored_at = instant_of(after)
     one_line(pattern + (tz or ""))
-    read = read_pattern(pattern, tz, stored_at)
+    read = read_pattern(pattern, tz, stored_at, syntax)
     if read is None or isinstance(read, Rejection):
         _refuse(pattern, tz, read, as_json)
     timetable = Timetable(read, stored_at)
@@ -143,8 +154,17 @@ def _show_pattern(pattern: str, tz: str | None, after: str, count: int, *, wide:
         return
     print_fire_times(timetable.pattern, tz, stored_at, shown, wide=wide)
     if ends:
-        why = "no further fire within five years" if timetable.repeats else "it fires once"
-        click.echo(f"then it ends: {why}")
+        click.echo(f"then it ends: {ending_text(timetable)}")
+
+
+def ending_text(timetable: Timetable) -> str:
+    """Return why nothing fires after the fires of a timetable."""
+    if not timetable.repeats:
+        return "it fires once"
+    if not timetable.ends_by_itself:
+        return "no further fire within five years"
+    is_bounded = timetable.pattern.base is not timetable.pattern
+    return "its policies leave no further fire" if is_bounded else "its years are over"
 
 
 def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:

@@ -15,7 +15,7 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.listing import Listing, read_listing
-from nats_scheduler.cli.next import next_document, print_fire_times
+from nats_scheduler.cli.next import ending_text, next_document, print_fire_times
 from nats_scheduler.cli.options import resolve_connection
 from nats_scheduler.cli.output import CommandError, print_json, printable
 from nats_scheduler.cli.past import check_schedule
@@ -52,7 +52,7 @@ def show_next_fires(
     if fires:
         print_fire_times(one.pattern, zone, listing.at, fires, wide=wide)
         if ends:
-            click.echo(f"then it ends: {_why_it_ends(one, repeats=timetable.repeats)}")
+            click.echo(f"then it ends: {_why_it_ends(one, timetable)}")
     else:
         click.echo(printable(f"{subject} does not fire again: it is {one.state.value}"))
 
@@ -68,10 +68,8 @@ def _schedule(listing: Listing, subject: str) -> ListedSchedule:
     raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
 
 
-def _why_it_ends(one: ListedSchedule, *, repeats: bool) -> str:
-    if not repeats:
-        return "it fires once"
-    if one.ends is None:
-        return "no further fire within five years"
+def _why_it_ends(one: ListedSchedule, timetable: Timetable) -> str:
+    if not timetable.repeats or one.ends is None:
+        return ending_text(timetable)
     reason = "the max_age of the stream" if one.ended_by is Ending.MAX_AGE else "its Nats-TTL"
     return f"at {moment_text(one.ends)} it is removed by {reason}"

@@ -15,7 +15,7 @@ from nats_scheduler.engine.flight import DONE
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
+from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, SyntaxCron
 
 
 class State(StrEnum):
@@ -53,7 +53,7 @@ class Outlook(NamedTuple):
     state: State
 
 
-KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON}
+KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON, SyntaxCron: Kind.CRON}
 """The kind of each class of patterns without bounds."""
 
 

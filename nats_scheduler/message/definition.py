@@ -14,10 +14,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nats_scheduler.message import rejection
-from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
-from nats_scheduler.message.policies import NO_POLICIES, Policies, ignored_policies, read_policies, with_policies
+from nats_scheduler.message.policies import (
+    NO_POLICIES,
+    Policies,
+    extension_prefix,
+    ignored_policies,
+    read_policies,
+    read_syntax,
+    syntax_advice,
+    with_policies,
+)
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -112,19 +121,30 @@ def definition_of(
     return Definition(bounded, Terms(dialect, target, source or None, ttl, bool(rollup), policies))
 
 
-def read_pattern(text: str, time_zone: str | None, stored_at: int) -> Pattern | Rejection | None:
+def read_pattern(
+    text: str, time_zone: str | None, stored_at: int, syntax: str | None = None
+) -> Pattern | Rejection | None:
     """Read a pattern that is in no message yet, as that of a message stored at `stored_at` (ns).
 
+    With a syntax (`schedule.cron_syntax`) it is one of a message with portable headers.
     Return None for "no schedule", as `read_definition` does. Blanks around a value do not survive in a header.
     """
+    dialect = ADR51 if syntax is None else PORTABLE
     if _LINE_BREAK(text):
-        return _pattern_fault(InvalidPattern(text, "a header is one line"), text, time_zone, _ANY_STREAM, ADR51)
+        return _pattern_fault(InvalidPattern(text, "a header is one line"), text, time_zone, _ANY_STREAM, dialect)
     if time_zone is not None and _LINE_BREAK(time_zone):
         invalid = InvalidTimeZone(time_zone, "a header is one line")
-        return _pattern_fault(invalid, text, time_zone, _ANY_STREAM, ADR51)
-    given = [(ADR51.schedule, text)] + ([] if time_zone is None else [(ADR51.time_zone, time_zone)])
-    block = with_headers(None, [(name, value.encode("utf-8", "surrogateescape")) for name, value in given])
-    return _read_pattern(schedule_fields(block, ADR51), _ANY_STREAM, ADR51, stored_at)
+        return _pattern_fault(invalid, text, time_zone, _ANY_STREAM, dialect)
+    block = with_headers(None, pattern_headers(text, time_zone, syntax, dialect))
+    return _read_pattern(schedule_fields(block, dialect), _ANY_STREAM, dialect, stored_at)
+
+
+def pattern_headers(
+    text: str, time_zone: str | None, syntax: str | None, dialect: Dialect
+) -> list[tuple[bytes, bytes]]:
+    """Return the headers from which a pattern is read; each value is one line."""
+    given = [(dialect.schedule, text), (dialect.time_zone, time_zone), (extension_prefix(dialect) + b"Syntax", syntax)]
+    return [(name, value.encode("utf-8", "surrogateescape")) for name, value in given if value is not None]
 
 
 def _read_pattern(
@@ -135,10 +155,15 @@ def _read_pattern(
     zone = fields.get(dialect.time_zone)
     if not text and zone is None:
         return None
-    pattern = parse_pattern(text, zone)
+    syntax = read_syntax(fields, text) if dialect is PORTABLE else None
+    if isinstance(syntax, Rejection):
+        return syntax if rules.schedules_enabled else schedules_disabled(dialect.schedule, text, rules)
+    pattern = parse_pattern(text, zone, syntax)
     if pattern is None:
         return None
     if isinstance(pattern, Invalid):
+        if isinstance(pattern, InvalidPattern) and (advice := syntax_advice(fields, dialect)):
+            pattern = InvalidPattern(text, pattern.reason + advice)
         return _pattern_fault(pattern, text, zone, rules, dialect)
     if not rules.schedules_enabled:
         return schedules_disabled(dialect.schedule, text, rules)

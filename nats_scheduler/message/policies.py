@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds, Days, in_order
 from nats_scheduler.schedule.instants import SECOND, days_from_civil, days_in_month
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import Every, Pattern
+from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_EXCEPTIONS = 1_000
@@ -52,6 +52,8 @@ class Policies:
     """What `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` leave of the fire times of the pattern."""
     note: str | None = None
     owner: str | None = None
+    syntax: Syntax | None = None
+    """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
 
 
 NO_POLICIES = Policies()
@@ -78,6 +80,23 @@ def read_policies(fields: Mapping[bytes, str], dialect: Dialect, pattern: Patter
     return replace(policies, written=_written(names, fields, dialect))
 
 
+def read_syntax(fields: Mapping[bytes, str], pattern: str) -> Syntax | Rejection | None:
+    """Read in which syntax the pattern of a portable schedule is written; None is the server's.
+
+    The policy decides how the pattern is parsed, and so it is read before the others. It is portable only: a server
+    would read a pattern of ADR-51 by its own grammar, and fire at other times.
+    """
+    value = fields.get(_SYNTAX)
+    if value is None or not pattern:
+        return None
+    if value not in list(Syntax):
+        return POLICY_INVALID.rejection(_SYNTAX.decode(), value, f"is no syntax: expected {' or '.join(Syntax)}")
+    if pattern.startswith(("@at ", "@every ")):
+        reason = f"is for patterns of fields: {pattern.partition(' ')[0]!r} means the same without it"
+        return POLICY_INVALID.rejection(_SYNTAX.decode(), value, reason)
+    return Syntax(value)
+
+
 def ignored_policies(fields: Mapping[bytes, str], dialect: Dialect) -> Policies:
     """Return the policies of a schedule that a server fires, as they are written: they have no effect there."""
     prefix = extension_prefix(dialect)
@@ -86,7 +105,20 @@ def ignored_policies(fields: Mapping[bytes, str], dialect: Dialect) -> Policies:
         return NO_POLICIES
     written = _written(names, fields, dialect)
     values = dict(written)
-    return Policies(written, note=values.get("X-Note"), owner=values.get("X-Owner"))
+    syntax = syntax_of(values) if dialect is PORTABLE else None
+    return Policies(written, note=values.get("X-Note"), owner=values.get("X-Owner"), syntax=syntax)
+
+
+def syntax_of(written: Mapping[str, str]) -> Syntax | None:
+    """Return the syntax that the policies of a portable schedule name, by their names without the prefix."""
+    value = written.get("X-Syntax")
+    return Syntax(value) if value in list(Syntax) else None
+
+
+def syntax_advice(fields: Mapping[bytes, str], dialect: Dialect) -> str:
+    """Return what to add to the reason why a pattern is invalid: that its syntax is not read beside ADR-51."""
+    is_unread = dialect is not PORTABLE and extension_prefix(dialect) + b"Syntax" in fields
+    return f"; {_PORTABLE_ONLY}" if is_unread else ""
 
 
 def with_policies(pattern: Pattern, policies: Policies) -> Pattern:
@@ -167,6 +199,14 @@ def _owner(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     return fault or replace(policies, owner=value)
 
 
+def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
+    if isinstance(pattern, SyntaxCron):
+        return replace(policies, syntax=pattern.syntax)
+    if not isinstance(pattern, Cron):
+        return "is for patterns of fields, and this pattern has none"
+    return f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}"
+
+
 _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Anchor": _anchor,
     "X-End": _end,
@@ -175,7 +215,11 @@ _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Note": _note,
     "X-Owner": _owner,
     "X-Start": _start,
+    "X-Syntax": _syntax,
 }
+
+_SYNTAX = extension_prefix(PORTABLE) + b"Syntax"
+_PORTABLE_ONLY = f"X-Syntax is read beside {PORTABLE.schedule.decode()} only, as {_SYNTAX.decode()}"
 
 POLICY_NAMES = tuple(_POLICIES)
 """The names of all policies, without the prefix."""

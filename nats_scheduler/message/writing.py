@@ -30,7 +30,7 @@ def defined(text: str, terms: Terms, time_zone: str | None = None) -> Definition
 
     Raises `ValueError` if the pattern or the time zone is invalid; the subjects are not checked.
     """
-    pattern = parse_pattern(text, time_zone)
+    pattern = parse_pattern(text, time_zone, terms.policies.syntax)
     if pattern is None or isinstance(pattern, Invalid):
         raise ValueError(f"{text!r} with the time zone {time_zone!r} is no pattern: {pattern or 'it never fires'}")
     return Definition(with_policies(pattern, terms.policies), terms)

@@ -6,8 +6,8 @@ message itself are found.
 Cost: microseconds. Limit: what depends on stored messages is not known here.
 """
 
-from nats_scheduler.message.definition import read_definition
-from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.definition import pattern_headers, read_definition
+from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
@@ -22,12 +22,14 @@ DEFAULT_TARGET = "nats-scheduler.target"
 """The target of a pattern that is checked without headers."""
 
 
-def pattern_reading(pattern: str, zone: str | None, stored_at: int) -> Reading | None:
-    """Return what a message means that has this pattern, and a target, and is stored at `stored_at` (ns)."""
-    given = [(ADR51.schedule, pattern), (ADR51.target, DEFAULT_TARGET)]
-    given += [] if zone is None else [(ADR51.time_zone, zone)]
-    block = with_headers(EMPTY_BLOCK, [(name, value.encode("utf-8", "surrogateescape")) for name, value in given])
-    outcome = read_definition(block, DEFAULT_SUBJECT, ANY_STREAM_RULES, ADR51, stored_at)
+def pattern_reading(pattern: str, zone: str | None, stored_at: int, syntax: str | None = None) -> Reading | None:
+    """Return what a message means that has this pattern, and a target, and is stored at `stored_at` (ns).
+
+    With a syntax its headers are the portable ones.
+    """
+    dialect = ADR51 if syntax is None else PORTABLE
+    headers = [*pattern_headers(pattern, zone, syntax, dialect), (dialect.target, DEFAULT_TARGET.encode())]
+    outcome = read_definition(with_headers(EMPTY_BLOCK, headers), DEFAULT_SUBJECT, ANY_STREAM_RULES, dialect, stored_at)
     if isinstance(outcome, Rejection):
         return Reading(rejection=outcome)
     return None if outcome is None else Reading(definition=outcome)

@@ -61,9 +61,11 @@ class ExplanationDocument(TypedDict):
     """Why the server would refuse it; null also where the pattern is none, and the message an ordinary one."""
 
 
-def explanation_document(text: str, time_zone: str | None, stored_at: int, count: int) -> ExplanationDocument:
+def explanation_document(
+    text: str, time_zone: str | None, stored_at: int, count: int, syntax: str | None = None
+) -> ExplanationDocument:
     """Explain the pattern of a schedule that would be stored at an instant (ns), with at most `count` of its fires."""
-    pattern = read_pattern(text, time_zone, stored_at)
+    pattern = read_pattern(text, time_zone, stored_at, syntax)
     after = format_rfc3339(stored_at)
     if pattern is None or isinstance(pattern, Rejection):
         return {

@@ -18,6 +18,8 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.policies import NO_SERVER_KNOWS, policies_text
 from nats_scheduler.observe.texts import printable, span_text, time_text
+from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
+from nats_scheduler.schedule.patterns import Pattern, Syntax, SyntaxCron
 
 
 def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
@@ -29,7 +31,19 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
         return warnings
     if definition.terms.dialect is ADR51 and policies_text(definition.terms.policies):
         warnings.append(f"it has policies that {NO_SERVER_KNOWS}")
+    warnings += pattern_warnings(definition.pattern)
     return warnings + list(_of_lifetime(block, definition.timetable(stored_at), rules))
+
+
+def pattern_warnings(pattern: Pattern) -> list[str]:
+    """Return the warnings about a pattern that is valid and may be meant otherwise."""
+    base = pattern.base
+    if not isinstance(base, SyntaxCron) or base.syntax is not Syntax.QUARTZ or not has_numbered_weekdays(base.text):
+        return []
+    return [
+        "the weekdays of quartz are numbered as in a crontab, where 0 and 7 are Sunday, and in Quartz itself 1 is "
+        "Sunday; names such as MON mean the same in both"
+    ]
 
 
 def _of_lifetime(block: bytes, timetable: Timetable, rules: StreamRules) -> Iterator[str]:

@@ -261,7 +261,7 @@ def _read_days_of_month(word: str) -> tuple[int, bool, int | None] | _Fault:
         if isinstance(span, _Fault):
             return _Fault(_explain_day_of_month(item) or span.reason)
         mask |= _bits(DAY_OF_MONTH, span)
-    return mask, last and mask & ~STAR != _everything(DAY_OF_MONTH) & ~STAR, None
+    return mask, last, None
 
 
 def _read_days_of_week(word: str) -> tuple[int, tuple[NthWeekday, ...]] | _Fault:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from nats_scheduler.schedule.cron import FIELDS, parse_cron
+from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
@@ -178,7 +179,8 @@ def _explain_fields(text: str, reason: str) -> str:
     if len(fields) == len(FIELDS) and "7" in fields[-1] and "#" not in fields[-1]:
         meant = " ".join([*fields[:-1], re.sub(r"\b7\b", "0", fields[-1])])
         return f"{reason}; Sunday is 0: write '{meant}'" if _is_cron(meant) else reason
-    return reason
+    syntax = next((one for one in Syntax if not isinstance(parse_syntax(text, one), Invalid)), None)
+    return reason if syntax is None else f"{reason}; it is valid with portable headers, and X-Syntax: {syntax}"
 
 
 def _is_cron(text: str) -> bool:

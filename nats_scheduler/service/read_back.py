@@ -13,10 +13,10 @@ from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.past_fires import PastFire
-from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, with_policies
+from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
@@ -96,7 +96,8 @@ def read_kept_failure(document: FailureDocument) -> KeptFailure:
 
 
 def _pattern(document: Any) -> Pattern:
-    pattern = parse_pattern(document["pattern"], document["time_zone"])
+    syntax = syntax_of(document["policies"]) if _dialect(document) is PORTABLE else None
+    pattern = parse_pattern(document["pattern"], document["time_zone"], syntax)
     if pattern is None or isinstance(pattern, InvalidPattern | InvalidTimeZone):
         raise ValueError(f"pattern of {document['pattern']!r}")
     return pattern

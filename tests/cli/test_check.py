@@ -210,6 +210,44 @@ def test_what_is_valid_and_may_not_be_meant_is_a_warning(
     assert [expected in warning for warning in document["warnings"]] == [True]
 
 
+def test_a_pattern_in_another_syntax_is_checked_in_it(cli: Cli) -> None:
+    shown = cli("check", "30 9 * * L5", "--syntax", "crontab", "--tz", "Europe/Berlin")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "pattern: 30 9 * * L5" in shown.stdout
+    refused = cli("check", "30 9 * * 5L", "--syntax", "crontab")
+    assert refused.exit_code == 1
+    assert "X-Nats-Schedule of '30 9 * * 5L'" in refused.stderr
+    assert "L comes first" in refused.stderr
+    every = cli("check", "@every 5m", "--syntax", "quartz", "--json")
+    assert json.loads(every.stdout)["error"]["header"] == "X-Nats-Schedule-X-Syntax"
+    assert cli("check", "@daily", "--syntax", "cron").exit_code == 2
+    assert cli("check", *headers("X-Nats-Schedule: @daily"), "--syntax", "quartz").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_warned"),
+    [
+        ("0 0 9 ? * 2", True),
+        ("0 0 9 ? * MON,6", True),
+        ("0 0 9 ? * 2#1", True),
+        ("0 0 9 ? * L5", True),
+        ("0 0 9 ? * MON-FRI", False),
+        ("0 0 9 ? * MON#1", False),
+        ("0 0 9 ? * */2", False),
+        ("0 0 9 1 1 ? 2027", False),
+        ("@daily", False),
+    ],
+)
+def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli, pattern: str, is_warned: bool) -> None:
+    given = headers(f"X-Nats-Schedule: {pattern}", "X-Nats-Schedule-X-Syntax: quartz", "X-Nats-Schedule-Target: t")
+    for arguments in ([pattern, "--syntax", "quartz"], given):
+        shown = cli("check", *arguments)
+        assert shown.exit_code == 0
+        assert ("in Quartz itself 1 is Sunday" in shown.stderr) == is_warned
+        warnings = json.loads(cli("check", *arguments, "--json").stdout)["warnings"]
+        assert bool(warnings) == is_warned
+
+
 def test_what_fires_before_its_stream_ends_it_is_no_warning(cli: Cli, tmp_path: Path) -> None:
     file = stream(tmp_path, max_age=7 * DAY, max_msgs=-1, max_bytes=-1, allow_msg_ttl=True)
     for pattern, more in (("@at 2020-01-01T00:00:00Z", []), ("@at 2999-01-01T00:00:00Z", ["Nats-TTL: never"])):

@@ -96,6 +96,20 @@ def test_no_pattern_is_no_schedule(cli: Cli) -> None:
     assert (in_json.exit_code, json.loads(in_json.stdout)["error"]) == (1, None)
 
 
+def test_a_pattern_in_another_syntax_is_explained(cli: Cli) -> None:
+    arguments = ["0 0 18 ? * L5 2026", "--syntax", "quartz", "--after", "2026-11-20T00:00:00Z"]
+    shown = cli("explain", *arguments)
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "on the last Friday of every month at 18:00 in UTC, only in 2026"
+    assert [line.split()[1] for line in lines[5:7]] == ["2026-11-27T18:00:00Z", "2026-12-25T18:00:00Z"]
+    assert lines[-1] == "then it ends: its years are over"
+    document = json.loads(cli("explain", *arguments, "--json").stdout)
+    assert (document["words"], document["ends"], document["kind"]) == (lines[0], True, "cron")
+    refused = cli("explain", "0 0 18 ? * L5 2026", "--syntax", "crontab", "--json")
+    assert (refused.exit_code, json.loads(refused.stdout)["error"]["err_code"]) == (1, 10189)
+
+
 @pytest.mark.parametrize("arguments", [[], ["@daily", "--after", "soon"], ["@daily", "--count", "0"], ["a\r\nb"]])
 def test_wrong_use_ends_with_2(cli: Cli, arguments: list[str]) -> None:
     assert cli("explain", *arguments).exit_code == 2

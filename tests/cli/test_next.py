@@ -32,6 +32,19 @@ def test_an_interval_counts_from_the_stored_time_rounded_to_the_second(cli: Cli)
     ]
 
 
+def test_a_pattern_in_another_syntax_fires_on_its_days(cli: Cli) -> None:
+    shown = cli("next", "0 9 15W * *", "--syntax", "crontab", "--after", "2026-07-20T00:00:00Z", "--count", "2")
+    assert [line[:2] for line in lines(shown.stdout)[1:3]] == [
+        ["Fri", "2026-08-14T09:00:00Z"],
+        ["Tue", "2026-09-15T09:00:00Z"],
+    ]
+    ending = cli("next", "0 0 9 L 12 ? 2026", "--syntax", "quartz", "--after", "2026-07-20T00:00:00Z")
+    assert ending.stdout.splitlines()[-1] == "then it ends: its years are over"
+    refused = cli("next", "0 9 LW * *", "--syntax", "crontab")
+    assert refused.exit_code == 1
+    assert "the last weekday of a month is written 31W" in refused.stderr
+
+
 def test_a_pattern_that_fires_once_says_that_it_ends(cli: Cli) -> None:
     shown = cli("next", "@at 2030-01-01T09:00:00+01:00", "--after", "2029-12-31T00:00:00Z")
     assert lines(shown.stdout)[1] == ["Tue", "2030-01-01T08:00:00Z", "32h0m0s"]

@@ -62,6 +62,35 @@ async def test_an_unknown_policy_rejects_the_schedule_and_the_reason_names_it(se
     assert await served.messages("out") == []
 
 
+async def test_a_syntax_beside_the_headers_of_adr51_rejects_the_schedule(served: Served) -> None:
+    await served.schedule("s", "* * * ? * *", more={"X-Syntax": "quartz"})
+    await eventually(
+        lambda: bool(served.sidecar.of(served.name, ScheduleRejected)), within_seconds=30, describe="it is rejected"
+    )
+    (event,) = served.sidecar.of(served.name, ScheduleRejected)
+    assert "X-Nats-Schedule-X-Syntax" in str(event.rejection)
+    assert await served.messages("out") == []
+
+
+async def test_a_portable_pattern_fires_in_the_syntax_that_it_names(
+    native_server: EmbeddedServer, stream_name: str
+) -> None:
+    """The pattern is one that no server reads, and matches each second."""
+    async with sidecar_on(native_server.url) as running, account_on(native_server.url) as account:
+        await account.create(stream_name, allow_msg_schedules=True)
+        await running.ready(stream_name)
+        stream = FlaggedStream(account, stream_name)
+        more = {"X-Syntax": "quartz", "X-Limit": "3"}
+        headers = {f"X-{name}": value for name, value in stream.headers("* * * 1-30,L * ? *", more=more).items()}
+        await stream.publish("s", headers)
+        await gone(stream, "s")
+        fires = await stream.wait_for("out")
+        assert 1 <= len(fires) <= 3
+        assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
+        assert not any(b"X-Syntax" in one.block for one in fires)
+        await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
 async def test_a_server_that_fires_by_itself_keeps_policies_to_itself_and_ignores_them(
     native_server: EmbeddedServer, stream_name: str
 ) -> None:

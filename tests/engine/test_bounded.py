@@ -98,6 +98,18 @@ def test_what_replaces_a_schedule_after_its_last_fire_stays() -> None:
     assert not desk.is_held()
 
 
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+def test_the_last_fire_of_the_years_of_a_pattern_ends_the_schedule(guard: bool) -> None:
+    world = ScheduleWorld(guard=guard)
+    headers = {"X-Nats-Schedule": "0 0 0 L 11,12 ? 2026", "X-Nats-Schedule-X-Syntax": "quartz"}
+    world.publish("s.one", {**headers, "X-Nats-Schedule-Target": "t.out"})
+    world.advance("9000h")
+    following = [message.header("X-Nats-Schedule-Next") for message in world.generated]
+    assert following == ["2026-12-31T00:00:00Z", "purge"]
+    assert endings(world) == [Ending.FIRED]
+    assert [message.subject for message in world.stream.messages()] == ["t.out"] * 2
+
+
 def test_an_at_outside_of_its_bounds_is_rejected_and_nothing_fires() -> None:
     world = ScheduleWorld()
     at = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", **TARGET, "Nats-Schedule-X-End": "2026-01-01T00:00:10Z"}

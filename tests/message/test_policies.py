@@ -9,9 +9,10 @@ from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.writing import definition_block
+from nats_scheduler.message.writing import defined, definition_block
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds, Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
+from nats_scheduler.schedule.patterns import SyntaxCron
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
 
@@ -63,7 +64,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     )
     policies = definition.terms.policies
     assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
-    assert [name for name, _value in policies.written] == sorted(POLICY_NAMES)
+    assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax"})
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
     assert bounds == Bounds(
@@ -140,6 +141,109 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected(pattern: str, policie
 def test_an_end_that_is_not_later_than_the_start_is_rejected() -> None:
     fault = rejected(EVERY, ("X-Start", "2026-12-01T00:00:00Z"), ("X-End", "2026-12-01T00:00:00Z"))
     assert fault.header == "Nats-Schedule-X-End"
+
+
+# -- X-Syntax ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "syntax", "first"),
+    [
+        ("30 9 * * L5", "crontab", "2026-09-25T09:30:00Z"),
+        ("0 30 9 15W * ? 2027", "quartz", "2027-01-15T09:30:00Z"),
+        ("@daily", "quartz", "2026-09-22T00:00:00Z"),
+    ],
+)
+def test_a_portable_pattern_is_read_in_the_syntax_that_it_names(pattern: str, syntax: str, first: str) -> None:
+    definition = accepted(pattern, ("X-Syntax", syntax), ("X-Note", "a"), dialect=PORTABLE)
+    assert isinstance(definition.pattern, SyntaxCron)
+    assert (definition.pattern.text, definition.pattern.syntax) == (pattern, syntax)
+    assert definition.terms.policies.syntax == syntax
+    fire = definition.timetable(STORED_AT).first_fire()
+    assert fire is not None
+    assert definition.pattern.format(fire) == first
+    assert read_definition(definition_block(definition), SUBJECT, RULES, PORTABLE, STORED_AT) == definition
+    assert defined(pattern, definition.terms) == definition
+
+
+def test_a_syntax_and_bounds_go_together() -> None:
+    definition = accepted("0 9 * * L5", ("X-Syntax", "crontab"), ("X-Limit", "2"), dialect=PORTABLE)
+    fires = [format_rfc3339(fire) for fire in definition.timetable(STORED_AT).fires(9)]
+    assert fires == ["2026-09-25T09:00:00Z", "2026-10-30T09:00:00Z"]
+    assert read_definition(definition_block(definition), SUBJECT, RULES, PORTABLE, STORED_AT) == definition
+
+
+@pytest.mark.parametrize(
+    ("pattern", "syntax", "reason"),
+    [
+        (DAILY, "cron", "is no syntax: expected crontab or quartz"),
+        (DAILY, "Quartz", "is no syntax"),
+        (DAILY, "", "is no syntax"),
+        (EVERY, "crontab", "is for patterns of fields: '@every' means the same without it"),
+        (AT, "quartz", "is for patterns of fields: '@at' means the same without it"),
+    ],
+)
+def test_a_syntax_that_cannot_be_read_rejects_the_schedule(pattern: str, syntax: str, reason: str) -> None:
+    fault = read(pattern, ("X-Syntax", syntax), dialect=PORTABLE)
+    assert isinstance(fault, Rejection)
+    assert (fault.code, fault.header, fault.value) == (0, "X-Nats-Schedule-X-Syntax", syntax)
+    assert reason in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("pattern", "syntax", "reason"),
+    [
+        ("30 9 * * 5L", "crontab", "L comes first, as in L5"),
+        ("0 30 9 * * *", "crontab", "expected 5 fields"),
+        ("0 0 9 1 1 ? 2040", "quartz", "it does not fire within the next five years"),
+        ("0 0 9 1 1 ? 2025", "quartz", "it does not fire within the next five years"),
+    ],
+)
+def test_a_pattern_that_is_invalid_in_its_syntax_has_the_code_of_invalid_patterns(
+    pattern: str, syntax: str, reason: str
+) -> None:
+    fault = read(pattern, ("X-Syntax", syntax), dialect=PORTABLE)
+    assert isinstance(fault, Rejection)
+    assert (fault.code, fault.header, fault.value) == (10189, "X-Nats-Schedule", pattern)
+    assert reason in fault.reason
+
+
+def test_a_syntax_is_portable_only_since_a_server_reads_the_pattern_by_its_own_grammar() -> None:
+    fault = rejected(DAILY, ("X-Syntax", "quartz"))
+    assert fault.header == "Nats-Schedule-X-Syntax"
+    assert "read beside X-Nats-Schedule only, as X-Nats-Schedule-X-Syntax" in fault.reason
+    assert "this pattern has none" in rejected(EVERY, ("X-Syntax", "quartz")).reason
+    for pattern, syntax in (("30 9 * * L5", "crontab"), ("0 0 9 ? * MON 2027", "quartz")):
+        unread = read(pattern, ("X-Syntax", syntax))
+        assert isinstance(unread, Rejection)
+        assert unread.code == 10189, "a server checks the pattern first, and its code stays"
+        assert unread.reason.endswith("X-Syntax is read beside X-Nats-Schedule only, as X-Nats-Schedule-X-Syntax")
+
+
+def test_the_zone_and_the_flag_of_the_stream_come_before_a_syntax() -> None:
+    headers = [("X-Nats-Schedule", DAILY), ("X-Nats-Schedule-X-Syntax", "none"), ("X-Nats-Schedule-Target", "t")]
+    without = StreamRules("ANY", (">",), schedules_enabled=False)
+    found = read_definition(block_of(*headers), SUBJECT, without, PORTABLE, STORED_AT)
+    assert isinstance(found, Rejection)
+    assert found.code == 10188
+
+
+def test_a_syntax_without_a_schedule_means_nothing() -> None:
+    block = block_of(("X-Nats-Schedule-X-Syntax", "none"))
+    assert read_definition(block, SUBJECT, RULES, PORTABLE, STORED_AT) is None
+
+
+def test_the_cache_of_the_reader_reads_each_pattern_in_its_own_syntax() -> None:
+    reader = MessageReader(RULES, (ADR51, PORTABLE))
+    target = ("X-Nats-Schedule-Target", "orders.due")
+    for number in range(1, 4):
+        for syntax in ("quartz", None, "crontab"):
+            more = [] if syntax is None else [("X-Nats-Schedule-X-Syntax", syntax)]
+            block = block_of(("X-Nats-Schedule", "0 0 12 */1 * fri"), target, *more)
+            reading = reader.read(StoredMessage(SUBJECT, number, STORED_AT, block, None))
+            assert reading is not None
+            expected = read_definition(block, SUBJECT, RULES, PORTABLE, STORED_AT)
+            assert (reading.definition or reading.rejection) == expected
 
 
 def test_the_errors_of_the_server_come_first() -> None:

@@ -6,11 +6,12 @@ import pytest
 
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
-from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.documents import schedule_document
 from nats_scheduler.observe.policies import has_ignored_policies, policies_text
 from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.service.read_back import read_schedule
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import message_on
@@ -49,6 +50,25 @@ def test_policies_have_no_effect_where_no_sidecar_fires(fired_by: FiredBy, polic
     document = schedule_document("S", "native", one)
     assert document["policies"] == policies
     assert read_schedule(document) == one
+
+
+@pytest.mark.parametrize("fired_by", [FiredBy.SIDECAR, FiredBy.NONE])
+def test_the_document_of_a_pattern_in_another_syntax_is_read_again(fired_by: FiredBy) -> None:
+    read = StoredSchedules(RULES, (PORTABLE,), fired_by)
+    headers = {
+        "X_Nats_Schedule": "0 0 9 ? * L5 2026-2027",
+        "X_Nats_Schedule_Target": "t.out",
+        "X_Nats_Schedule_X_Syntax": "quartz",
+    }
+    read.take([message_on("s.2", 2, **headers)], START)
+    (one,) = read.view.page(START).finish().schedules
+    document = schedule_document("S", "portable", one)
+    assert document["policies"] == {"X-Syntax": "quartz"}
+    assert document["next_fire"] is not None
+    assert document["next_fire"]["utc"] == "2026-01-30T09:00:00Z"
+    assert read_schedule(document) == one
+    assert policies_text(one.terms.policies) == "X-Syntax quartz"
+    assert one.terms.policies.syntax is Syntax.QUARTZ
 
 
 def test_notes_and_owners_are_for_people_wherever_the_schedule_fires() -> None:

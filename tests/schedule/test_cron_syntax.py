@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nats_scheduler.schedule.cron_syntax import MAX_FIELD_CHARS, Syntax
-from nats_scheduler.schedule.instants import DAY, SECOND, days_from_civil
+from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, SyntaxCron, parse_pattern
 from nats_scheduler.schedule.zones import load_zone
 from tests.schedule.test_cron_fires import at
@@ -153,6 +153,26 @@ def test_the_fifth_friday_of_february_is_beyond_the_horizon_for_most_of_28_years
     pattern = cron("0 9 * 2 5#5")
     assert pattern.first_fire(at("2030-12-31T23:59:58Z")) is None
     assert pattern.first_fire(at("2031-01-01T00:00:00Z")) == at("2036-02-29T09:00:00Z")
+
+
+def test_the_first_and_the_last_year_are_part_of_the_field() -> None:
+    pattern = cron("0 0 0 31 12 ? 1970/1", QUARTZ)
+    first, last = at("1970-12-31T00:00:00Z"), at("2099-12-31T00:00:00Z")
+    assert pattern.next_fire(at("1965-06-01T00:00:00Z"), 0) == first
+    assert pattern.next_fire(at("1964-06-01T00:00:00Z"), 0) is None
+    assert pattern.next_fire(at("2099-01-01T00:00:00Z"), 0) == last
+    assert pattern.next_fire(last, 0) is None
+    assert pattern.latest_fire(at("2098-12-31T00:00:00Z"), at("2101-01-01T00:00:00Z"), 0) == last
+    assert pattern.latest_fire(at("1969-01-01T00:00:00Z"), first - 1, 0) is None
+
+
+def test_a_search_ends_with_the_year_that_it_is_given() -> None:
+    fields = cron("0 0 L * *").fields
+    local = days_from_civil(2027, 1, 15) * SECONDS_PER_DAY
+    assert fields.first_match(local, 2027) == days_from_civil(2027, 1, 31) * SECONDS_PER_DAY
+    assert fields.first_match(local, 2026) is None
+    assert fields.last_match(local, 2026) == days_from_civil(2026, 12, 31) * SECONDS_PER_DAY
+    assert fields.last_match(local, 2028) is None
 
 
 def test_local_years_are_those_of_the_zone() -> None:

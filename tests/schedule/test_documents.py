@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import ALIASES, parse_pattern
+from nats_scheduler.schedule.patterns import ALIASES, Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -39,8 +39,13 @@ def spans(cell: str) -> list[str]:
 
 @pytest.mark.parametrize("row", rows("Examples"), ids=lambda row: row[0].strip())
 def test_the_examples_of_patterns_fire_as_shown(row: list[str]) -> None:
-    (text,), zone, (after,), shown = (spans(cell) for cell in row)
-    pattern, stored_at = parse_pattern(text, zone[0] if zone else None), parse_rfc3339(after)
+    check_fires([spans(cell) for cell in row])
+
+
+def check_fires(row: list[list[str]], syntax: Syntax | None = None) -> None:
+    """Fail unless the pattern of a row fires as it shows."""
+    (text,), zone, (after,), shown = row
+    pattern, stored_at = parse_pattern(text, zone[0] if zone else None, syntax), parse_rfc3339(after)
     assert pattern is not None
     assert not isinstance(pattern, Invalid)
     assert isinstance(stored_at, int)
@@ -50,6 +55,18 @@ def test_the_examples_of_patterns_fire_as_shown(row: list[str]) -> None:
         printed.append(pattern.format(fire))
         fire = pattern.next_fire(fire, stored_at)
     assert printed == shown
+
+
+def syntax_rows() -> list[list[str]]:
+    """Return the examples of other syntaxes."""
+    table = PATTERNS.split("| `X-Syntax` | pattern | time zone |")[1].split("\n\n")[0]
+    return [line.strip("|").split("|") for line in table.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("row", syntax_rows(), ids=lambda row: row[1].strip())
+def test_the_examples_of_other_syntaxes_fire_as_shown(row: list[str]) -> None:
+    (syntax,), *usual = (spans(cell) for cell in row)
+    check_fires(usual, Syntax(syntax))
 
 
 def test_the_aliases_are_listed_with_what_they_stand_for() -> None:

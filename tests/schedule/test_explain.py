@@ -174,6 +174,8 @@ SYNTAX_TABLE = [
     ),
     ("0 9 30W 4 *", "crontab", "on the weekday nearest to the 30th of April at 09:00 in UTC"),
     ("0 9 L * 0-6", "crontab", "every day at 09:00 in UTC"),
+    ("0 9 1-31,L * fri", "crontab", "every day at 09:00 in UTC"),
+    ("0 9 *,L * fri", "crontab", "every Friday at 09:00 in UTC"),
     ("*/15 * * * *", "crontab", "every 15 minutes in UTC"),
     ("0 30 9 ? * mon-fri", "quartz", "every weekday at 09:30 in UTC"),
     ("0 30 9 ? * mon-fri 2027", "quartz", "every weekday at 09:30 in UTC, only in 2027"),

@@ -67,6 +67,9 @@ def test_a_usual_mistake_is_named_and_what_to_write_is_accepted(text: str, what_
         ("every soon", "expected a pattern such as '@every 5m'"),
         ("0 0 0 L * *", "day of month 'L' is not a number"),
         ("* * *", "expected 6 fields"),
+        ("0 0 0 L * *", "valid with portable headers, and X-Syntax: quartz"),
+        ("0 18 * * L5", "valid with portable headers, and X-Syntax: crontab"),
+        ("0 0 9 ? * MON#1 2027", "valid with portable headers, and X-Syntax: quartz"),
     ],
 )
 def test_where_nothing_can_be_written_instead_the_form_is_named(text: str, expected: str) -> None:
