@@ -159,7 +159,7 @@ def late_text(one: Late) -> str:
         return f"{minute_text(one.start)} UTC: no fire"
     return (
         f"{minute_text(one.start)} UTC: {count_text(one.fires)} fires, median {lateness_text(one.p50)}, "
-        f"p99 {lateness_text(one.p99)}, latest {lateness_text(one.most)}"
+        f"p99 {lateness_text(one.p99)}, max {lateness_text(one.most)}"
     )
 
 

@@ -62,7 +62,7 @@ def test_a_line_has_a_gap_where_nothing_fired() -> None:
     assert [tick.text for tick in chart.beside] == ["0.1 ms", "1 ms", "10 ms", "100 ms"]
     assert chart.description == "The latest fire was 40 ms late, at 12:04 UTC."
     assert chart.areas[2].text == "12:02 UTC: no fire"
-    assert chart.areas[0].text == "12:00 UTC: 7 fires, median 1.00 ms, p99 2.00 ms, latest 3.00 ms"
+    assert chart.areas[0].text == "12:00 UTC: 7 fires, median 1.00 ms, p99 2.00 ms, max 3.00 ms"
 
 
 def test_lateness_grows_by_equal_steps_from_grid_line_to_grid_line() -> None:
