@@ -8,6 +8,7 @@ Cost: a thread for each open connection, at most `MAX_CONNECTIONS`. Limit: no TL
 
 import asyncio
 import contextlib
+import copy
 import http.server
 import socket
 import socketserver
@@ -118,7 +119,8 @@ def _encoded(registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]
     """Return the text of all metrics, encoded one after the other, with pauses: the event loop waits meanwhile."""
     parts, rested = list[bytes](), _Rests()
     for family in registry.collect():
-        samples = family.samples
+        # A copy, because some collectors return the same family at each scrape.
+        samples, family = family.samples, copy.copy(family)
         family = with_samples(family, partial(rested.between, samples))
         parts.append(encode(_One(family)).removesuffix(END_OF_OPEN_METRICS))
     is_open_metrics = encode(_NONE).endswith(END_OF_OPEN_METRICS)

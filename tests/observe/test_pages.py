@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -58,6 +59,19 @@ async def test_the_metrics_are_what_the_client_library_writes(accepts: str) -> N
     encode, content_type = choose_encoder(accepts)
     assert answer.content_type == content_type
     assert steady(b"".join(answer.body)) == steady(encode(metrics.registry))
+
+
+async def test_the_last_of_thousands_of_scrapes_is_as_the_first() -> None:
+    """Some collectors of the client library return the same families each time."""
+    served = pages()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)
+    try:
+        for _ in range(400):
+            last = served.answer("/metrics")
+    finally:
+        sys.setrecursionlimit(limit)
+    assert b"".join(last.body).count(b"python_info{") == 1
 
 
 def steady(body: bytes) -> list[bytes]:
