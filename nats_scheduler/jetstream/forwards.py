@@ -24,7 +24,6 @@ from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED, reads_all
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
 from nats_scheduler.jetstream.pulled import PulledConsumer
-from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.message.stored import StoredMessage
 
 CHUNK_MESSAGES = 100
@@ -100,8 +99,11 @@ class ForwardReader:
         return consumer
 
     async def _is_all(self, last: int, through: int) -> bool:
-        """Return whether the leader has no message up to `through` that the consumer's node did not have."""
-        if last >= through or not may_lag(self._connection, self._config):
+        """Return whether the leader has no message up to `through` that was not delivered.
+
+        It is checked on a single server too: a pull may end early there, and what is missing would stay so.
+        """
+        if last >= through:
             return True
         following = await self._api.message(self._stream, seq=last + 1, next_by_subj=">")
         return following is None or following.sequence > through

@@ -13,6 +13,7 @@ import pytest
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot import take_snapshot
@@ -163,6 +164,21 @@ async def test_what_repeats_is_answered_with_the_fire_that_the_server_announced(
 
     await eventually(agree, within_seconds=WAIT_SECONDS, describe="both say when it fires next")
     assert before[0].next_fire != (await asking.asked())[0].next_fire
+
+
+async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = await ask_on(V2_15)
+    for number in range(3):
+        await asking.schedule(f"s.{number}")
+    pull, pulls = PulledConsumer.pull, 0
+
+    async def early(self: PulledConsumer, count: int) -> bool:
+        nonlocal pulls
+        pulls += 1
+        return False if pulls == 1 else await pull(self, count)
+
+    monkeypatch.setattr(PulledConsumer, "pull", early)
+    assert await asking.subjects() == {"s.0", "s.1", "s.2"}
 
 
 async def test_only_what_is_new_is_read_again(ask_on: Begin) -> None:
