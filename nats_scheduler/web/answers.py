@@ -41,8 +41,11 @@ PATIENCE_SECONDS = 2.0
 PAUSE_FACTOR = 9
 """A sidecar works for at most a tenth of the time on one question, however many readers there are."""
 
-LATER_KEYS = frozenset({"unread", "complete", "unexamined", "omitted", "policies"})
-"""Keys of answers that older sidecars do not have; null stands for what they would say."""
+LATER_KEYS: Mapping[str, Callable[[], Any]] = {
+    **dict.fromkeys(("unread", "complete", "unexamined", "omitted"), lambda: None),
+    "policies": dict,
+}
+"""Keys of answers that older sidecars do not have, and what makes what stands for them."""
 
 MAX_REQUESTS = 12
 """Requests in work at once; a sidecar takes 32, and others ask it too."""
@@ -81,13 +84,16 @@ def as_described(form: type[T]) -> Callable[[Object], T | None]:
 
 
 def _add_unknown(answer: Any, place: tuple[int | str, ...]) -> bool:
-    """Put null in the place of a key that sidecars have had only later; return False if it is any other fault."""
+    """Fill the place of a key that sidecars have had only later; return False if it is any other fault."""
     *parents, key = place
-    if key not in LATER_KEYS:
+    if not isinstance(key, str) or key not in LATER_KEYS:
         return False
     for parent in parents:
         answer = answer[parent]
-    return answer.setdefault(key, None) is None
+    if answer.get(key) is not None:
+        return False
+    answer[key] = LATER_KEYS[key]()
+    return True
 
 
 HEALTH = Question("health.get", as_described(HealthAnswer))
