@@ -101,14 +101,16 @@ async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
 async def test_an_instance_that_holds_no_shard_is_ready_if_another_holds_all(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    """The user of the second one may not fire, so the first one holds everything."""
+    """The user of the second one may not fire, so the first one holds everything once the second one has tried."""
     able = permissions_of("2.11")
     unable = [one for one in able if one.subject != "orders.>"]
     server = await start_server(V2_11, config=shared_account([able, unable]))
     limited = url_of(server.url, "sidecar-1")
     async with account_on(url_of(server.url, "admin-0")) as account:
         await account.create("ORDERS", subjects=["orders.>"], metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        await account.publish("orders.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "orders.out"})
+        for number in range(100):  # at first each of them may hold half of the shards
+            headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "orders.out"}
+            await account.publish(f"orders.s.{number}", headers)
         flags = ("--metrics-port", "0", "--metrics-address", "127.0.0.1")
         with (
             sidecar("run", "-s", limited, *flags, folder=tmp_path, name="second") as second,

@@ -29,6 +29,8 @@ NUMBERED = re.compile(r"\bbehaviou?r \d+(?:\.\d+)*\b")
 """A number in a list that the repository does not hold."""
 CHECKS = re.compile(r"\bchecks? (\d{1,2})(?:(?: to |, | and )(\d{1,2})\b)?(?: and (\d{1,2})\b)?")
 """A row of the table "Order of checks" in `docs/reference/headers.md`."""
+NAMING_COMMENT = re.compile(r"#.*(?:`|behavio|check)")
+"""A line that may have a comment in which `faults` finds anything."""
 SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.")
 """What begins so is a subject, and no module."""
 MADE_BY_THE_READER = {"publish.py"}
@@ -37,9 +39,10 @@ MADE_BY_THE_READER = {"publish.py"}
 
 def comments(module: Path) -> Iterator[tuple[int, str]]:
     """Give the comments and docstrings of a module with their lines."""
-    for token in tokenize.generate_tokens(io.StringIO(source(module)).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    if NAMING_COMMENT.search(source(module)):  # to find the others would take most of the time
+        for token in tokenize.generate_tokens(io.StringIO(source(module)).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
     for node in ast.walk(syntax_tree(module)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             for offset, line in enumerate(node.value.value.splitlines()):

@@ -333,6 +333,18 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 
+LIKELY_SEEDS = {
+    no_guard: 12,
+    record_taken_for_written: 26,
+    dead_holders_never_buried: 42,
+    sampled_early: 33,
+    blocked_identities_forgotten: 86,
+    duplicate_believed: 41,
+    duplicate_not_read: 13,
+    grid_of_the_anchor_forgotten: 15,
+}
+"""The seeds that are tried first, because they showed the bug the last time; it may be found in others."""
+
 
 @contextmanager
 def planted(bug: Callable[[], Changes]) -> Iterator[None]:
