@@ -168,14 +168,11 @@ async def test_what_repeats_is_answered_with_the_fire_that_the_server_announced(
 
 async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = await ask_on(V2_15)
-    for number in range(3):
-        await asking.schedule(f"s.{number}")
-    pull, pulls = PulledConsumer.pull, 0
+    await asyncio.gather(*(asking.schedule(f"s.{number}") for number in range(3)))
+    pull, is_early = PulledConsumer.pull, iter((True,))
 
     async def early(self: PulledConsumer, count: int) -> bool:
-        nonlocal pulls
-        pulls += 1
-        return False if pulls == 1 else await pull(self, count)
+        return False if next(is_early, False) else await pull(self, count)
 
     monkeypatch.setattr(PulledConsumer, "pull", early)
     assert await asking.subjects() == {"s.0", "s.1", "s.2"}
