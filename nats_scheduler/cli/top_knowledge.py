@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from nats_scheduler.cli.top_questions import Question
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
-from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.jetstream.foreign_json import read_object, time_of
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.overview import (
@@ -34,7 +34,6 @@ from nats_scheduler.service.overview import (
     read_streams,
     text_of,
     texts_of,
-    time_of,
 )
 
 PAGE_LENGTH = 1_000

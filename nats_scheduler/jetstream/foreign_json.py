@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
 Object = dict[str, Any]
 
 _INT64_LIMIT = 1 << 63
@@ -47,6 +49,17 @@ def as_answered(subject: str) -> str:
 def integer(value: Any, otherwise: int = 0) -> int:
     """Return an integer of 64 bits, or `otherwise` if the value is none."""
     return value if _is_integer(value) else otherwise
+
+
+def count_of(value: Any) -> int:
+    """Return a number that is not negative, 0 if the value is none."""
+    return max(integer(value), 0)
+
+
+def time_of(value: Any) -> int | None:
+    """Return an instant (ns since the Unix epoch), None if the value is none."""
+    instant = parse_rfc3339(value) if isinstance(value, str) else None
+    return instant if isinstance(instant, int) else None
 
 
 def inner(value: Any) -> Object:

@@ -7,10 +7,9 @@ Limit: from an answer without it the time is not known.
 from collections.abc import Mapping
 from typing import Any
 
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.jetstream.foreign_json import time_of
 
 
 def server_time(info: Mapping[str, Any] | None) -> int | None:
     """Return when an answer was made (ns since the Unix epoch); None if it does not say."""
-    instant = None if info is None else parse_rfc3339(str(info.get("ts", "")))
-    return instant if isinstance(instant, int) else None
+    return None if info is None else time_of(info.get("ts"))

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from nats_scheduler.engine.events import Event, FireRefused
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer
+from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.runtime.shared_value import SharedBucket, write_entry
 
@@ -191,9 +191,9 @@ def read_failures(value: Object | None, alive: Collection[str]) -> Failures:
     more: dict[str, int] = {}
     elsewhere = 0
     for entry in (inner(one) for name, one in (value or {}).items() if name in alive):
-        elsewhere += max(integer(entry.get("more")), 0)
+        elsewhere += count_of(entry.get("more"))
         for key, stream in inner(entry.get("streams")).items():
-            more[key] = more.get(key, 0) + max(integer(inner(stream).get("more")), 0)
+            more[key] = more.get(key, 0) + count_of(inner(stream).get("more"))
             known = schedules.setdefault(key, {})
             for sequence, why in _rows(inner(stream).get("reasons")):
                 if sequence not in known or why.since < known[sequence].since:

@@ -6,13 +6,12 @@ What an instance counted is lost with it: a restart loses its hour.
 Cost: a sample of the counts, about a microsecond for each stream; one request to each other instance.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer
+from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, time_of
 from nats_scheduler.observe.activity import Minute, added, nothing_in
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
 from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
@@ -91,18 +90,9 @@ def read_minutes(answer: Object) -> dict[int, Minute] | None:
 
 
 def _minute(document: Object) -> Minute | None:
-    start, lateness = document.get("from"), document.get("lateness")
-    instant = parse_rfc3339(start) if isinstance(start, str) else None
-    if not isinstance(instant, int) or not isinstance(lateness, list) or len(lateness) != _BUCKETS:
+    start, lateness = time_of(document.get("from")), document.get("lateness")
+    if start is None or not isinstance(lateness, list) or len(lateness) != _BUCKETS:
         return None
-    fires, duplicates, overdue, refused = (_count(document.get(key)) for key in _COUNTS)
-    latest = _count(document.get("lateness_max_nanoseconds"))
-    return Minute(instant, fires, duplicates, overdue, refused, tuple(_each(lateness)), latest)
-
-
-def _each(values: Iterable[Any]) -> Iterable[int]:
-    return map(_count, values)
-
-
-def _count(value: Any) -> int:
-    return max(integer(value), 0)
+    fires, duplicates, overdue, refused = (count_of(document.get(key)) for key in _COUNTS)
+    latest = count_of(document.get("lateness_max_nanoseconds"))
+    return Minute(start, fires, duplicates, overdue, refused, tuple(map(count_of, lateness)), latest)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nats_scheduler.engine.flight import Failing
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer
+from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES
@@ -85,7 +85,7 @@ async def failing_elsewhere(asked: Asked, streams: Collection[str]) -> Failures:
             failures.unanswered.append(holder)
         for name, known in inner(inner(answer).get("streams")).items():
             if name in streams:
-                failures.totals[name] = failures.totals.get(name, 0) + max(integer(inner(known).get("total")), 0)
+                failures.totals[name] = failures.totals.get(name, 0) + count_of(inner(known).get("total"))
                 failures.schedules.setdefault(name, {}).update(_rows(inner(known)))
     return failures
 

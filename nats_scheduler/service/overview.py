@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer
+from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer, time_of
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.histogram import Histogram, histogram_of, sum_of
 
 MAX_ROWS = 1_000
@@ -185,20 +184,9 @@ class Findings:
 # -- lists and values ------------------------------------------------------------------------------------------------
 
 
-def time_of(value: Any) -> int | None:
-    """Return an instant (ns), None if the value is none."""
-    instant = parse_rfc3339(value) if isinstance(value, str) else None
-    return instant if isinstance(instant, int) else None
-
-
 def text_of(value: Any) -> str:
     """Return a text, "" if the value is none."""
     return value if isinstance(value, str) else ""
-
-
-def count_of(value: Any) -> int:
-    """Return a number that is not negative, 0 if the value is none."""
-    return max(integer(value), 0)
 
 
 def objects_of(value: Any, most: int = MAX_ROWS) -> list[Object]:

@@ -8,10 +8,11 @@ messages are interpreted at once.
 from dataclasses import replace
 
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.restrictions import UNRESTRICTED
 from nats_scheduler.observe.documents import past_fire_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
 from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.fire_history import FireQuery, find_fires
@@ -27,7 +28,7 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
         raise ServiceError(
             NOT_FOUND, f"stream {shown(request.stream)} is not served: one that streams.list names is expected"
         )
-    query = FireQuery(request.subject, request.limit, _instant(request.since), request.target)
+    query = FireQuery(request.subject, request.limit, time_of(request.since), request.target)
     try:
         state = await _stream(asked, request.stream)
         # What the operator forbids by now may have fired before; the command reads without restrictions too.
@@ -56,7 +57,7 @@ async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
     kept_in = asked.deployment.failures_stream
     if kept_in is None:
         raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
-    query = FailureQuery(request.stream, request.subject, request.limit, _instant(request.since))
+    query = FailureQuery(request.stream, request.subject, request.limit, time_of(request.since))
     try:
         found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
     except JetStreamError as error:
@@ -76,8 +77,3 @@ async def _stream(asked: Asked, name: str) -> StreamState:
     if info is None:
         raise ServiceError(NOT_FOUND, f"stream {shown(name)} does not exist")
     return StreamState.from_info(info)
-
-
-def _instant(text: str | None) -> int | None:
-    instant = None if text is None else parse_rfc3339(text)
-    return instant if isinstance(instant, int) else None

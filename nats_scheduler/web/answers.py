@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.foreign_json import Object, time_of
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.now_schemas import RecentFiresAnswer
-from nats_scheduler.service.overview import read_activity, read_ahead, read_findings, time_of
+from nats_scheduler.service.overview import read_activity, read_ahead, read_findings
 from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_schemas import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.web import shown
 from nats_scheduler.web.links import address
 
@@ -27,7 +28,7 @@ def templates() -> Environment:
     )
     environment.globals["address"] = address
     environment.filters.update(
-        instant=shown.instant_of,
+        instant=time_of,
         utc=shown.utc_text,
         when=shown.when_text,
         upcoming=shown.upcoming_text,

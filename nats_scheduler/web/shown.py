@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from nats_scheduler.observe.texts import span_text
 from nats_scheduler.schedule.instants import DAY, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 MAX_LISTED_CHARS = 160
 """How much of a subject or a pattern a list shows; the page of the schedule shows all of it."""
@@ -45,12 +45,6 @@ def listed(text: str | None) -> str:
 def width_class(subject: str | None) -> str:
     """Return the class of a subject: ` long` if one of its tokens has to be broken to fit into a column, else ""."""
     return " long" if any(len(token) > MAX_TOKEN_CHARS for token in (subject or "").split(".")) else ""
-
-
-def instant_of(text: str | None) -> int | None:
-    """Return a time of an answer in ns since the Unix epoch; None if it is none."""
-    instant = None if text is None else parse_rfc3339(text)
-    return instant if isinstance(instant, int) else None
 
 
 def utc_text(instant: int | None) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
 from nats_scheduler.web.answers import Part
 from nats_scheduler.web.links import address
-from nats_scheduler.web.shown import clock_text, instant_of, plural
+from nats_scheduler.web.shown import clock_text, plural
 
 Level = Literal["ok", "note", "warn", "bad"]
 
@@ -139,7 +140,7 @@ def _of_health(known: Known) -> list[Reason]:
 
 
 def _of_streams(answer: StreamsAnswer) -> list[Reason]:
-    now = instant_of(answer["at"]) or 0
+    now = time_of(answer["at"]) or 0
     reasons = [reason for one in answer["streams"] for reason in _of_stream(one, now)]
     if answer["cursor"] is not None:
         reasons.append(Reason("note", f"Only the first {len(answer['streams']):,} streams are judged.", "/streams"))

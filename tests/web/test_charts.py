@@ -2,6 +2,7 @@
 
 import pytest
 
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.web.charts import (
@@ -17,9 +18,8 @@ from nats_scheduler.web.charts import (
     nice_top,
 )
 from nats_scheduler.web.shards import ranges_text, stream_shards
-from nats_scheduler.web.shown import instant_of
 
-NOON = instant_of("2026-03-01T12:00:00Z") or 0
+NOON = time_of("2026-03-01T12:00:00Z") or 0
 
 
 @pytest.mark.parametrize(

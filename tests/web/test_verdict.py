@@ -6,18 +6,18 @@ from typing import Any, TypeVar
 import pytest
 
 from nats_scheduler.engine.outlook import Kind, State
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Finding, Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.answers import STREAMS, Part
 from nats_scheduler.web.pages import KINDS, STATES
-from nats_scheduler.web.shown import instant_of
 from nats_scheduler.web.verdict import Known, Verdict, totals, troubled_first, verdict
 
 T = TypeVar("T")
 
 AT = "2026-03-01T12:00:00Z"
-NOON = instant_of(AT) or 0
+NOON = time_of(AT) or 0
 HEAD: dict[str, Any] = {"at": AT, "instance": "one"}
 
 
