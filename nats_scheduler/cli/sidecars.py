@@ -18,7 +18,7 @@ from nats_scheduler.cli.output import print_warning
 from nats_scheduler.cli.session import Session
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
-from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
+from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, Mode
 from nats_scheduler.runtime.shared_settings import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.service.port import Instance
 from nats_scheduler.settings.load import ResolvedSettings
@@ -26,9 +26,6 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 
 NONE_RUNNING = "no sidecar is running: nothing fires these"
 NOT_SERVED_YET = "no sidecar that is running serves this stream"
-
-BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
-"""The modes in which nothing fires without a sidecar."""
 
 
 class StreamWithMode(Protocol):

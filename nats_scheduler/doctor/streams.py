@@ -7,12 +7,9 @@ from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
-
-BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
-"""The modes in which nothing fires without a sidecar."""
 
 NEAR_EVICTION = 0.1
 """The part of a stream's limit that may be left before its next schedule is removed."""

@@ -29,6 +29,10 @@ class Mode(StrEnum):
     PORTABLE = "portable"
 
 
+BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
+"""The modes in which nothing fires without a sidecar."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the mode of a stream depends on."""
