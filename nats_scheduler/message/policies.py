@@ -151,12 +151,16 @@ def _unknown(short: str) -> str:
 
 def _start(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     instant = parse_rfc3339(value)
-    return _not(instant) if isinstance(instant, Invalid) else _bounded(policies, start=instant)
+    if isinstance(instant, Invalid):
+        return _not(instant)
+    return replace(policies, bounds=replace(policies.bounds, start=instant))
 
 
 def _end(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     instant = parse_rfc3339(value)
-    return _not(instant) if isinstance(instant, Invalid) else _bounded(policies, end=instant)
+    if isinstance(instant, Invalid):
+        return _not(instant)
+    return replace(policies, bounds=replace(policies.bounds, end=instant))
 
 
 def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
@@ -167,13 +171,13 @@ def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
         return f"is where the grid of '@every' begins, and {pattern.text!r} has none"
     if instant % SECOND:
         return "has a fraction of a second: the grid of '@every' begins at a whole one"
-    return _bounded(policies, anchor=instant)
+    return replace(policies, bounds=replace(policies.bounds, anchor=instant))
 
 
 def _limit(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     if not _NUMBER(value) or not 1 <= int(value) <= MAX_LIMIT:
         return f"is not a number of fires: expected 1 to {MAX_LIMIT:,}"
-    return _bounded(policies, limit=int(value))
+    return replace(policies, bounds=replace(policies.bounds, limit=int(value)))
 
 
 def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
@@ -186,7 +190,7 @@ def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
         if isinstance(days, str):
             return days
         found.append(days)
-    return _bounded(policies, excepted=in_order(found))
+    return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found)))
 
 
 def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
@@ -226,29 +230,6 @@ POLICY_NAMES = tuple(_POLICIES)
 
 _NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
 _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
-
-
-def _bounded(
-    policies: Policies,
-    *,
-    start: int | None = None,
-    end: int | None = None,
-    limit: int | None = None,
-    anchor: int | None = None,
-    excepted: tuple[Days, ...] = (),
-) -> Policies:
-    """Return the policies with one more bound; each comes from a header of its own."""
-    now = policies.bounds
-    return replace(
-        policies,
-        bounds=Bounds(
-            now.start if start is None else start,
-            now.end if end is None else end,
-            now.limit if limit is None else limit,
-            now.anchor if anchor is None else anchor,
-            excepted or now.excepted,
-        ),
-    )
 
 
 def _not(invalid: Invalid) -> str:
