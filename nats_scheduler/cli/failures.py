@@ -29,8 +29,6 @@ from nats_scheduler.service.kept_failures import (
 )
 from nats_scheduler.settings.load import ResolvedSettings
 
-__all__ = ["command", "what_happened"]
-
 
 @click.command("failures")
 @click.argument("stream", required=False)

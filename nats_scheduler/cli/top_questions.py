@@ -25,6 +25,7 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.service.overview import PAUSE_FACTOR
 from nats_scheduler.service.service import SUBJECTS
 
 ANSWER_SECONDS = 5.0
@@ -35,8 +36,6 @@ FIRST_REPEAT_SECONDS = 0.5
 """A question is asked again after so long without an answer, then after twice that pause, and so on."""
 ANSWER_KEPT_SECONDS = 30.0
 """How long the last answer is used while there is no new one."""
-PAUSE_FACTOR = 9
-"""A sidecar works for at most a tenth of the time on one question."""
 ERROR_HEADER = b"Nats-Service-Error"
 
 

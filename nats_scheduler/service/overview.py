@@ -24,6 +24,10 @@ MAX_ROWS = 1_000
 
 MAX_MINUTES = 120
 
+PAUSE_FACTOR = 9
+"""A question is asked again after a pause that is so many times as long as its answer took: a sidecar works for at most
+a tenth of the time on one question of a program, however many readers that has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Due:

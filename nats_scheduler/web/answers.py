@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from nats_scheduler.jetstream.foreign_json import Object, time_of
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.now_schemas import RecentFiresAnswer
-from nats_scheduler.service.overview import read_activity, read_ahead, read_findings
+from nats_scheduler.service.overview import PAUSE_FACTOR, read_activity, read_ahead, read_findings
 from nats_scheduler.service.past_schemas import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_schemas import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
@@ -37,9 +37,6 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 2.0
 """Longest wait of a reader; an answer that comes later is shown when the page updates itself."""
-
-PAUSE_FACTOR = 9
-"""A sidecar works for at most a tenth of the time on one question, however many readers there are."""
 
 LATER_KEYS: Mapping[str, Callable[[], Any]] = {
     **dict.fromkeys(("unread", "complete", "unexamined", "omitted"), lambda: None),

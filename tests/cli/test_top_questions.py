@@ -12,7 +12,6 @@ import pytest
 from nats_scheduler.cli.top_questions import (
     ANSWER_KEPT_SECONDS,
     MAX_OPEN,
-    PAUSE_FACTOR,
     NoneAnswersError,
     Question,
     Questions,
@@ -20,6 +19,7 @@ from nats_scheduler.cli.top_questions import (
     ask,
 )
 from nats_scheduler.message.headers import with_headers
+from nats_scheduler.service.overview import PAUSE_FACTOR
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
