@@ -1,4 +1,4 @@
-"""`nats-scheduler history` shows what fired and how late, the same whoever fires, as a table and as a document."""
+"""`nats-scheduler history` shows what a sidecar or a server fired, and how late, as a table and as a document."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def copy(account: Account, stream: str, kind: str = "sources", **origin: A
 
 
 def stored(pattern: str = NEVER, **headers: str) -> Build:
-    """Return a scene: a flagged stream with one schedule, whoever fires it."""
+    """Return a scene: a flagged stream with one schedule, fired by a sidecar or by the server."""
 
     async def build(account: Account, name: str) -> None:
         await account.create(name, metadata=FLAG)

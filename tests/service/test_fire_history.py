@@ -1,4 +1,4 @@
-"""The fires of a schedule are read from its stream, newest first, whoever fired them and whatever lies between them."""
+"""What sidecars or servers fired for a schedule is read from its stream, newest first, whatever lies between."""
 
 from typing import Any
 
