@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleEnded, StreamReady
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -58,6 +58,9 @@ async def test_a_schedule_that_was_removed_ends_where_the_leader_has_come_past_i
             await running.ready(stream_name)
             stream = FlaggedStream(account, stream_name)
             sequence = await stream.schedule("at", f"@at {in_seconds(2)}")
+            await eventually(
+                lambda: running.of(stream_name, ScheduleAccepted), within_seconds=WAIT_SECONDS, describe="it is held"
+            )
             await account.api.delete_message(stream_name, sequence)
             await eventually(
                 lambda: running.of(stream_name, ScheduleEnded), within_seconds=WAIT_SECONDS, describe="its end"

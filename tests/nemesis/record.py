@@ -45,6 +45,11 @@ class Record:
         self.history.faults.append(Fault(kind, instance, begin, end))
         self.tell(f"{kind} of {instance or 'all'} until {(end - self.history.begin) / SECOND:.3f}", begin)
 
+    @property
+    def last_trouble(self) -> int:
+        """When the last fault ended (ns)."""
+        return max((fault.end for fault in self.history.faults), default=self.history.begin)
+
     def lived(self, instance: str, begin: int, end: int) -> None:
         """Note the life of a process."""
         self.history.lives.append(Life(instance, begin, end))
