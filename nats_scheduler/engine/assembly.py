@@ -85,7 +85,10 @@ def assembled(
     body = (source or content).body or b""
     target = held.terms.target
     stored_at = held.stored_at
-    return Fire(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
+    fire = Fire(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
+    if held.jitters:
+        fire.delay = held.send_time_of(fire_time) - fire_time
+    return fire
 
 
 def with_another_identity(fire: Fire, taken: int) -> Fire:

@@ -81,7 +81,7 @@ class Course:
 
         `now` (ns) if it was read already, and outlived the age that its stream allows.
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
-        Checkpoints rely on it that no schedule is woken after its fire time (`Holdings.checkpoint`).
+        Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
         """
         send_time, expires = held.send_time, held.expires
         wake = expires if expires <= send_time else send_time - self._ahead(held)

@@ -26,5 +26,7 @@ class Fire:
     """Stream sequence under which it is stored, once that is known."""
     stored_at: int = 0
     """When (ns) it was stored: the time in the stream, or the instant of the acknowledgement if that is all we know."""
+    delay: int = 0
+    """How long (ns) after its fire time it is sent."""
     was_stored_before: bool = False
     """Whether the acknowledgement called it a duplicate: the server had stored it before."""

@@ -204,7 +204,7 @@ class Handover:
         quirk = quirk_of(pattern, now)
         if quirk is not None:
             yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
-        if pattern.base is not pattern:
+        if pattern.base is not pattern or held.jitters:
             names = ", ".join(name for name, _value in held.terms.policies.written)
             yield _about(Kind.POLICIES, held, f"the server knows no policies ({names}): {LESS_BOUND}")
         if held.sequence in self._both:
@@ -212,7 +212,7 @@ class Handover:
         if self._level < REPEATING_API_LEVEL and (held.terms.source or held.terms.rollup):
             yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
         if not held.repeats:
-            if held.send_time <= now:
+            if held.fire_time <= now:
                 yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
         elif (make_up := self._make_up_of(held, now)) is not None:
             due = format_rfc3339(make_up.fire_time)
@@ -230,10 +230,13 @@ class Handover:
         return f"would be due at {format_rfc3339(ours)}, and the server counts anew: {format_rfc3339(servers)}"
 
     def _make_up_of(self, held: Held, now: int) -> MakeUp | None:
-        """Return the latest fire of a repeating schedule that is due and not stored; None where there is none."""
-        if not held.repeats or held.send_time > now:
+        """Return the latest fire of a repeating schedule that is due and not stored; None where there is none.
+
+        One that is delayed by a jitter is due: the server goes on after its fire time.
+        """
+        if not held.repeats or held.fire_time > now:
             return None
-        latest = held.latest_due(held.fire_time, now) or held.fire_time
+        latest = held.latest_passed(held.fire_time, now) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
 
     def _of_unusable(self) -> Iterator[Finding]:

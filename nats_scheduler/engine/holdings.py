@@ -10,6 +10,9 @@ The rules:
   once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
 - A checkpoint covers the shards that its writer held. Refused fires for which it has no room bound its instant: they
   would be lost otherwise.
+- A checkpoint counts in send times: each fire that was to be sent by its instant is settled. A fire between its fire
+  time and its send time is therefore not, and it holds back none of the others. Every instance that reads the
+  checkpoint computes the same send times.
 
 A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
 So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
@@ -57,11 +60,11 @@ class Holdings:
         self._purges = purges
         self._settled = [NOTHING_SETTLED] * SHARDS
         self._settled_through = NOTHING_SETTLED.through
-        """No fire after this instant (ns) is settled."""
+        """No fire that is sent after this instant (ns) is settled."""
         self._changing: deque[Held] = deque()
         """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
-        """The earliest fire time (ns) of the schedules in `_changing`."""
+        """The earliest send time (ns) of the schedules in `_changing`."""
 
     def load(self, checkpoint: CheckpointLoaded) -> None:
         """Note what an earlier holder settled of some shards."""
@@ -77,12 +80,14 @@ class Holdings:
     def pass_over(self, held: Held) -> bool:
         """Advance past the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
-        if held.fire_time > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
+        if held.fire_time > settled.through or held.send_time > settled.through:
+            return False
+        if not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
         if not held.repeats:
             self._purges.purge(held)
         else:
-            self._outcomes.advance(held, held.next_fire(settled.through))
+            self._outcomes.advance(held, held.next_to_send(settled.through))
         return True
 
     def unreported(self, subject: str, sequence: int) -> Held | None:
@@ -96,7 +101,7 @@ class Holdings:
         self._outcomes.overdue.gained(shards - before, now)
         changed = before ^ shards
         self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
-        self._earliest_changing = min((held.fire_time for held in self._changing), default=None)
+        self._earliest_changing = min((held.send_time for held in self._changing), default=None)
         return shards - before
 
     def change_hands(self) -> bool:
@@ -120,14 +125,14 @@ class Holdings:
     ) -> CheckpointLoaded:
         """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
 
-        A checkpoint counts in fire times. No schedule that waits is woken after its fire time, so the next wake bounds
-        the fire times of all that wait.
+        A checkpoint counts in send times. No schedule that waits is woken after its send time, so the next wake bounds
+        the send times of all that wait.
         `last` is the message with the highest sequence that was read: no held schedule has a higher one.
         """
         shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
-        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.fire_time)
-        unnamed = failing[room].fire_time if len(failing) > room else None
+        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.send_time)
+        unnamed = failing[room].send_time if len(failing) > room else None
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         unsettled = islice(chain((held.sequence for held in failing), rejected), room)

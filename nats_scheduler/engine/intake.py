@@ -16,7 +16,7 @@ from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import held_schedule
 from nats_scheduler.engine.inputs import ContentRead, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
@@ -175,7 +175,7 @@ class Intake:
                 unread = Version(message.sequence, message.stored_at)
                 self._admission.supersede(before, unread)  # it was replaced before it was read
             return
-        held = Held(message.subject, message.sequence, definition, message.stored_at)
+        held = held_schedule(message.subject, message.sequence, definition, message.stored_at)
         held.expires = self._lifetimes.expiry(message, expires)
         self._admission.accept(held, before, now)
 

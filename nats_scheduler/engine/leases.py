@@ -252,8 +252,8 @@ class Leases:
     def relieve_idle(self, key: str, overdue: Mapping[int, int], fired: Sequence[int], now: int) -> list[str]:
         """Judge the holders of a stream by fires that were due and not read back; returns those that are relieved now.
 
-        `overdue` has the fire time (ns) that passed without a fire, by shard; `fired` the last fire time (ns) read back
-        of each shard.
+        `overdue` has the send time (ns) that passed without a fire, by shard; `fired` the last send time (ns) of each
+        shard of which a fire was read back.
         """
         parts: dict[str, list[int]] = {}
         for shard, holder in enumerate(self.record(key).holders):

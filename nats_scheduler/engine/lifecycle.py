@@ -124,17 +124,17 @@ class Lifecycle:
         return [held for held in self.refusals.held.values() if self.ownership.is_ours(held)]
 
     def earliest_unsettled(self) -> int | None:
-        """Return the fire time (ns) of our earliest fire in progress that is neither stored nor refused."""
+        """Return the send time (ns) of our earliest fire in progress that is neither stored nor refused."""
         shards, refused = self.ownership.shards, self.refusals.held
         # Asked once a second, of everything in its look-ahead: no call for each.
-        fire_times = [
-            held.fire_time
+        send_times = [
+            held.send_time if held.jitters else held.fire_time
             for held in self._active.values()
             if held.shard in shards
             and held.sequence not in refused
             and (held.flight is None or held.flight.fire is None or not held.flight.fire.stored_as)
         ]
-        return min(fire_times, default=None)
+        return min(send_times, default=None)
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""

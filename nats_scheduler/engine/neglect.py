@@ -40,7 +40,7 @@ class Neglect:
         """Leave a due schedule to its holder for a while; returns False if it is to be read now."""
         ownership, shard = self._ownership, held.shard
         since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
-        is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.fire_time
+        is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.send_time
         if is_settled or not ownership.reads_all:
             self._lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
         elif now < since:

@@ -201,7 +201,7 @@ class Outcomes:
         """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
         is_done = held.flight is not None and held.flight.stage in DONE
         if fire_time >= held.read_back_threshold and not is_done:
-            self._ownership.last_fired[held.shard] = fire_time
+            self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
             self.advance(held, held.next_fire(fire_time))
 
     # -- what follows --------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Outcomes:
         Returns False if none of its fires is to come.
         """
         if held.send_time <= now:
-            following = held.next_fire(now) if held.repeats else None
+            following = held.next_to_send(now) if held.repeats else None
             if following is None:
                 self._purges.purge(held, Ending.MISSED_ITS_TIME)
                 return False

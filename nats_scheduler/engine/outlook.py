@@ -78,7 +78,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
         return Outlook(fire_time, usual)
     if not held.repeats:
         return Outlook(fire_time, _due(usual))
-    following = fire_after(held.pattern, held.stored_at, fire_time, now) if by_server else held.next_fire(now)
+    following = fire_after(held.pattern, held.stored_at, fire_time, now) if by_server else held.next_to_send(now)
     if following is None:
         return Outlook(fire_time, _due(usual)) if held.ends_by_itself else Outlook(None, State.ENDED)
     return Outlook(None, State.EXPIRING) if ends <= held.send_time_of(following) else Outlook(following, usual)

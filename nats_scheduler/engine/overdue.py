@@ -3,6 +3,7 @@
 The rule: a fire is overdue if its send time is before its schedule was stored (an `@at` in the past), or before this
 instance could fire for its shard: it held the shard and had read all that is stored. A fire that another instance
 stored before that is not overdue.
+Limit: what delayed the fire of a schedule that is held no longer is known only if this instance sent it.
 Cost: 64 integers a stream, two comparisons a fire.
 """
 
@@ -35,7 +36,7 @@ class OverdueRule:
         fire_time, stored_at = generated.fire_time, message.stored_at
         if held is None:
             shard, known_since = shard_of(generated.schedule), generated.schedule_stored_at
-            send_time = fire_time
+            send_time = fire_time + generated.delay
         else:
             shard, known_since = held.shard, held.stored_at
             send_time = held.send_time_of(fire_time)

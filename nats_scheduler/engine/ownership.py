@@ -32,9 +32,9 @@ class Ownership:
         self.denied: Denied | None = None
         """What was denied to our user last, of what is ours to do."""
         self.neglected: dict[int, int] = {}
-        """Of shards of other holders, the fire time (ns) of a schedule that came due and was not read back."""
+        """Of shards of other holders, the send time (ns) of a schedule that came due and was not read back."""
         self.last_fired = [0] * SHARDS
-        """The last fire time (ns) of each shard that was read back."""
+        """The last send time (ns) of each shard of which a fire was read back."""
 
     def is_ours(self, held: Held) -> bool:
         """Return whether a schedule is ours to fire."""
@@ -51,9 +51,9 @@ class Ownership:
 
     def neglect(self, held: Held) -> None:
         """Note that a schedule of another holder is due and that no fire of it was read back."""
-        self.neglected[held.shard] = held.fire_time
+        self.neglected[held.shard] = held.send_time
 
     def excuse(self, held: Held) -> None:
         """Discard that note: the schedule has advanced, or is not held any more."""
-        if self.neglected and self.neglected.get(held.shard) == held.fire_time:
+        if self.neglected and self.neglected.get(held.shard) == held.send_time:
             del self.neglected[held.shard]

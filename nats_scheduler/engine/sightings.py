@@ -62,7 +62,7 @@ class Sightings:
         """Return what the first of `matched` says, and the message."""
         fire = self.matched.popleft()
         message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
-        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at)
+        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)
         return Reading(generated=generated), message
 
     def discard(self) -> None:

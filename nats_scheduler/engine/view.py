@@ -88,6 +88,8 @@ class ListedSchedule:
     """What does that."""
     failing: Failing | None = None
     """Why the server refuses its fires, None if it does not, or if only its holder knows."""
+    sent: int | None = None
+    """When its next fire is sent (ns) if a jitter delays it, else None."""
 
     @property
     def kind(self) -> Kind:
@@ -351,6 +353,7 @@ class EngineView:
             None if ended_by is None else ends,
             ended_by,
             failing if held.flight is None or held.flight.failing is None else held.flight.failing,
+            None if outlook.next_fire is None or not held.jitters else held.send_time_of(outlook.next_fire),
         )
 
 

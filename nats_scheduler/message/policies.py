@@ -23,13 +23,17 @@ from typing import NamedTuple
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds, Days, in_order
-from nats_scheduler.schedule.instants import SECOND, days_from_civil, days_in_month
+from nats_scheduler.schedule.durations import format_duration, parse_duration
+from nats_scheduler.schedule.instants import HOUR, SECOND, days_from_civil, days_in_month
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_EXCEPTIONS = 1_000
 """Most days and ranges in one `X-Except`."""
+
+MAX_JITTER_NS = 24 * HOUR
+"""Longest jitter: a fire that is sent more than a day later is better written as a fire of that later time."""
 
 MAX_TEXT_CHARS = 256
 """Longest note, and longest name of an owner."""
@@ -50,6 +54,8 @@ class Policies:
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
     """What `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` leave of the fire times of the pattern."""
+    jitter: int | None = None
+    """How long (ns) each fire is delayed at most; `message.jitter` says by how much it is."""
     note: str | None = None
     owner: str | None = None
     syntax: Syntax | None = None
@@ -193,6 +199,15 @@ def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
     return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found)))
 
 
+def _jitter(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    duration = parse_duration(value)
+    if isinstance(duration, Invalid):
+        return f"is not a duration: {duration.reason}"
+    if not 0 < duration <= MAX_JITTER_NS:
+        return f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}"
+    return replace(policies, jitter=duration)
+
+
 def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     fault = _text_fault(value)
     return fault or replace(policies, note=value)
@@ -215,6 +230,7 @@ _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Anchor": _anchor,
     "X-End": _end,
     "X-Except": _except,
+    "X-Jitter": _jitter,
     "X-Limit": _limit,
     "X-Note": _note,
     "X-Owner": _owner,

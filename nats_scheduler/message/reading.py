@@ -44,6 +44,8 @@ class Generated(NamedTuple):
     fire_time: int
     schedule_stored_at: int = 0
     """When (ns) the schedule was stored, if the caller has set it; the fire itself does not contain it."""
+    delay: int = 0
+    """How long (ns) after its fire time it was to be sent, if the caller has set it."""
 
 
 class Reading(NamedTuple):

@@ -5,10 +5,11 @@ A pattern answers for all schedules that have it, and so every question to it ne
 timetable belongs to one schedule. What else may decide when that schedule fires belongs here too, so that no caller
 changes with it.
 
-Three times are kept apart, although the first two are equal today:
+Three times are kept apart:
 
 - The *fire time* is the time that a fire stands for. It is part of its identity.
-- The *send time* is when that fire is published.
+- The *send time* is when that fire is published: its fire time, or up to the jitter of the schedule later
+  (`message.jitter`). The send times of a schedule are in the order of its fire times.
 - The *read-back threshold* of a schedule that is held (`engine.held`) is the fire time from which on a generated
   message that is read back advances it.
 
@@ -18,6 +19,8 @@ objects would take 60 MB. A question costs a call more than the pattern's answer
 Limit: the native scheduler of a server has rules of its own (`schedule.native`).
 """
 
+from typing import ClassVar
+
 from nats_scheduler.schedule.patterns import Pattern
 
 
@@ -25,6 +28,8 @@ class Timetable:
     """The fire times of one schedule."""
 
     __slots__ = ("pattern", "stored_at")
+    jitters: ClassVar[bool] = False
+    """Whether its fires are sent later than at their fire times."""
 
     def __init__(self, pattern: Pattern, stored_at: int) -> None:
         """Answer for a schedule with this pattern that was stored at `stored_at`."""
@@ -51,6 +56,18 @@ class Timetable:
         `after` is not before the stored time.
         """
         return self.pattern.next_fire(after, self.stored_at)
+
+    def next_to_send(self, after: int) -> int | None:
+        """Return the first fire time whose send time is after an instant; None if the schedule has ended by then."""
+        if self.jitters and after > self.stored_at:
+            latest = self.pattern.latest_fire(self.stored_at, after, self.stored_at)
+            if latest is not None and self.send_time_of(latest) > after:
+                return latest
+        return self.next_fire(after)
+
+    def latest_passed(self, after: int, until: int) -> int | None:
+        """Return the last fire time in (after, until], whenever it is sent; None if there is none."""
+        return self.pattern.latest_fire(after, until, self.stored_at)
 
     def latest_due(self, after: int, until: int) -> int | None:
         """Return the latest fire time after `after` whose send time is not after `until`; None if there is none.

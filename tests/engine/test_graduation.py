@@ -294,3 +294,14 @@ def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
 
 def test_whatever_could_be_lost_is_removed_only_with_consent_or_because_it_is_done() -> None:
     assert {Kind.SPENT, Kind.OLDER} == PURGED_KINDS - BLOCKING_KINDS
+
+
+@pytest.mark.parametrize(("pattern", "kind"), [("@every 8s", Kind.MISSED), ("@at 2026-01-01T00:00:09Z", Kind.OVERDUE)])
+def test_a_fire_that_is_delayed_by_a_jitter_is_made_up_before_the_server_goes_on_without_it(
+    pattern: str, kind: Kind
+) -> None:
+    handover = read(schedule(pattern, Nats_Schedule_X_Jitter="1h"))
+    assert kinds(handover)[:1] == [(Kind.POLICIES, 1)]
+    assert (kind, 1) in kinds(handover)
+    made_up = [one.fire_time - START for one in handover.make_ups(NOW)]
+    assert made_up == ([8 * SECOND] if kind is Kind.MISSED else [])

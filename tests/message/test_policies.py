@@ -58,12 +58,14 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Limit", "7"),
         ("X-Anchor", "2026-01-01T00:30:00Z"),
         ("X-Except", "2026-12-27..2027-01-01, 2026-12-25"),
+        ("X-Jitter", "1h30m"),
         ("X-Note", "Rückfragen: Anna"),
         ("X-Owner", "billing"),
         dialect=dialect,
     )
     policies = definition.terms.policies
     assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
+    assert policies.jitter == 5_400 * SECOND
     assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax"})
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
@@ -86,7 +88,7 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
     plain = accepted(EVERY)
     assert plain.terms.policies is NO_POLICIES
     assert plain.pattern.base is plain.pattern
-    noted = accepted(EVERY, ("X-Note", "a"), ("X-Owner", "b"))
+    noted = accepted(EVERY, ("X-Note", "a"), ("X-Owner", "b"), ("X-Jitter", "24h"))
     assert noted.pattern is plain.pattern, "what bounds nothing costs nothing"
 
 
@@ -107,6 +109,12 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
         (EVERY, "X-Except", "2026-12-25,,2026-12-26", "contains ''"),
         (EVERY, "X-Except", "2027-01-01..2026-12-27", "ends before it begins"),
         (EVERY, "X-Except", ",".join(["2026-12-25"] * (MAX_EXCEPTIONS + 1)), "expected at most 1,000"),
+        (EVERY, "X-Jitter", "soon", "is not a duration: expected a duration such as"),
+        (EVERY, "X-Jitter", "", "is not a duration"),
+        (EVERY, "X-Jitter", "30", "is not a duration"),
+        (EVERY, "X-Jitter", "0s", "is not more than 0 and at most 24h0m0s"),
+        (EVERY, "X-Jitter", "-1s", "is not more than 0"),
+        (AT, "X-Jitter", "24h1ns", "is not more than 0 and at most 24h0m0s"),
         (EVERY, "X-Note", "", "is empty"),
         (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
         (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),

@@ -1,0 +1,324 @@
+"""Schedules with a jitter: what happens between the fire time and the send time of a fire, and what it costs others."""
+
+import sys
+
+import pytest
+
+from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
+from nats_scheduler.engine.held import Held, JitteredHeld
+from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, PurgeConcluded, ShardsHeld, Stored
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
+
+HOURLY = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": TARGET, "Nats-Schedule-X-Jitter": "30m"}
+ONCE = {**HOURLY, "Nats-Schedule": "@at 2026-01-01T01:00:00Z"}
+SECONDLY = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "t.often"}
+GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+
+
+def sent(number: int = 1, span: int = HOUR // 2, sequence: int = 1) -> int:
+    """Return when the fire of an hour is sent."""
+    fire_time = START + number * HOUR
+    return fire_time + delay_of(SCHEDULE, sequence, fire_time, span)
+
+
+def fired(world: ScheduleWorld, target: str = TARGET) -> list[tuple[int, int]]:
+    """Return the fire time of each fire on a target, and when it was stored."""
+    return [(one.fire_time, one.stored_at) for one in world.generated if one.subject == target]
+
+
+def delayed(headers: dict[str, str] = HOURLY, *, guard: bool = True) -> ScheduleWorld:
+    """Begin a world with a schedule, and stop in the middle of the delay of its first fire."""
+    world = ScheduleWorld(guard=guard)
+    world.publish(SCHEDULE, headers)
+    world.advance_to((START + HOUR + sent()) // 2)
+    assert fired(world) == []
+    return world
+
+
+def jittered(pattern: str = "@every 1h", sequence: int = 1, subject: str = SCHEDULE) -> StoredMessage:
+    return schedule(pattern, sequence, subject, Nats_Schedule_X_Jitter="30m")
+
+
+@GUARDS
+def test_each_fire_is_sent_after_its_delay_and_says_what_it_would_say_without(guard: bool) -> None:
+    world = ScheduleWorld(guard=guard)
+    world.publish(SCHEDULE, HOURLY)
+    world.advance("210m")
+    times = [START + number * HOUR for number in (1, 2, 3)]
+    assert fired(world) == [(time, sent(number)) for number, time in enumerate(times, 1)]
+    assert len({at - time for time, at in fired(world)}) == 3
+    following = [one.header("Nats-Schedule-Next") for one in world.generated]
+    assert following == [f"2026-01-01T0{hour}:00:00Z" for hour in (2, 3, 4)]
+    identities = [one.header("Nats-Msg-Id") for one in world.generated]
+    assert identities == [f"nats-scheduler:1:{time}:{SCHEDULE}" for time in times]
+    assert not any("X-" in name for one in world.generated for name, _value in one.headers)
+
+
+@GUARDS
+def test_a_fire_of_an_at_is_delayed_and_its_schedule_removed_after_it(guard: bool) -> None:
+    world = delayed(ONCE, guard=guard)
+    assert world.engine.held.on(SCHEDULE) is not None
+    world.advance("30m")
+    assert fired(world) == [(START + HOUR, sent())]
+    assert [message.subject for message in world.stream.messages()] == [TARGET]
+
+
+def test_an_interval_shorter_than_the_jitter_keeps_each_fire_before_the_next() -> None:
+    world = ScheduleWorld()
+    world.publish(SCHEDULE, {**SECONDLY, "Nats-Schedule-X-Jitter": "1h"})
+    world.advance("20s")
+    found = fired(world, "t.often")
+    assert [time for time, _at in found][:19] == [START + second * SECOND for second in range(1, 20)]
+    delays = [at - time for time, at in found]
+    assert all(0 <= delay < SECOND for delay in delays)
+    assert len(set(delays)) == len(delays)
+
+
+def test_the_last_fire_has_its_whole_jitter_and_ends_the_schedule() -> None:
+    world = ScheduleWorld()
+    limited = {**SECONDLY, "Nats-Schedule-X-Jitter": "1h", "Nats-Schedule-X-Limit": "1"}
+    world.publish(SCHEDULE, limited)
+    world.advance("61m")
+    fire_time = START + SECOND
+    assert fired(world, "t.often") == [(fire_time, fire_time + delay_of(SCHEDULE, 1, fire_time, HOUR))]
+    assert world.generated[0].header("Nats-Schedule-Next") == "purge"
+    assert world.next_fire(SCHEDULE) is None
+
+
+# -- the delay is interrupted -----------------------------------------------------------------------------------------
+
+
+@GUARDS
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+@pytest.mark.parametrize("headers", [HOURLY, ONCE], ids=["every", "at"])
+def test_a_restart_during_the_delay_loses_and_doubles_nothing(
+    headers: dict[str, str], with_checkpoint: bool, guard: bool
+) -> None:
+    world = delayed(headers, guard=guard)
+    world.restart("2s", with_checkpoint=with_checkpoint)
+    world.advance_to(sent() - 1)
+    assert fired(world) == []
+    world.restart(with_checkpoint=with_checkpoint)
+    world.advance("1m")
+    assert fired(world) == [(START + HOUR, sent())]
+
+
+@GUARDS
+def test_a_checkpoint_in_a_delay_settles_what_others_fired_meanwhile_and_not_the_delayed_fire(guard: bool) -> None:
+    """Consumers removed all fires, and their identities are gone: only the checkpoint says what was fired."""
+    world = ScheduleWorld(guard=guard, config={"retention": "workqueue"})
+    world.publish(SCHEDULE, HOURLY)
+    world.publish("s.often", {**SECONDLY, "Nats-Schedule": "@every 10m"})
+    world.advance_to(sent(2) - MINUTE)
+    world.checkpoint = world.engine.checkpoint(world.now)
+    assert world.checkpoint.through == world.now, "the delay holds back nothing"
+    assert world.checkpoint.unsettled == frozenset()
+    before = fired(world), fired(world, "t.often")
+    assert [time for time, _at in before[0]] == [START + HOUR]
+    for message in world.generated:
+        world.stream.delete(message.sequence)
+    world.restart("30s")
+    assert (fired(world), fired(world, "t.often")) == before, "nothing is fired again"
+    world.advance_to(sent(2))
+    assert fired(world) == [*before[0], (START + 2 * HOUR, sent(2))]
+
+
+def test_an_outage_is_made_up_for_what_was_to_be_sent_and_the_delayed_fire_is_sent_in_time() -> None:
+    world = ScheduleWorld()
+    world.publish(SCHEDULE, HOURLY)
+    world.restart(sent(3) - 1 - world.now)
+    assert [time for time, _at in fired(world)] == [START + 2 * HOUR]
+    world.advance("1m")
+    assert fired(world)[1:] == [(START + 3 * HOUR, sent(3))]
+    missed = [(event.first, event.made_up) for event in world.events if isinstance(event, FiresMissed)]
+    assert missed == [(START + HOUR, START + 2 * HOUR)]
+
+
+def test_another_holder_that_takes_over_during_the_delay_fires_at_the_same_time() -> None:
+    message = jittered()
+    at = (sent() - START) / SECOND
+    first, second = Desk(message), Desk(live=False)
+    second.step(ShardsHeld(frozenset()), MessagesRead([message]), CaughtUp())
+    middle = 3_600 + (at - 3_600) / 2
+    for desk, shards in ((first, frozenset[int]()), (second, ALL_SHARDS)):
+        desk.at(middle)
+        desk.step(CheckpointLoaded(desk.now - 1, 1), ShardsHeld(shards))
+        assert (desk.reads, desk.fires) == ([], [])
+    assert first.at(at + 1).reads == []
+    assert second.at(at - 1).reads == [(SCHEDULE, 1)]
+    second.found(message)
+    assert second.at(at - 0.001).fires == []
+    assert second.at(at + 0.001).fire.fire_time == START + HOUR
+
+
+@GUARDS
+@pytest.mark.parametrize("change", ["replaced", "purged", "deleted", "overwritten"])
+def test_what_ends_during_the_delay_does_not_fire(change: str, guard: bool) -> None:
+    world = delayed(guard=guard)
+    world.advance_to(sent() - SECOND)
+    if change == "replaced":
+        world.publish(SCHEDULE, {**HOURLY, "Nats-Schedule": "@every 24h"})
+    elif change == "overwritten":
+        world.publish(SCHEDULE, b"", b"ordinary")
+    elif change == "deleted":
+        world.delete(1)
+    else:
+        world.purge(SCHEDULE)
+    world.advance("2h")
+    assert fired(world) == []
+
+
+@GUARDS
+def test_a_ttl_that_runs_out_during_the_delay_ends_the_schedule_without_its_fire(guard: bool) -> None:
+    world = ScheduleWorld(guard=guard)
+    lifetime = (HOUR + (sent() - START - HOUR) // 2) // SECOND
+    world.publish(SCHEDULE, {**HOURLY, "Nats-TTL": f"{lifetime}s"})
+    world.advance("2h")
+    assert fired(world) == []
+    endings = [event.ending for event in world.events if isinstance(event, (ScheduleEndsEarly, ScheduleEnded))]
+    assert endings == [Ending.EXPIRED, Ending.EXPIRED], "announced when it was stored, and carried out"
+
+
+def test_a_ttl_that_runs_out_after_the_send_time_changes_nothing() -> None:
+    world = ScheduleWorld()
+    world.publish(SCHEDULE, {**HOURLY, "Nats-TTL": f"{(sent() - START) // SECOND + 1}s"})
+    world.advance("2h")
+    assert fired(world) == [(START + HOUR, sent())]
+
+
+@pytest.mark.parametrize("removed", ["max_age", "kept"])
+def test_max_age_counts_until_the_send_time(removed: str) -> None:
+    age = sent() - START + (1 if removed == "kept" else -1)
+    desk = Desk(jittered(), max_age=age)
+    listed = desk.engine.view().schedule(SCHEDULE, desk.now)
+    assert listed is not None
+    assert listed.state is (State.WAITING if removed == "kept" else State.EXPIRING)
+
+
+def test_a_source_is_read_at_the_send_time() -> None:
+    world = delayed({**HOURLY, "Nats-Schedule-Source": "d.in"})
+    world.publish("d.in", b"", b"new")
+    world.advance("30m")
+    assert [(one.body, one.stored_at) for one in world.generated] == [(b"new", sent())]
+
+
+@pytest.mark.parametrize("step", [-20 * MINUTE, -20 * SECOND, 20 * SECOND])
+def test_a_clock_step_during_the_delay_leaves_the_send_time_as_it_is_by_the_clock(step: int) -> None:
+    world = delayed()
+    world.advance_to(sent() - MINUTE)
+    world.step_clock(step)
+    assert fired(world) == []
+    world.advance_to(sent() - 1)
+    assert fired(world) == []
+    world.advance("1s")
+    assert fired(world) == [(START + HOUR, sent())]
+
+
+def test_a_clock_that_steps_over_the_send_time_fires_at_once() -> None:
+    world = delayed()
+    world.step_clock(HOUR // 2)
+    assert [time for time, _at in fired(world)] == [START + HOUR]
+
+
+# -- what is known of others ------------------------------------------------------------------------------------------
+
+
+def test_a_fire_that_was_sent_late_shows_that_its_holder_fires() -> None:
+    """Two schedules of one shard, and the fire time of the one that is due is between the two times of the other."""
+    message = jittered()
+    other = next(f"s.{n}" for n in range(10_000) if shard_of(f"s.{n}") == shard_of(SCHEDULE))
+    between = sent() - SECOND
+    second = schedule(f"@every {(between - START) // SECOND}s", 2, other)
+    fire = Desk(message)
+    at = (sent() - START) / SECOND
+    fire.at(at - 0.5)
+    fire.found(message)
+    made = fire.at(at + 0.001).fire
+    desk = Desk(live=False)
+    desk.step(ShardsHeld(frozenset()), MessagesRead([message, second]), CaughtUp())
+    desk.at(at + 0.01).read(stored_fire(made, 3, desk.now))
+    assert desk.at(at + 3).reads == [], "its holder has sent a fire since"
+    assert desk.engine.ownership.neglected == {}
+
+
+def test_a_fire_that_was_sent_during_a_delay_does_not_show_that_the_delayed_fire_was_sent() -> None:
+    message = jittered()
+    other = next(f"s.{n}" for n in range(10_000) if shard_of(f"s.{n}") == shard_of(SCHEDULE))
+    second = schedule("@every 3601s", 2, other)
+    fire = Desk(second).in_flight(second, 3_601)
+    desk = Desk(live=False)
+    desk.step(ShardsHeld(frozenset()), MessagesRead([message, second]), CaughtUp())
+    desk.at(3_601).read(stored_fire(fire, 3, desk.now))
+    at = (sent() - START) / SECOND
+    desk.at(at)
+    assert desk.at(at + 3.1).reads == [(SCHEDULE, 1)]
+
+
+def test_a_fire_that_is_read_and_built_holds_back_no_checkpoint_before_its_send_time() -> None:
+    message = jittered()
+    desk, at = Desk(message), (sent() - START) / SECOND
+    desk.at(at - 0.5)
+    assert (desk.reads, desk.engine.checkpoint(desk.now).through) == ([(SCHEDULE, 1)], desk.now)
+    desk.found(message)
+    assert desk.engine.checkpoint(desk.now).through == desk.now
+    assert desk.at(at + 0.001).fires
+    assert desk.engine.checkpoint(desk.now).through == sent() - 1
+
+
+def test_a_schedule_of_another_holder_is_neglected_only_after_its_send_time() -> None:
+    desk = Desk(live=False)
+    desk.step(ShardsHeld(frozenset()), MessagesRead([jittered()]), CaughtUp())
+    at = (sent() - START) / SECOND
+    for seconds, reads in ((3_604, []), (at, []), (at + 2.9, []), (at + 3.1, [(SCHEDULE, 1)])):
+        assert desk.at(seconds).reads == reads, seconds
+    desk.found(jittered())
+    assert desk.engine.ownership.neglected == {shard_of(SCHEDULE): sent()}
+
+
+def test_the_lateness_of_a_last_fire_counts_from_its_send_time_also_if_its_schedule_is_gone() -> None:
+    message = jittered("@at 2026-01-01T01:00:00Z")
+    desk = Desk(message)
+    at = (sent() - START) / SECOND
+    desk.at(at - 0.5)
+    desk.found(message)
+    fire = desk.at(at + 0.001).fire
+    back = stored_fire(fire, 2, desk.now)
+    desk.concluded(fire, Stored(2))
+    desk.step(PurgeConcluded(SCHEDULE, 1))
+    assert not desk.is_held()
+    desk.read(back)
+    (seen,) = desk.reported(FireReadBack)
+    assert (seen.fire_time, seen.send_time, seen.overdue) == (START + HOUR, sent(), False)
+
+
+# -- what is shown, and what it costs ---------------------------------------------------------------------------------
+
+
+def test_a_schedule_waits_during_its_delay_and_shows_both_times() -> None:
+    desk = Desk(jittered(), plain("d.x", 2))
+    delay = sent() - START - HOUR
+    for at, next_fire, sent_at in (
+        (START + 1, START + HOUR, sent()),
+        (START + HOUR + delay // 2, START + HOUR, sent()),
+        (sent() + 1, START + 2 * HOUR, sent(2)),
+        (START + 2 * HOUR + 1, START + 2 * HOUR, sent(2)),
+    ):
+        listed = desk.engine.view().schedule(SCHEDULE, at)
+        assert listed is not None
+        assert (listed.state, listed.next_fire, listed.sent) == (State.WAITING, next_fire, sent_at)
+    plain_one = Desk(schedule("@every 1h")).engine.view().schedule(SCHEDULE, START)
+    assert plain_one is not None
+    assert plain_one.sent is None
+
+
+def test_a_schedule_without_a_jitter_takes_no_more_memory() -> None:
+    held, other = (Desk(message).engine.held.on(SCHEDULE) for message in (schedule("@every 1h"), jittered()))
+    assert (type(held), type(other)) == (Held, JitteredHeld)
+    assert sys.getsizeof(held) == 128
