@@ -82,8 +82,9 @@ def complete(case: Case) -> list[Violation]:
     for version in case.versions.values():
         horizon = min(version.may_end_from, case.history.end)
         dues = version.owed(horizon)
-        for due, following in pairwise([*dues, _given_up(case, version, horizon)]):
-            begin, end = max(due, version.stored_at), min(following, horizon)
+        sent = [version.sent_at(due) for due in dues]
+        for due, (sent_at, following) in zip(dues, pairwise([*sent, _given_up(case, version, horizon)]), strict=True):
+            begin, end = max(sent_at, version.stored_at), min(following, horizon)
             ready = case.readiness.longest(begin, end)
             if (version.sequence, due) not in case.stored and ready >= case.terms.slack:
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
@@ -149,22 +150,25 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
 
 def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
     """Return whether the next one was due before any instance could have begun this fire."""
-    following = version.following(due)
+    following = version.following_sent_at(due)
     if following is None or fire.stored_at < following:
         return False
-    begin, end = due - case.terms.clock_ahead, following + case.terms.clock_behind
+    begin, end = version.sent_at(due) - case.terms.clock_ahead, following + case.terms.clock_behind
     return not any(life.begin <= end and life.end >= begin for life in case.history.lives)
 
 
 def timely(case: Case) -> list[Violation]:
     """Find fires that are early."""
-    return [
-        Violation(
-            "Timely", fire.schedule, fire.schedule_sequence or 0, f"early by {fire.fire_time - fire.stored_at} ns"
-        )
-        for fire in case.history.fires
-        if fire.fire_time is not None and fire.stored_at < fire.fire_time - case.terms.clock_ahead
-    ]
+    found = []
+    for fire in case.history.fires:
+        version = case.versions.get(fire.schedule_sequence or 0)
+        earliest = fire.fire_time
+        if version is not None and earliest is not None:
+            earliest = version.sent_at(earliest)
+        if earliest is not None and fire.stored_at < earliest - case.terms.clock_ahead:
+            evidence = f"early by {earliest - fire.stored_at} ns"
+            found.append(Violation("Timely", fire.schedule, fire.schedule_sequence or 0, evidence))
+    return found
 
 
 def faithful(case: Case) -> list[Violation]:
@@ -198,13 +202,13 @@ def gone(case: Case) -> list[Violation]:
 
 
 def _expired(case: Case) -> list[Violation]:
-    """Find fires for a time at which the TTL of their version had run out."""
+    """Find fires that were to be sent at a time at which the TTL of their version had run out."""
     ahead = case.terms.clock_ahead if case.terms.guard else 0  # with a guard the server acts on TTLs, not the sidecar
     return [
         _violation("Gone", version, f"it fired for {_time(case, fire)}, and expired at {case.at(version.expires)}")
         for version in case.versions.values()
         for fire in version.fires
-        if fire.fire_time is not None and fire.fire_time >= version.expires + ahead
+        if fire.fire_time is not None and version.sent_at(fire.fire_time) >= version.expires + ahead
     ]
 
 
@@ -261,12 +265,12 @@ def live(case: Case) -> list[Violation]:
     found = []
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
-        waited = case.readiness.longest(max(due, version.stored_at), fire.stored_at)
+        waited = case.readiness.longest(max(version.sent_at(due), version.stored_at), fire.stored_at)
         if waited > case.terms.slack and version.uncovered_from == NEVER and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
     for version in case.versions.values():
-        dues = [due for due in version.owed(case.history.end - case.terms.slack) if due >= last]
+        dues = [due for due in version.owed(case.history.end - case.terms.slack) if version.sent_at(due) >= last]
         is_silent = all((version.sequence, due) not in case.stored for due in dues)
         if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:
             found.append(_violation("Live", version, f"silent since {case.at(last)}, when all was well"))
@@ -309,7 +313,7 @@ def _matched_to_dues(history: History, versions: dict[int, Version]) -> dict[int
         else:
             passed = fire.stored_at + history.terms.clock_ahead
             candidates[fire.sequence] = [
-                (v.sequence, d) for v in on[fire.schedule] for d in reversed(dues[v.sequence]) if d <= passed
+                (v.sequence, d) for v in on[fire.schedule] for d in reversed(dues[v.sequence]) if v.sent_at(d) <= passed
             ]
     return matched(candidates)
 

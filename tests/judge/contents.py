@@ -1,8 +1,8 @@
 """The content of a fire: its body, and its headers in their order.
 
-Its rule: a fire samples its source at one moment between two instants. The earlier one is when it is due or, if that is
-earlier, the `window` of the terms before it is stored; the later one is when it is stored. If the source held nothing
-at that moment, the content is the schedule's own message.
+Its rule: a fire samples its source at one moment between two instants. The earlier one is when it is to be sent or, if
+that is earlier, the `window` of the terms before it is stored; the later one is when it is stored. If the source held
+nothing at that moment, the content is the schedule's own message.
 The identity and the guard are the sidecar's and left out; everything else has to be there, and nothing more.
 """
 
@@ -49,7 +49,8 @@ class Contents:
         own = version.body, version.headers
         if not version.source:
             return [own]
-        begin = min(max(due, version.stored_at), fire.stored_at - self._terms.window) - self._terms.clock_ahead
+        begin = min(max(version.sent_at(due), version.stored_at), fire.stored_at - self._terms.window)
+        begin -= self._terms.clock_ahead
         nothing = SourceSeen(version.source, -NEVER, None)
         states = [nothing, *self._sources[version.source], nothing]
         return [

@@ -5,8 +5,9 @@ Limit: patterns that fire on whole seconds, and bounds on whole seconds.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from itertools import islice
 
 SECOND = 1_000_000_000
@@ -30,12 +31,15 @@ class Policies:
     """How many times it fires."""
     anchor: int | None = None
     """The first instant of the grid of `every`."""
+    jitter: int | None = None
+    """By how many milliseconds each fire is late at most; for `at` too."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers as a publisher writes them."""
         instants = {"Start": self.start, "End": self.end, "Anchor": self.anchor}
         found = {f"Nats-Schedule-X-{name}": written(at * SECOND) for name, at in instants.items() if at is not None}
-        return found if self.limit is None else {**found, "Nats-Schedule-X-Limit": str(self.limit)}
+        found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
+        return found | ({} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"})
 
     def left(self, seconds: Iterable[int]) -> list[int]:
         """Return which of the due instants are left, from the first one on."""
@@ -59,7 +63,7 @@ class Pattern:
     number: int
     """The instant of `at` in seconds; the interval of `every`; `cron` fires if the second divides by it."""
     policies: Policies = NO_POLICIES
-    """Only for patterns that repeat."""
+    """Only for patterns that repeat, but for the jitter."""
 
     @property
     def repeats(self) -> bool:
@@ -93,11 +97,24 @@ class Pattern:
         grid = range(self.policies.anchor, last + 1, self.number)
         return (second for second in grid if second * SECOND > stored_at)
 
+    def sent_at(self, due: int, stored_at: int, schedule: str, sequence: int) -> int:
+        """Give the instant (ns) at which the fire of a due instant is to be sent, as the documentation says."""
+        if self.policies.jitter is None:
+            return due
+        following = self.following(due, stored_at)
+        span = self.policies.jitter * (SECOND // 1000)
+        if following is not None and following - due < span:
+            span = following - due
+        named = f"nats-scheduler:{sequence}:{due}:{schedule}"
+        drawn = int(blake2b(named.encode(), digest_size=8).hexdigest(), 16)
+        return due + drawn * span // 2**64
+
     def following(self, due: int, stored_at: int) -> int | None:
         """Give the due instant behind another; None behind the last one."""
         if not self.repeats:
             return None
         until = due + LOOK_AHEAD_SECONDS * SECOND
         found = next((instant for instant in self.dues(stored_at, until) if instant > due), None)
-        assert found is not None or self.policies != NO_POLICIES, f"{self}: nothing is due behind {due}"
+        is_bounded = replace(self.policies, jitter=None) != NO_POLICIES
+        assert found is not None or is_bounded, f"{self}: nothing is due behind {due}"
         return found

@@ -50,8 +50,12 @@ class Version:
         return self.pattern.dues(self.stored_at, until)
 
     def owed(self, until: int) -> list[int]:
-        """List when it is due, up to `until` and before its TTL runs out."""
-        return [due for due in self.dues(until) if due < self.expires]
+        """List when it is due that is to be sent up to `until` and before its TTL runs out."""
+        return [due for due in self.dues(until) if self.sent_at(due) <= until and self.sent_at(due) < self.expires]
+
+    def sent_at(self, due: int) -> int:
+        """Give the instant at which the fire of a due instant is to be sent."""
+        return self.pattern.sent_at(due, self.stored_at, self.schedule, self.sequence)
 
     def fire_gone_at(self, fire: FireSeen) -> int:
         """Return when the TTL of a fire runs out."""
@@ -70,10 +74,11 @@ class Version:
             and self.pattern.following(fire.fire_time, self.stored_at) is None
         ]
 
-    def following(self, due: int) -> int | None:
-        """Give the due instant behind another; None behind the last one."""
+    def following_sent_at(self, due: int) -> int | None:
+        """Give the instant at which the fire behind that of a due instant is to be sent; None behind the last one."""
         following = self.pattern.following(due, self.stored_at)
-        return None if following is None or following >= self.expires else following
+        sent_at = None if following is None else self.sent_at(following)
+        return None if sent_at is None or sent_at >= self.expires else sent_at
 
 
 def versions_of(history: History) -> dict[int, Version]:

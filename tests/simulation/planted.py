@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly, course, outcomes
+from nats_scheduler.engine import assembly, course, intake, outcomes
+from nats_scheduler.engine import held as held_module
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.flight import Flight, Stage
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, JitteredHeld
+from nats_scheduler.engine.holdings import Holdings, _had_read
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, Input, PublishConcluded, Stored
 from nats_scheduler.engine.intake import Intake
 from nats_scheduler.engine.outcomes import Outcomes
@@ -22,6 +24,7 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.jitter import jittered
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.runtime import engine_basis, wakes
@@ -288,12 +291,49 @@ def last_fire_ends_nothing() -> Changes:
     yield Timetable, "ends_by_itself", property(lambda self: not self.repeats)
 
 
+def jitter_of_the_instance() -> Changes:
+    """Let a jitter follow from the instance that holds the schedule, so that no two instances agree."""
+    numbers = count(1)
+
+    class HeldElsewhere(JitteredHeld):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self._number = next(numbers)
+
+        def send_time_of(self, fire_time: int) -> int:
+            return jittered(self, self.subject, self._number, self.terms.policies.jitter or 0, fire_time)
+
+    yield held_module, "JitteredHeld", HeldElsewhere
+
+
+def jitter_forgotten() -> Changes:
+    """Send each fire at its fire time."""
+    yield intake, "held_schedule", Held
+
+
+def delayed_fire_settled() -> Changes:
+    """Let a checkpoint settle each fire whose fire time has passed, whether or not it was sent."""
+
+    def pass_over(self: Holdings, held: Held) -> bool:
+        settled = self._settled[held.shard]
+        if held.fire_time > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
+            return False
+        if held.repeats:
+            self._outcomes.advance(held, held.next_fire(settled.through))
+        else:
+            self._purges.purge(held)
+        return True
+
+    yield Holdings, "pass_over", pass_over
+
+
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
     content_read_past_the_leader: ("Complete", 118),
     idle_holders_fought: ("Divided", 5068),
     checkpoint_of_all_shards_believed: ("Complete", 402),
+    delayed_fire_settled: ("Complete", 175),
 }
 """Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
@@ -330,6 +370,8 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     limit_counted_wrong: ("Unique", 20),
     grid_of_the_anchor_forgotten: ("Complete", 20),
     last_fire_ends_nothing: ("Gone", 20),
+    jitter_of_the_instance: ("Timely", 20),
+    jitter_forgotten: ("Timely", 20),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

@@ -5,6 +5,7 @@ some moment later or never; what was asked is recorded as the publisher knows it
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested, Stored
@@ -38,6 +39,7 @@ class Publishers:
         """Draws the features that were added later, so that the worlds of existing seeds do not change."""
         self._landing = Random(f"what lands {scenario.seed}")
         self._bounding = Random(f"what is bounded {scenario.seed}")
+        self._jittering = Random(f"what is jittered {scenario.seed}")
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
@@ -123,9 +125,16 @@ class Publishers:
     def _pattern(self) -> Pattern:
         kind = self._random.choice(["at", "at", "every", "cron"])
         if kind == "at":
-            return Pattern(kind, self._timeline.now // SECOND + self._random.randint(-3, 15))
+            number = self._timeline.now // SECOND + self._random.randint(-3, 15)
+            return Pattern(kind, number, self._jittered(NO_POLICIES))
         number = self._random.choice([1, 2, 3, 7, 10, 20, 20])
-        return Pattern(kind, number, self._policies(kind))
+        return Pattern(kind, number, self._jittered(self._policies(kind)))
+
+    def _jittered(self, policies: Policies) -> Policies:
+        """Draw a jitter: shorter than a look-ahead, or as long as the intervals, or much longer than most."""
+        if not self._scenario.jitters or self._jittering.random() < 0.4:
+            return policies
+        return replace(policies, jitter=self._jittering.choice([1, 30, 700, 3_000, 8_000, 8_000, 60_000]))
 
     def _policies(self, kind: str) -> Policies:
         """Draw the bounds of a pattern that repeats; each leaves at least one fire."""

@@ -93,6 +93,8 @@ class Scenario:
     """Whether a forger stores messages that look like fires at times."""
     bounds: bool
     """Whether some schedules have a start, an end, a limit, or another grid."""
+    jitters: bool
+    """Whether some schedules have a jitter."""
 
     @property
     def heals_for(self) -> int:
@@ -150,4 +152,5 @@ def drawn(seed: int) -> Scenario:
         lands=Random(f"landing {seed}").random() < 0.3,
         forges=Random(f"forger {seed}").random() < 0.2,
         bounds=Random(f"bounds {seed}").random() < 0.3,
+        jitters=Random(f"jitter {seed}").random() < 0.3,
     )
