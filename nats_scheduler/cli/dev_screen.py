@@ -65,7 +65,7 @@ class Tally:
 
     def is_overdue(self, fire: StoredFire) -> bool:
         """Return whether a fire was due before this start, or before its schedule was stored."""
-        return fire.due < max(fire.since, self._since)
+        return fire.send_time < max(fire.since, self._since)
 
     def lines(self) -> list[str]:
         """Return the summary."""

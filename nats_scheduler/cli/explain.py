@@ -66,7 +66,7 @@ def _print(pattern: Pattern, stored_at: int, count: int, *, wide: bool) -> None:
     timetable = Timetable(pattern, stored_at)
     fires = timetable.fires(count + 1)
     click.echo(f"{explain_pattern(pattern)}\n\nIts next fires, if it is stored at {moment_text(stored_at)}:\n")
-    print_next_fires(pattern, with_clock_changes(pattern, stored_at, fires[:count]), wide=wide)
+    print_next_fires(timetable, with_clock_changes(pattern, stored_at, fires[:count]), wide=wide)
     if not timetable.repeats:
         passed = fires[0] <= stored_at
         click.echo(f"\n{'its time has passed: it fires at once' if passed else 'it fires once'}")

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from datetime import date
 
 from nats_scheduler.cli.tables import print_table, shortened
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import local_text
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -26,13 +27,13 @@ _EFFECTS = {
 }
 
 
-def print_next_fires(pattern: Pattern, entries: Sequence[NextFire | SkippedTimes], *, wide: bool = False) -> None:
+def print_next_fires(timetable: Timetable, entries: Sequence[NextFire | SkippedTimes], *, wide: bool = False) -> None:
     """Print fires and skipped times, one row each."""
     rows = [
-        _fire_row(pattern, entry, wide=wide) if isinstance(entry, NextFire) else _skipped_row(entry)
+        _fire_row(timetable, entry, wide=wide) if isinstance(entry, NextFire) else _skipped_row(entry)
         for entry in entries
     ]
-    columns = ["day", "UTC", time_zone_of(pattern) or "", "clock change"]
+    columns = ["day", "UTC", time_zone_of(timetable.pattern) or "", "sent (UTC)", "clock change"]
     kept = [n for n, name in enumerate(columns) if name and any(row[n] for row in rows)]
     print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], optional=["day"], wide=wide)
 
@@ -45,10 +46,12 @@ def weekday_of_text(time: str) -> str:
         return ""
 
 
-def _fire_row(pattern: Pattern, fire: NextFire, *, wide: bool) -> list[str]:
+def _fire_row(timetable: Timetable, fire: NextFire, *, wide: bool) -> list[str]:
     shown = fire.fire_time if wide else shortened(fire.fire_time)
-    local = pattern.format(shown)
-    return [weekday_of_text(local), format_rfc3339(shown), local, _change_text(fire)]
+    local = timetable.pattern.format(shown)
+    sent = timetable.delayed_to(fire.fire_time)
+    sent_text = "" if sent is None else format_rfc3339(sent if wide else shortened(sent))
+    return [weekday_of_text(local), format_rfc3339(shown), local, sent_text, _change_text(fire)]
 
 
 def _change_text(fire: NextFire) -> str:
@@ -66,7 +69,7 @@ def _skipped_row(skipped: SkippedTimes) -> list[str]:
     times = first if first == last else f"{first} to {_after(first, last)}"
     is_one_day = start[:10] == end[:10]
     clock = f"from {start[11:16]} to {end[11:16]}" if is_one_day else f"from {start} to {end}"
-    return [weekday_of_text(first), "-", times, f"skipped: the clock goes {clock}"]
+    return [weekday_of_text(first), "-", times, "", f"skipped: the clock goes {clock}"]
 
 
 def _after(first: str, last: str) -> str:

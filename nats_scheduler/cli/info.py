@@ -33,10 +33,9 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
-from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies
+from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies, schedule_words
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
-from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.fire_history import FireQuery, FoundFires
 from nats_scheduler.settings.load import ResolvedSettings
@@ -140,7 +139,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     lines += _published_lines(story)
     one = story.schedule
     if one is not None:
-        lines += [("fires", explain_pattern(one.pattern, one.stored_at)), ("state", _state_text(one, story.listing.at))]
+        lines += [("fires", _words(one)), ("state", _state_text(one, story.listing.at))]
         lines.append(("fired by", _fired_by_text(story, one)))
         if one.failing is not None:
             why = one.failing
@@ -159,7 +158,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     entries = story.next_fires(count)
     if one is not None and entries:
         click.echo("\nIts next fires:\n")
-        print_next_fires(one.pattern, entries, wide=wide)
+        print_next_fires(one.timetable, entries, wide=wide)
     if story.past.fires:
         click.echo("\nIts last fires, newest first:\n")
         print_past_fires(story.past.fires, wide=wide)
@@ -180,10 +179,16 @@ def _published_lines(story: Story) -> list[tuple[str, str]]:
 def _state_text(one: ListedSchedule, at: int) -> str:
     if one.next_fire is None:
         return one.state.value
-    away = one.next_fire - at
+    sent = one.sent
+    away = (one.next_fire if sent is None else sent) - at
     when = f"in {span_text(away)}" if away > 0 else f"{span_text(-away)} ago"
     word = "was due" if away <= 0 else "next fire"
-    return f"{one.state.value}, {word} at {time_text(one.next_fire)}, {when}"
+    delayed = "" if sent is None else f", sent at {time_text(sent)}"
+    return f"{one.state.value}, {word} at {time_text(one.next_fire)}{delayed}, {when}"
+
+
+def _words(one: ListedSchedule) -> str:
+    return schedule_words(one.pattern, one.terms.policies, one.stored_at)
 
 
 def _fired_by_text(story: Story, one: ListedSchedule) -> str:
@@ -239,8 +244,8 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "rejected": None if rejected is None else rejected_document(name, mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
         "message": None if story.message is None else _message_document(story.message),
-        "words": None if one is None else explain_pattern(one.pattern, one.stored_at),
-        "next_fires": [] if one is None else marked_fire_documents(one.pattern, entries),
+        "words": None if one is None else _words(one),
+        "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),
         "skipped": skipped_documents(entries),
         "fires": [past_fire_document(name, fire) for fire in story.past.fires],
         "holder": story.holder,

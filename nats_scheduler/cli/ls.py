@@ -32,7 +32,7 @@ from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policie
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.settings.load import ResolvedSettings
 
-ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "next fire (UTC)", "in"})
+ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "next fire (UTC)", "sent (UTC)", "in"})
 """Columns that are shown without --wide."""
 
 STATES = [state.value for state in State]
@@ -148,6 +148,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "ttl": lambda _, listed: listed.terms.ttl,
         "rollup": lambda _, listed: rollup_of(listed.terms) or "",
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
+        "sent (UTC)": lambda _, listed: "" if listed.sent is None else time_text(listed.sent),
         "in": lambda _, listed: _time_left(listed, listing.at),
         "ends (UTC)": lambda _, listed: "" if listed.ends is None else moment_text(listed.ends),
         "policies": lambda _, listed: policies_text(listed.terms.policies),
@@ -236,7 +237,7 @@ def _time_left(listed: ListedSchedule, at: int) -> str:
         return f"failing ({why.code}) for {span_text(max(at - why.since, 0))}"
     if listed.next_fire is None:
         return listed.state
-    left = listed.next_fire - at
+    left = (listed.next_fire if listed.sent is None else listed.sent) - at
     if listed.state is State.OVERDUE:
         return f"overdue {span_text(-left)}"
     return span_text(max(left, 0))

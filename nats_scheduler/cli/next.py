@@ -23,7 +23,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import error_document, fire_document
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.schedule.patterns import Pattern, Syntax
+from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 MAX_FIRES_SHOWN = 10_000
@@ -150,9 +150,9 @@ def _show_pattern(
     fires = timetable.fires(count + 1)
     shown, ends = fires[:count], len(fires) <= count
     if as_json:
-        print_json(next_document(timetable.pattern, tz, stored_at, shown, ends=ends))
+        print_json(next_document(timetable, tz, stored_at, shown, ends=ends))
         return
-    print_fire_times(timetable.pattern, tz, stored_at, shown, wide=wide)
+    print_fire_times(timetable, tz, stored_at, shown, wide=wide)
     if ends:
         click.echo(f"then it ends: {ending_text(timetable)}")
 
@@ -187,10 +187,11 @@ def instant_of(text: str) -> int:
 
 
 def next_document(
-    pattern: Pattern, zone: str | None, after: int, fires: Sequence[int], *, ends: bool
+    timetable: Timetable, zone: str | None, after: int, fires: Sequence[int], *, ends: bool
 ) -> dict[str, object]:
     """Return the document: the fires after an instant (ns), and whether nothing fires after those."""
-    shown = [fire_document(pattern, fire) for fire in fires]
+    pattern = timetable.pattern
+    shown = [fire_document(pattern, fire, timetable.delayed_to(fire)) for fire in fires]
     return {
         "pattern": pattern.text,
         "time_zone": zone,
@@ -200,15 +201,19 @@ def next_document(
     }
 
 
-def print_fire_times(pattern: Pattern, zone: str | None, after: int, fires: Sequence[int], *, wide: bool) -> None:
-    """Print fires, one row each, with the time from an instant (ns) to each of them."""
+def print_fire_times(timetable: Timetable, zone: str | None, after: int, fires: Sequence[int], *, wide: bool) -> None:
+    """Print fires, one row each, with the time from an instant (ns) until each of them is sent."""
+    pattern = timetable.pattern
     local = [] if zone is None else [zone]
+    delayed = ["sent (UTC)"] if timetable.jitters else []
     rows = []
     for fire in fires:
         shown = fire if wide else shortened(fire)
         times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
-        rows.append([weekday_of_text(pattern.format(fire)), *times, _wait(fire - after)])
-    print_table(["day", "UTC", *local, "in"], rows, optional=["day"], wide=wide)
+        sent = timetable.send_time_of(fire)
+        times += [format_rfc3339(sent if wide else shortened(sent))] if delayed else []
+        rows.append([weekday_of_text(pattern.format(fire)), *times, _wait(sent - after)])
+    print_table(["day", "UTC", *local, *delayed, "in"], rows, optional=["day"], wide=wide)
     click.echo(f"{len(fires)} fires, counted from {moment_text(after)}")
 
 

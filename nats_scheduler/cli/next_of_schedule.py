@@ -26,7 +26,7 @@ from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.patterns import time_zone_of
-from nats_scheduler.service.patterns import fires_from
+from nats_scheduler.service.patterns import fires_of
 
 
 def show_next_fires(
@@ -41,16 +41,16 @@ def show_next_fires(
     resolved = resolve_connection(connection)
     listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, Query(subject=subject)))
     one = _schedule(listing, subject)
-    timetable = Timetable(one.pattern, one.stored_at)
-    fires, ends = Sliced(fires_from(one.fire_after, one.next_fire, count, one.ends)).finish()
+    timetable = one.timetable
+    fires, ends = Sliced(fires_of(one, count)).finish()
     zone = time_zone_of(one.pattern)
     if as_json:
-        shown = next_document(one.pattern, zone, listing.at, fires, ends=ends)
+        shown = next_document(timetable, zone, listing.at, fires, ends=ends)
         print_json({"stream": stream, "subject": subject, **shown})
         return
     listing.sidecars.print_warnings()
     if fires:
-        print_fire_times(one.pattern, zone, listing.at, fires, wide=wide)
+        print_fire_times(timetable, zone, listing.at, fires, wide=wide)
         if ends:
             click.echo(f"then it ends: {_why_it_ends(one, timetable)}")
     else:

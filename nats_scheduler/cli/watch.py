@@ -166,7 +166,9 @@ class Watch:
         if self._as_json:
             self._print(map(fire_document, shown))
         else:
-            self._screen.lines(*(fire_line(fire, overdue=fire.due < max(fire.since, self._since)) for fire in shown))
+            self._screen.lines(
+                *(fire_line(fire, overdue=fire.send_time < max(fire.since, self._since)) for fire in shown)
+            )
 
     def _advised(self, body: bytes) -> None:
         advisory = read_object(body)

@@ -104,6 +104,8 @@ class Visit:
         found = self._found
         for held in suspects:
             since = _due_since(held)
+            if held.jitters and since > self._now:
+                self._note_coming([held])
             if since <= self._now - OVERDUE_AFTER_NS and self._is_to_fire(held) and self._ownership.is_ours(held):
                 found.overdue += 1
                 found.overdue_since = since if found.overdue_since is None else min(found.overdue_since, since)

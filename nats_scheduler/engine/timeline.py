@@ -8,6 +8,7 @@ The rules:
 - The work is bounded: after `MAX_GRIDS` different grids, or `MAX_STEPS` minutes that were searched, only the next fire
   of each further schedule is counted, and `is_complete` is False.
 
+Limit: a fire is counted at its fire time, also if a jitter delays it.
 Cost: a fraction of a microsecond for a schedule that fires later, about two for one that fires within the span.
 """
 

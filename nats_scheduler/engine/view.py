@@ -34,6 +34,7 @@ from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage, by_subject
 from nats_scheduler.engine.timeline import Timeline
 from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.native import fire_after
@@ -88,8 +89,6 @@ class ListedSchedule:
     """What does that."""
     failing: Failing | None = None
     """Why the server refuses its fires, None if it does not, or if only its holder knows."""
-    sent: int | None = None
-    """When its next fire is sent (ns) if a jitter delays it, else None."""
 
     @property
     def kind(self) -> Kind:
@@ -100,7 +99,17 @@ class ListedSchedule:
         """Return the fire time after one of its fire times, None if that is the last one."""
         if self.fired_by is FiredBy.SERVER:
             return fire_after(self.pattern, self.stored_at, fire, fire)
-        return Timetable(self.pattern, self.stored_at).next_fire(fire)
+        return self.timetable.next_fire(fire)
+
+    @property
+    def timetable(self) -> Timetable:
+        """When it fires."""
+        return stored_timetable(self.pattern, self.terms.policies, self.stored_at, self.subject, self.sequence)
+
+    @property
+    def sent(self) -> int | None:
+        """When its next fire is sent (ns) if a jitter delays it, else None."""
+        return None if self.next_fire is None else self.timetable.delayed_to(self.next_fire)
 
 
 def soonest_first(listed: ListedSchedule) -> tuple[int, str]:
@@ -353,7 +362,6 @@ class EngineView:
             None if ended_by is None else ends,
             ended_by,
             failing if held.flight is None or held.flight.failing is None else held.flight.failing,
-            None if outlook.next_fire is None or not held.jitters else held.send_time_of(outlook.next_fire),
         )
 
 

@@ -11,13 +11,14 @@ lateness of the next one counts from an older time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
@@ -49,11 +50,18 @@ class StoredFire:
     stored_at: int
     since: int
     """When the schedule itself was stored."""
+    delay: int = 0
+    """How long after its due time it was to be sent."""
+
+    @property
+    def send_time(self) -> int:
+        """Return when it was to be sent."""
+        return self.due + self.delay
 
     @property
     def lateness(self) -> int:
-        """Return how long after its due time it was stored, by the server's clock, in nanoseconds."""
-        return self.stored_at - self.due
+        """Return how long after its send time it was stored, by the server's clock, in nanoseconds."""
+        return self.stored_at - self.send_time
 
 
 @dataclass(slots=True)
@@ -88,7 +96,9 @@ class FireReader:
             return fire
         reading = read_message(message.block, message.subject, message.stored_at, self._rules, DIALECTS)
         if reading is not None and reading.definition is not None:
-            timetable = reading.definition.timetable(message.stored_at)
+            pattern, terms = reading.definition
+            at, subject = message.stored_at, message.subject
+            timetable = stored_timetable(pattern, terms.policies, at, subject, message.sequence)
             self._known[message.subject] = _Known(reading.definition, timetable, timetable.first_fire())
             return None
         self._known.pop(message.subject, None)
@@ -98,7 +108,9 @@ class FireReader:
         known = self._known.get(generated.schedule)
         if known is not None and not known.timetable.repeats:
             del self._known[generated.schedule]
-        return self._stored_fire(generated.schedule, message, known, generated.fire_time)
+        fire = self._stored_fire(generated.schedule, message, known, generated.fire_time)
+        sent = None if known is None else known.timetable.delayed_to(fire.due)
+        return fire if sent is None else replace(fire, delay=sent - fire.due)
 
     def _native_fire(self, message: StoredMessage) -> StoredFire | None:
         """Recognise a fire of the server's own scheduler: it names a schedule that was due, and is on its target."""

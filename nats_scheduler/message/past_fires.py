@@ -45,11 +45,13 @@ class PastFire:
     """The fire time that it named as the next one, None if it was the last one."""
     by_server: bool
     """Whether the scheduler inside the server fired it."""
+    delay: int = 0
+    """How long after its fire time it was to be sent; 0 also if its schedule is not stored any more."""
 
     @property
     def lateness(self) -> int | None:
-        """Return how long after its fire time it was stored, by the server's clock, in nanoseconds."""
-        return None if self.fire_time is None else self.stored_at - self.fire_time
+        """Return how long after its send time it was stored, by the server's clock, in nanoseconds."""
+        return None if self.fire_time is None else self.stored_at - self.fire_time - self.delay
 
 
 class StoredSchedule(NamedTuple):
@@ -140,7 +142,15 @@ class PastFires:
             stored_at=message.stored_at,
             next_fire=following,
             by_server=False,
+            delay=self._delay_of(generated),
         )
+
+    def _delay_of(self, generated: Generated) -> int:
+        """Return how long after its fire time the fire of a sidecar was to be sent."""
+        stored = self._stored
+        if stored is None or stored.sequence != generated.sequence or not stored.timetable.jitters:
+            return 0
+        return stored.timetable.send_time_of(generated.fire_time) - generated.fire_time
 
     def _fault(self, generated: Generated, message: StoredMessage) -> bool:
         """Return whether a message cannot be the fire that it claims to be."""

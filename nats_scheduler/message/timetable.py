@@ -96,6 +96,10 @@ class Timetable:
         """Return when the fire of a fire time is published: never before it."""
         return fire_time
 
+    def delayed_to(self, fire_time: int) -> int | None:
+        """Return when the fire of a fire time is published if a jitter delays it, else None."""
+        return self.send_time_of(fire_time) if self.jitters else None
+
 
 def never_fires(pattern: Pattern, stored_at: int) -> bool:
     """Return whether a schedule with this pattern has no fire at all if it is stored at `stored_at`.

@@ -33,6 +33,8 @@ class FireDocument(TypedDict):
     """In the time zone of the schedule."""
     nanoseconds: int
     """Since the Unix epoch."""
+    sent: str | None
+    """When it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
 
 
 class DefinitionDocument(TypedDict):
@@ -222,14 +224,19 @@ class CheckedDocument(TypedDict):
     error: ErrorDocument | None
 
 
-def fire_document(pattern: Pattern, fire_time: int) -> FireDocument:
-    """Return a fire time (ns) of a schedule with this pattern."""
-    return {"utc": format_rfc3339(fire_time), "local": pattern.format(fire_time), "nanoseconds": fire_time}
+def fire_document(pattern: Pattern, fire_time: int, sent: int | None = None) -> FireDocument:
+    """Return a fire time (ns) of a schedule with this pattern, and when it is sent if a jitter delays it."""
+    return {
+        "utc": format_rfc3339(fire_time),
+        "local": pattern.format(fire_time),
+        "nanoseconds": fire_time,
+        "sent": None if sent is None else format_rfc3339(sent),
+    }
 
 
-def next_fire_document(pattern: Pattern, fire_time: int | None) -> FireDocument | None:
+def next_fire_document(pattern: Pattern, fire_time: int | None, sent: int | None = None) -> FireDocument | None:
     """Return the next fire (ns) of a schedule, None if it has none."""
-    return None if fire_time is None else fire_document(pattern, fire_time)
+    return None if fire_time is None else fire_document(pattern, fire_time, sent)
 
 
 def definition_document(pattern: Pattern, terms: Terms) -> DefinitionDocument:
@@ -265,7 +272,7 @@ def schedule_document(stream: str, mode: str, listed: ListedSchedule) -> Schedul
         **definition_document(listed.pattern, listed.terms),
         "mode": mode,
         "state": listed.state.value,
-        "next_fire": next_fire_document(listed.pattern, listed.next_fire),
+        "next_fire": next_fire_document(listed.pattern, listed.next_fire, listed.sent),
         "fired_by": listed.fired_by.value,
         "failing": None if listed.failing is None else _failing(listed.failing),
         "ends": None

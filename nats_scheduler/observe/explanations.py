@@ -18,7 +18,6 @@ from nats_scheduler.observe.documents import ErrorDocument, FireDocument, error_
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 
@@ -79,7 +78,8 @@ def explanation_document(
             "ends": True,
             "error": None if pattern is None else error_document(pattern),
         }
-    fires = Timetable(pattern, stored_at).fires(count + 1)
+    timetable = Timetable(pattern, stored_at)
+    fires = timetable.fires(count + 1)
     entries = with_clock_changes(pattern, stored_at, fires[:count])
     return {
         "pattern": text,
@@ -87,18 +87,19 @@ def explanation_document(
         "kind": kind_of(pattern).value,
         "words": explain_pattern(pattern),
         "after": after,
-        "fires": marked_fire_documents(pattern, entries),
+        "fires": marked_fire_documents(timetable, entries),
         "skipped": skipped_documents(entries),
         "ends": len(fires) <= count,
         "error": None,
     }
 
 
-def marked_fire_documents(pattern: Pattern, entries: Sequence[NextFire | SkippedTimes]) -> list[MarkedFireDocument]:
+def marked_fire_documents(timetable: Timetable, entries: Sequence[NextFire | SkippedTimes]) -> list[MarkedFireDocument]:
     """Return the fires among the entries."""
+    pattern = timetable.pattern
     return [
         {
-            **fire_document(pattern, entry.fire_time),
+            **fire_document(pattern, entry.fire_time, timetable.delayed_to(entry.fire_time)),
             "clock_change": None if entry.change is None else entry.change.value,
             "clock_shift_seconds": None if entry.change is None else entry.shift,
         }

@@ -32,7 +32,28 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     if definition.terms.dialect is ADR51 and policies_text(definition.terms.policies):
         warnings.append(f"it has policies that {NO_SERVER_KNOWS}")
     warnings += pattern_warnings(definition.pattern)
-    return warnings + list(_of_lifetime(block, definition.timetable(stored_at), rules))
+    timetable, jitter = definition.timetable(stored_at), definition.terms.policies.jitter
+    if jitter is not None:
+        warnings += _of_jitter(block, timetable, rules, jitter)
+    return warnings + list(_of_lifetime(block, timetable, rules))
+
+
+def _of_jitter(block: bytes, timetable: Timetable, rules: StreamRules, jitter: int) -> Iterator[str]:
+    """Warn if the stream may remove a schedule while its first fire is delayed: that depends on its sequence."""
+    due, lifetimes = timetable.first_fire(), [lifetime_of(block)]
+    if not _outlives_max_age(block, rules):
+        lifetimes.append(rules.max_age)
+    kept = min((lifetime for lifetime in lifetimes if lifetime), default=None)
+    if due is None or kept is None:
+        return
+    ends, following = timetable.stored_at + kept, timetable.next_fire(due)
+    latest = due + jitter if following is None else min(due + jitter, following)
+    if due < ends < latest:
+        yield f"its X-Jitter may delay its first fire until {time_text(latest)}, and it ends after {span_text(kept)}"
+
+
+def _outlives_max_age(block: bytes, rules: StreamRules) -> bool:
+    return rules.allow_msg_ttl and header_value(block, MSG_TTL) == b"never"
 
 
 def pattern_warnings(pattern: Pattern) -> list[str]:
@@ -55,7 +76,7 @@ def _of_lifetime(block: bytes, timetable: Timetable, rules: StreamRules) -> Iter
         yield f"its own Nats-TTL ends it after {span_text(lifetime)}, before its first fire at {time_text(due)}"
     if rules.evicts:
         yield "the stream has max_msgs or max_bytes: when it is full it removes its oldest messages, schedules too"
-    if not rules.max_age or (rules.allow_msg_ttl and header_value(block, MSG_TTL) == b"never"):
+    if not rules.max_age or _outlives_max_age(block, rules):
         return
     age = span_text(rules.max_age)
     if due >= stored_at + rules.max_age:

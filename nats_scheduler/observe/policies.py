@@ -7,6 +7,9 @@ Cost: none for a schedule without policies.
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import Policies
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.explain import explain_pattern
+from nats_scheduler.schedule.patterns import Pattern
 
 SHOWN_APART = frozenset({"X-Note", "X-Owner"})
 """The policies that only say something to people."""
@@ -20,6 +23,14 @@ NO_SERVER_KNOWS = (
 def policies_text(policies: Policies) -> str:
     """Return the policies that change when a schedule fires: `X-End 2026-12-31T00:00:00Z, X-Limit 3`."""
     return ", ".join(f"{name} {value}" for name, value in policies.written if name not in SHOWN_APART)
+
+
+def schedule_words(pattern: Pattern, policies: Policies, stored_at: int) -> str:
+    """Return in plain words when a stored schedule fires, its policies included."""
+    words = explain_pattern(pattern, stored_at)
+    if policies.jitter is None:
+        return words
+    return f"{words}, each sent up to {format_duration(policies.jitter)} later, before the next"
 
 
 def has_ignored_policies(listed: ListedSchedule) -> bool:

@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
@@ -133,5 +134,6 @@ async def _stored_schedule(
     reading = read_message(message.block, subject, message.stored_at, rules, DIALECTS)
     if reading is None or reading.definition is None:
         return None
-    definition = reading.definition
-    return StoredSchedule(message.sequence, definition.timetable(message.stored_at), definition.terms)
+    (pattern, terms), sequence = reading.definition, message.sequence
+    timetable = stored_timetable(pattern, terms.policies, message.stored_at, subject, sequence)
+    return StoredSchedule(sequence, timetable, terms)

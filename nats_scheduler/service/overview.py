@@ -238,7 +238,8 @@ def _stream(document: Object) -> Stream:
 
 def read_due(schedule: Object) -> Due | None:
     """Read a document of a schedule; None if it has no next fire."""
-    fire_time = time_of(inner(schedule.get("next_fire")).get("utc"))
+    fire = inner(schedule.get("next_fire"))
+    fire_time = time_of(fire.get("sent") or fire.get("utc"))
     stream, subject, pattern, target, state = (
         text_of(schedule.get(key)) for key in ("stream", "subject", "pattern", "target", "state")
     )

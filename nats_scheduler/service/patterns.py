@@ -7,6 +7,7 @@ Cost: some microseconds for each fire of an interval, tens of microseconds for e
 
 from collections.abc import Callable, Generator
 
+from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
@@ -21,10 +22,10 @@ from nats_scheduler.observe.checks import (
     pattern_reading,
     reading_document,
 )
-from nats_scheduler.observe.documents import error_document, fire_document
+from nats_scheduler.observe.documents import FireDocument, error_document, fire_document
 from nats_scheduler.observe.explanations import explanation_document
 from nats_scheduler.observe.message_warnings import warnings_about
-from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
 from nats_scheduler.service.endpoint import Asked, Document, shown
@@ -41,8 +42,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
         if listed is None:
             where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
-        work = fires_from(listed.fire_after, listed.next_fire, request.count, listed.ends)
-        return await _next(asked, listed.pattern, time_zone_of(listed.pattern), now, work)
+        return await _next(asked, listed.timetable, time_zone_of(listed.pattern), now, fires_of(listed, request.count))
     now = asked.deployment.now()
     pattern, after = request.pattern or "", _instant(request.after, now)
     one_line("pattern", pattern)
@@ -53,7 +53,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
         return {**_head(asked, pattern, request.time_zone, after), "ends": True, "error": error, "fires": []}
     timetable = Timetable(read, after)
     work = fires_from(timetable.next_fire, timetable.first_fire(), request.count)
-    return await _next(asked, read, request.time_zone, after, work)
+    return await _next(asked, timetable, request.time_zone, after, work)
 
 
 def _head(asked: Asked, pattern: str, zone: str | None, after: int) -> dict[str, object]:
@@ -67,24 +67,42 @@ def _head(asked: Asked, pattern: str, zone: str | None, after: int) -> dict[str,
 
 
 async def _next(
-    asked: Asked, pattern: Pattern, zone: str | None, after: int, work: Generator[None, None, tuple[list[int], bool]]
+    asked: Asked,
+    timetable: Timetable,
+    zone: str | None,
+    after: int,
+    work: Generator[None, None, tuple[list[int], bool]],
 ) -> Document:
     fires, ends = await asked.turns.run(work)
-    room = asked.room - FRAME_BYTES
-    items = await asked.turns.run(encode_items(fires, lambda fire: fire_document(pattern, fire), room))
+    room, pattern = asked.room - FRAME_BYTES, timetable.pattern
+
+    def document(fire: int) -> FireDocument:
+        return fire_document(pattern, fire, timetable.delayed_to(fire))
+
+    items = await asked.turns.run(encode_items(fires, document, room))
     ends = ends and len(items) == len(fires)
     return with_items({**_head(asked, pattern.text, zone, after), "ends": ends, "error": None}, "fires", items)
 
 
-def fires_from(
-    fire_after: Callable[[int], int | None], first: int | None, count: int, before: int | None = None
-) -> Generator[None, None, tuple[list[int], bool]]:
-    """Find the fires from the first one on, at most `count`, and whether nothing fires after them.
+def fires_of(listed: ListedSchedule, count: int) -> Generator[None, None, tuple[list[int], bool]]:
+    """Find the next fires of a schedule, as `fires_from` does; none is sent when its stream has removed it."""
+    ends, timetable = listed.ends, listed.timetable
 
-    Nothing fires from `before` (ns) on, when the stream removes the schedule.
-    """
+    def fire_after(fire: int) -> int | None:
+        return as_stored(listed.fire_after(fire))
+
+    def as_stored(fire: int | None) -> int | None:
+        return None if fire is None or (ends is not None and timetable.send_time_of(fire) >= ends) else fire
+
+    return fires_from(fire_after, as_stored(listed.next_fire), count)
+
+
+def fires_from(
+    fire_after: Callable[[int], int | None], first: int | None, count: int
+) -> Generator[None, None, tuple[list[int], bool]]:
+    """Find the fires from the first one on, at most `count`, and whether nothing fires after them."""
     fires, following = list[int](), first
-    while following is not None and (before is None or following < before):
+    while following is not None:
         if len(fires) == count:
             return fires, False
         fires.append(following)

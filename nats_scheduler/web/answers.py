@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 2.0
 """Longest wait of a reader; an answer that comes later is shown when the page updates itself."""
 
 LATER_KEYS: Mapping[str, Callable[[], Any]] = {
-    **dict.fromkeys(("unread", "complete", "unexamined", "omitted"), lambda: None),
+    **dict.fromkeys(("unread", "complete", "unexamined", "omitted", "sent"), lambda: None),
     "policies": dict,
 }
 """Keys of answers that older sidecars do not have, and what makes what stands for them."""

@@ -38,7 +38,7 @@ def test_a_valid_message_is_told_back(cli: Cli) -> None:
     shown = cli("check", *given, "--json")
     document = json.loads(shown.stdout)
     assert shown.exit_code == 0
-    assert document["schedule"].pop("next_fire").keys() == {"utc", "local", "nanoseconds"}
+    assert document["schedule"].pop("next_fire").keys() == {"utc", "local", "nanoseconds", "sent"}
     assert document == {
         "valid": True,
         "message": "schedule",
@@ -246,6 +246,19 @@ def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli, pattern: str, is_
         assert ("in Quartz itself 1 is Sunday" in shown.stderr) == is_warned
         warnings = json.loads(cli("check", *arguments, "--json").stdout)["warnings"]
         assert bool(warnings) == is_warned
+
+
+@pytest.mark.parametrize(
+    ("jitter", "ttl", "is_warned"), [("30m", "90m", True), ("30m", "3h", False), ("24h", "121m", True)]
+)
+def test_a_jitter_that_may_outlast_the_schedule_is_a_warning(
+    cli: Cli, tmp_path: Path, jitter: str, ttl: str, is_warned: bool
+) -> None:
+    given = ("Nats-Schedule: @every 80m", "Nats-Schedule-Target: orders.out", f"Nats-Schedule-X-Jitter: {jitter}")
+    arguments = [*headers(*(f"X-{one}" for one in given), f"Nats-TTL: {ttl}")]
+    said = cli("check", *arguments, "--stream-config", stream(tmp_path, allow_msg_ttl=True))
+    assert said.exit_code == 0
+    assert ("its X-Jitter may delay its first fire until" in said.stderr) is is_warned
 
 
 def test_what_fires_before_its_stream_ends_it_is_no_warning(cli: Cli, tmp_path: Path) -> None:

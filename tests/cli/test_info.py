@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.engine.outlook import State
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -102,6 +103,23 @@ async def test_an_interval_counts_from_when_it_was_stored(account: Account, info
     assert shown["words"] == f"every 1 hour 30 minutes, counted from {format_rfc3339(anchor)}"
     first, second = (fire["nanoseconds"] for fire in shown["next_fires"])
     assert ((first - anchor) % (5_400 * 10**9), second - first) == (0, 5_400 * 10**9)
+
+
+async def test_a_jittered_schedule_shows_when_its_fires_are_sent(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    headers = {"Nats-Schedule": "@every 90m", "Nats-Schedule-Target": "ORDERS.out", "Nats-Schedule-X-Jitter": "10m"}
+    sequence = await account.publish("ORDERS.s", headers)
+    shown = json.loads((await info("ORDERS", "ORDERS.s", "--count", "2", "--json")).stdout)
+    assert shown["words"].endswith(", each sent up to 10m0s later, before the next")
+    for fire in (shown["schedule"]["next_fire"], *shown["next_fires"]):
+        fire_time = fire["nanoseconds"]
+        assert fire["sent"] == format_rfc3339(fire_time + delay_of("ORDERS.s", sequence, fire_time, 600 * 10**9))
+    said = await info("ORDERS", "ORDERS.s", "--wide")
+    sent = shown["next_fires"][0]["sent"]
+    assert re.fullmatch(r"waiting, next fire at \S+, sent at \S+, in \S+", labelled(said)["state"])
+    table = said.stdout.partition("Its next fires:\n\n")[2].splitlines()
+    assert "sent (UTC)" in table[0]
+    assert sent in table[1]
 
 
 async def test_what_ends_it_before_its_fire_is_in_capitals(account: Account, info: Info) -> None:

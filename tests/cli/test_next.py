@@ -79,7 +79,12 @@ def test_json_is_one_document_with_everything(cli: Cli) -> None:
         "time_zone": "America/New_York",
         "after": "2026-06-01T00:10:00Z",
         "fires": [
-            {"utc": "2026-06-01T01:00:00Z", "local": "2026-05-31T21:00:00-04:00", "nanoseconds": 1780275600000000000}
+            {
+                "utc": "2026-06-01T01:00:00Z",
+                "local": "2026-05-31T21:00:00-04:00",
+                "nanoseconds": 1780275600000000000,
+                "sent": None,
+            }
         ],
         "ends": False,
     }

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import account_on, in_seconds
@@ -53,6 +57,16 @@ async def test_a_stored_schedule_is_shown_as_its_pattern_is(cli: Cli, start_serv
     assert {**document, "after": None} == {**expected, "after": None, "stream": "S", "subject": "S.s"}
     assert "Europe/Berlin" in table.splitlines()[0]
     assert table.splitlines()[-1].startswith("2 fires, counted from ")
+
+
+async def test_a_jittered_schedule_shows_when_each_fire_is_sent(cli: Cli, start_server: StartServer) -> None:
+    jittered = {"Nats-Schedule": "@every 1h", "Nats-Schedule-X-Jitter": "10m", "Nats-Schedule-Target": "S.t"}
+    document = json.loads((await stored(cli, start_server, jittered, "--json", "--count", "2")).stdout)
+    for fire in document["fires"]:
+        delay = delay_of("S.s", 1, fire["nanoseconds"], 600 * SECOND)
+        assert fire["sent"] == format_rfc3339(fire["nanoseconds"] + delay)
+    table = (await stored(cli, start_server, jittered, "--count", "2")).stdout
+    assert re.search(r"^day +UTC +sent \(UTC\) +in$", table, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Policies on real servers: what a sidecar does with them, and what a server that fires itself does."""
 
 from nats_scheduler.engine.events import ScheduleRejected
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -49,6 +50,15 @@ async def test_an_interval_with_an_anchor_and_an_end_fires_on_its_own_grid_until
     late = {due_of(one.block) for one in fires}
     assert late <= {anchor, anchor + 3 * SECOND, anchor + 6 * SECOND}
     assert max(late) == anchor + 6 * SECOND
+
+
+async def test_a_jittered_fire_is_stored_after_its_send_time(served: Served) -> None:
+    sequence = await served.schedule("s", "@every 2s", more={"X-Jitter": "1500ms", "X-Limit": "3"})
+    await gone(served, "s")
+    fires = await served.wait_for("out")
+    for fire in fires:
+        due = due_of(fire.block)
+        assert fire.stored_at >= due + delay_of(f"{served.name}.s", sequence, due, 3 * SECOND // 2)
 
 
 async def test_an_unknown_policy_rejects_the_schedule_and_the_reason_names_it(served: Served) -> None:

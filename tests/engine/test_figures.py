@@ -19,6 +19,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.outlook import Kind
 from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -59,6 +60,16 @@ def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires
     assert figures(desk).next_due == START + 2 * HOUR
     desk.now = START + 4 * HOUR
     assert figures(desk).next_due is None
+
+
+def test_a_delayed_fire_is_due_at_its_send_time() -> None:
+    desk = Desk(schedule("@every 2h", Nats_Schedule_X_Jitter="1h"), at(4 * HOUR, 2, "s.2"))
+    sent = START + 2 * HOUR + delay_of(SCHEDULE, 1, START + 2 * HOUR, HOUR)
+    desk.now = (START + 2 * HOUR + sent) // 2
+    found = figures(desk)
+    assert (found.next_due, found.overdue) == (sent, 0)
+    desk.now = sent + OVERDUE_AFTER_NS
+    assert (figures(desk).overdue, figures(desk).overdue_since) == (1, sent)
 
 
 def test_what_its_stream_removes_before_its_fire_is_neither_next_nor_overdue() -> None:

@@ -4,13 +4,17 @@ from hashlib import blake2b
 
 import pytest
 
+from nats_scheduler.message.fires import FireReader
+from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.jitter import JitteredTimetable, delay_of, stored_timetable
 from nats_scheduler.message.policies import NO_POLICIES, Policies
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, parse_pattern
 from nats_scheduler.testing.clock import START
+from tests.harness.blocks import block_of
 
 SUBJECT = "orders.one"
 
@@ -105,6 +109,21 @@ def test_an_at_is_delayed_by_up_to_the_whole_jitter_also_in_the_past(instant: in
 @pytest.mark.parametrize("made_up", [-(10**39), -1, 0, START - 1])
 def test_a_time_that_somebody_made_up_has_a_send_time_too(of: Pattern, made_up: int) -> None:
     assert 0 <= timetable(of, HOUR).send_time_of(made_up) - made_up < HOUR
+
+
+@pytest.mark.parametrize("x", ["", "X-"])
+def test_the_lateness_of_a_fire_that_is_watched_counts_from_its_send_time(x: str) -> None:
+    reader = FireReader({"name": "S", "subjects": ["s.>", "t.>"]})
+    headers = [(f"{x}Nats-Schedule", "@every 1h"), (f"{x}Nats-Schedule-Target", "t.out")]
+    block = block_of(*headers, (f"{x}Nats-Schedule-X-Jitter", "30m"))
+    assert reader.read(StoredMessage("s.one", 7, START, block, b"")) is None
+    fire_time = START + HOUR
+    sent = fire_time + delay_of("s.one", 7, fire_time, HOUR // 2)
+    identity = fire_identity("s.one", 7, fire_time)
+    generated = block_of((f"{x}Nats-Scheduler", "s.one"), ("Nats-Msg-Id", identity))
+    fire = reader.read(StoredMessage("t.out", 8, sent + 5, generated, b""))
+    assert fire is not None
+    assert (fire.due, fire.send_time, fire.lateness) == (fire_time, sent, 5)
 
 
 def test_a_schedule_without_a_jitter_has_a_plain_timetable() -> None:

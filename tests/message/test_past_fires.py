@@ -4,6 +4,7 @@ import pytest
 
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.jitter import delay_of, stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
@@ -21,13 +22,14 @@ def at(second: int) -> int:
     return START + second * SECOND
 
 
-def schedule(sequence: int, second: int) -> StoredSchedule:
+def schedule(sequence: int, second: int, *more: tuple[str, str]) -> StoredSchedule:
     """Return `@every 10s`, stored at a second."""
-    block = block_of(("Nats-Schedule", "@every 10s"), ("Nats-Schedule-Target", "S.out"))
+    block = block_of(("Nats-Schedule", "@every 10s"), ("Nats-Schedule-Target", "S.out"), *more)
     reading = read_message(block, "S.s", at(second), RULES, DIALECTS)
     assert reading is not None
     assert reading.definition is not None
-    return StoredSchedule(sequence, reading.definition.timetable(at(second)), reading.definition.terms)
+    pattern, terms = reading.definition
+    return StoredSchedule(sequence, stored_timetable(pattern, terms.policies, at(second), "S.s", sequence), terms)
 
 
 def following(second: int | None) -> str:
@@ -73,6 +75,15 @@ def test_a_fire_of_a_sidecar_has_its_fire_time_in_its_identity(x: str) -> None:
     assert [one.lateness for one in found] == [LATE, LATE]
     assert [one.next_fire for one in found] == [None, at(20)]
     assert [(one.schedule_sequence, one.by_server) for one in found] == [(1, False), (1, False)]
+
+
+def test_the_lateness_of_a_delayed_fire_counts_from_its_send_time() -> None:
+    delay = delay_of("S.s", 2, at(20), 8 * SECOND)
+    late = ours(7, 20, 30, of=2, stored=at(20) + delay + LATE)
+    (fire,) = read(late, stored=schedule(2, 0, ("Nats-Schedule-X-Jitter", "8s")))
+    assert (fire.fire_time, fire.lateness) == (at(20), LATE)
+    (of_a_version_that_is_gone,) = read(late, stored=schedule(5, 15, ("Nats-Schedule-X-Jitter", "8s")))
+    assert of_a_version_that_is_gone.lateness == delay + LATE
 
 
 def test_messages_that_cannot_be_fires_are_passed_over() -> None:

@@ -84,6 +84,7 @@ def test_schedules_are_what_their_schema_says() -> None:
         "utc": "2026-01-01T02:00:00Z",
         "local": "2026-01-01T02:00:00Z",
         "nanoseconds": START + 2 * HOUR,
+        "sent": None,
     }
 
 

@@ -7,11 +7,15 @@ import pytest
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.documents import schedule_document
-from nats_scheduler.observe.policies import has_ignored_policies, policies_text
+from nats_scheduler.observe.explanations import marked_fire_documents
+from nats_scheduler.observe.policies import has_ignored_policies, policies_text, schedule_words
+from nats_scheduler.schedule.clock_changes import NextFire
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.schedule.patterns import Syntax
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.read_back import read_schedule
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import message_on
@@ -39,6 +43,28 @@ def test_policies_are_part_of_the_document_of_a_schedule_and_are_read_again() ->
     assert read_schedule(document) == one
     assert policies_text(one.terms.policies) == "X-Anchor 2026-01-01T00:30:00Z, X-Limit 3"
     assert not has_ignored_policies(one)
+
+
+def test_a_jittered_schedule_shows_when_its_next_fire_is_sent() -> None:
+    one = listed({"X-Jitter": "30m"}, FiredBy.SIDECAR)
+    sent = START + HOUR + delay_of("s.2", 2, START + HOUR, HOUR // 2)
+    assert (one.next_fire, one.sent) == (START + HOUR, sent)
+    document = schedule_document("S", "emulated", one)
+    assert document["next_fire"] is not None
+    assert document["next_fire"]["sent"] == format_rfc3339(sent)
+    assert read_schedule(document) == one
+    words = schedule_words(one.pattern, one.terms.policies, START)
+    assert words == "every hour, counted from 2026-01-01T00:00:00Z, each sent up to 30m0s later, before the next"
+    entries = [NextFire(START + HOUR, None, 0)]
+    (marked,) = marked_fire_documents(one.timetable, entries)
+    assert marked["sent"] == format_rfc3339(sent)
+
+
+def test_a_jitter_delays_nothing_where_no_sidecar_fires() -> None:
+    one = listed({"X-Jitter": "30m"}, FiredBy.SERVER)
+    assert (one.next_fire, one.sent, one.timetable.jitters) == (START + HOUR, None, False)
+    assert schedule_words(one.pattern, one.terms.policies, START) == "every hour, counted from 2026-01-01T00:00:00Z"
+    assert has_ignored_policies(one)
 
 
 @pytest.mark.parametrize("policies", [{"X-Limit": "1"}, {"X-Limit": "none"}, {"X-Unknown": "1"}])

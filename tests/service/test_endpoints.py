@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import failing as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
@@ -179,6 +182,15 @@ async def test_next_fires_of_a_schedule_and_of_a_pattern(asked: Asked) -> None:
     await asked.holds(len(HOURS) + 2)
     short = await asked.answer("schedules.next", stream="O", subject="O.short")
     assert (len(short["fires"]), short["ends"]) == (2, True), "its TTL ends it before the third"
+    assert {fire["sent"] for fire in short["fires"]} == {None}
+    jitter = {"Nats-Schedule": "@every 2h", "Nats-Schedule-Target": "O.o", "Nats-Schedule-X-Jitter": "1h"}
+    sequence = await asked.account.publish("O.spread", {f"X-{name}": value for name, value in jitter.items()})
+    await asked.holds(len(HOURS) + 3)
+    spread = (await asked.answer("schedules.next", stream="O", subject="O.spread", count=2))["fires"]
+    assert [fire["sent"] for fire in spread] == [
+        format_rfc3339(fire["nanoseconds"] + delay_of("O.spread", sequence, fire["nanoseconds"], HOUR))
+        for fire in spread
+    ]
     every = await asked.answer("schedules.next", pattern="@every 90m", after="2026-03-01T10:00:00Z", count=2)
     assert [fire["utc"] for fire in every["fires"]] == ["2026-03-01T11:30:00Z", "2026-03-01T13:00:00Z"]
     wrong = await asked.answer("schedules.next", pattern="@every soon")

@@ -36,12 +36,13 @@ UNREAD = ("/rejected?stream=X",)
 MARKUP = "<script>alert(1)</script>\u202e\x00"
 AT = {"at": "2026-03-01T12:00:00Z", "instance": MARKUP}
 HUGE = 10**30
-FIRE = {"utc": MARKUP, "local": MARKUP, "nanoseconds": HUGE}
+FIRE = {"utc": MARKUP, "local": MARKUP, "nanoseconds": HUGE, "sent": MARKUP}
 STORED = {"stream": MARKUP, "subject": MARKUP, "sequence": -1, "stored": MARKUP}
 SCHEDULE = {
     **STORED,
     **dict.fromkeys(("pattern", "kind", "time_zone", "target", "source", "ttl", "rollup", "dialect"), MARKUP),
     **dict.fromkeys(("mode", "state", "fired_by"), MARKUP),
+    "policies": {MARKUP: MARKUP},
     "next_fire": FIRE,
     "failing": {"err_code": HUGE, "description": MARKUP, "since": MARKUP},
     "ends": {"utc": MARKUP, "reason": MARKUP},

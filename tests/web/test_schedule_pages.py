@@ -26,6 +26,15 @@ async def test_times_are_by_the_clock_of_the_server(scene: Scene) -> None:
         await page.shows("/schedules?stream=O&filter=O.s.9", "in 8h")
 
 
+async def test_a_jittered_schedule_shows_when_its_fire_is_sent(scene: Scene) -> None:
+    headers = {"Nats-Schedule": "@every 9h", "Nats-Schedule-Target": "O.out", "Nats-Schedule-X-Jitter": "1h"}
+    await scene.account.publish("O.jittered", headers)
+    list_text = await scene.page.shows("/schedules?stream=O&filter=O.jittered", "O.jittered</bdi>")
+    assert re.search(r">sent [^<]+, in (8|9)h", list_text)
+    text = await scene.page.shows("/schedule?stream=O&subject=O.jittered", "Next:")
+    assert re.search(r"</strong> UTC, sent at [-0-9 :.]+, in (8|9)h", text)
+
+
 async def test_schedules_are_listed_soonest_first(scene: Scene) -> None:
     text = await scene.page.shows("/schedules?stream=O&filter=O.s.*", "O.s.1</bdi>")
     assert subjects(text) == ["O.s.1", "O.s.3", "O.s.5", "O.s.7", "O.s.9"]
