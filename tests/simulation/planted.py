@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly, course, intake, outcomes
-from nats_scheduler.engine import held as held_module
+from nats_scheduler.engine import assembly, course, outcomes
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.flight import Flight, Stage
-from nats_scheduler.engine.held import Held, JitteredHeld
-from nats_scheduler.engine.holdings import Holdings, _had_read
+from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, Input, PublishConcluded, Stored
 from nats_scheduler.engine.intake import Intake
 from nats_scheduler.engine.outcomes import Outcomes
@@ -24,12 +22,8 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.jitter import jittered
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.runtime import engine_basis, wakes
-from nats_scheduler.schedule import bounds
-from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.testing.memory_contact import MemoryContact
@@ -40,6 +34,14 @@ from tests.simulation.planted_division import (
     idle_holders_fought,
     record_taken_for_written,
     shards_never_let_go,
+)
+from tests.simulation.planted_policies import (
+    delayed_fire_settled,
+    grid_of_the_anchor_forgotten,
+    jitter_forgotten,
+    jitter_of_the_instance,
+    last_fire_ends_nothing,
+    limit_counted_wrong,
 )
 from tests.simulation.planted_runtime import (
     checkpoint_of_all_shards_believed,
@@ -273,58 +275,6 @@ def forgery_believed() -> Changes:
 def duplicate_believed() -> Changes:
     """Accept any message with the identity of a fire as that fire."""
     yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
-
-
-def limit_counted_wrong() -> Changes:
-    """Let a limit leave one fire too many."""
-    original = bounds._nth_fire
-    yield bounds, "_nth_fire", lambda bounded, stored_at, number: original(bounded, stored_at, number + 1)
-
-
-def grid_of_the_anchor_forgotten() -> Changes:
-    """Count an interval from the stored time, whatever its anchor is."""
-    yield Bounded, "_grid", lambda _self, stored_at: stored_at
-
-
-def last_fire_ends_nothing() -> Changes:
-    """Leave a schedule stored whose last fire is stored."""
-    yield Timetable, "ends_by_itself", property(lambda self: not self.repeats)
-
-
-def jitter_of_the_instance() -> Changes:
-    """Let a jitter follow from the instance that holds the schedule, so that no two instances agree."""
-    numbers = count(1)
-
-    class HeldElsewhere(JitteredHeld):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            self._number = next(numbers)
-
-        def send_time_of(self, fire_time: int) -> int:
-            return jittered(self, self.subject, self._number, self.terms.policies.jitter or 0, fire_time)
-
-    yield held_module, "JitteredHeld", HeldElsewhere
-
-
-def jitter_forgotten() -> Changes:
-    """Send each fire at its fire time."""
-    yield intake, "held_schedule", Held
-
-
-def delayed_fire_settled() -> Changes:
-    """Let a checkpoint settle each fire whose fire time has passed, whether or not it was sent."""
-
-    def pass_over(self: Holdings, held: Held) -> bool:
-        settled = self._settled[held.shard]
-        if held.fire_time > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
-            return False
-        if held.repeats:
-            self._outcomes.advance(held, held.next_fire(settled.through))
-        else:
-            self._purges.purge(held)
-        return True
-
-    yield Holdings, "pass_over", pass_over
 
 
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
