@@ -19,7 +19,7 @@ import structlog
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
-from tests.harness.tiers import SERVER_FOLDERS, is_fast, mark_servers, no_process_starts
+from tests.harness.tiers import SERVER_FOLDERS, is_fast, long_files_first, mark_servers, no_process_starts
 from tests.observe.log_reference import fault_of
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
@@ -49,8 +49,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts a server before `-m` selects."""
+    """Mark what starts a server before `-m` selects, and begin with the files that take long."""
     mark_servers(items)
+    long_files_first(items)
 
 
 @pytest.fixture(autouse=True)

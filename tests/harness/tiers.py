@@ -44,6 +44,15 @@ def mark_servers(items: list[pytest.Item]) -> None:
             item.add_marker("server")
 
 
+def long_files_first(items: list[pytest.Item]) -> None:
+    """Move the files with tests that are not fast to the front: a long file that begins last is waited for alone.
+
+    Each worker takes one file after the other, in the order of `items` (`--no-loadscope-reorder`).
+    """
+    long = {item.path for item in items if not is_fast(item)}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def sample(seeds: range, fast: int) -> list[Any]:
     """Return the seeds as parameters; all but the first few have the mark `slow`."""
     return [seed if seed < fast else pytest.param(seed, marks=pytest.mark.slow) for seed in seeds]
