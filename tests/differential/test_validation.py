@@ -56,6 +56,9 @@ FROM_THE_OLDER_SERVER = {10111, 10165, 10166}
 UNANSWERED = {"error": {"err_code": 10111, "description": "rollup value invalid"}}
 """A server of 2.10 drops a message with such a roll-up and answers nothing: there it is not said, to save the wait."""
 
+AT_ONCE = 100
+"""So many cases are said at once: the sidecars of this process must not stand still over the preparation of all."""
+
 STREAMS: dict[Kind, dict[str, Any]] = {
     "full": {"allow_msg_ttl": True},
     "bare": {},
@@ -131,12 +134,12 @@ class Streams:
 
     async def outcomes(self, side: ComparedSide, cases: list[Case]) -> list[Outcome]:
         """Say all cases to one side and return what became of each."""
-        answers = await asyncio.gather(
-            *(
-                self._say(side, self.subject(case, number), self.block(case, number))
-                for number, case in enumerate(cases)
-            )
-        )
+        numbered = list(enumerate(cases))
+        answers: list[dict[str, Any]] = []
+        for begin in range(0, len(numbered), AT_ONCE):
+            part = numbered[begin : begin + AT_ONCE]
+            said = (self._say(side, self.subject(case, number), self.block(case, number)) for number, case in part)
+            answers += await asyncio.gather(*said)
         told = await self.told(side) if side.sidecar is not None else {}
         return list(
             await asyncio.gather(
