@@ -21,7 +21,7 @@ from tests.harness.permissions import DOCUMENT, Permission, allowing
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
-FAR = "@at 2999-01-01T00:00:00Z"
+FAR = "@at 2200-01-01T00:00:00Z"
 
 USERS = """
 accounts {{ A {{ jetstream: enabled, users: [

@@ -188,9 +188,9 @@ def test_a_stream_file_that_is_not_an_object_is_wrong_use(cli: Cli, tmp_path: Pa
 @pytest.mark.parametrize(
     ("given", "config", "expected"),
     [
-        (["@at 2999-01-01T00:00:00Z"], {"max_age": 7 * DAY}, "max_age of the stream (7d0h) removes it before"),
+        (["@at 2200-01-01T00:00:00Z"], {"max_age": 7 * DAY}, "max_age of the stream (7d0h) removes it before"),
         (["@every 1h"], {"max_age": 7 * DAY}, "publish it again before that"),
-        (["@at 2999-01-01T00:00:00Z", "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it after 1h0m0s, before"),
+        (["@at 2200-01-01T00:00:00Z", "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it after 1h0m0s, before"),
         (["@every 1h"], {"max_msgs": 100}, "max_msgs or max_bytes"),
         (["@every 1h"], {"max_bytes": 100}, "max_msgs or max_bytes"),
         (["@every 1h", "Nats-Schedule-Timezone: UTC"], {}, "Nats-Schedule-Time-Zone may be meant"),
@@ -263,6 +263,6 @@ def test_a_jitter_that_may_outlast_the_schedule_is_a_warning(
 
 def test_what_fires_before_its_stream_ends_it_is_no_warning(cli: Cli, tmp_path: Path) -> None:
     file = stream(tmp_path, max_age=7 * DAY, max_msgs=-1, max_bytes=-1, allow_msg_ttl=True)
-    for pattern, more in (("@at 2020-01-01T00:00:00Z", []), ("@at 2999-01-01T00:00:00Z", ["Nats-TTL: never"])):
+    for pattern, more in (("@at 2020-01-01T00:00:00Z", []), ("@at 2200-01-01T00:00:00Z", ["Nats-TTL: never"])):
         arguments = headers(f"Nats-Schedule: {pattern}", TARGET, *more)
         assert cli("check", *arguments, "--stream-config", file).stderr == ""

@@ -20,7 +20,7 @@ from tests.harness.servers import V2_11, V2_14
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
-NEVER = "@at 2999-01-01T00:00:00Z"
+NEVER = "@at 2200-01-01T00:00:00Z"
 Document = dict[str, Any]
 
 

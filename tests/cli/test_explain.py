@@ -49,7 +49,7 @@ def test_a_whole_day_that_is_skipped_is_shown_with_its_date(cli: Cli) -> None:
     ("arguments", "last_line"),
     [
         (["@at 2026-01-01T00:00:00Z"], "its time has passed: it fires at once"),
-        (["@at 2999-01-01T00:00:00Z"], "it fires once"),
+        (["@at 2200-01-01T00:00:00Z"], "it fires once"),
         (["0 0 0 29 2 *", "--after", "2091-01-01T00:00:00Z"], "then it ends: no further fire within five years"),
     ],
 )

@@ -33,7 +33,7 @@ ROOM = 200_000
 """What an account may hold (bytes) that is to be full."""
 
 BUCKET = "KV_nats_scheduler"
-NEVER = "@at 2999-01-01T00:00:00Z"
+NEVER = "@at 2200-01-01T00:00:00Z"
 
 KEY = f"$KV.nats_scheduler.{FAILING}"
 

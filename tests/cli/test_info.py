@@ -34,7 +34,7 @@ DAILY = {
     "Nats-Schedule-Time-Zone": "Europe/Berlin",
     "Nats-Schedule-Target": "ORDERS.out",
 }
-NEVER = {"Nats-Schedule": "@at 2999-01-01T00:00:00Z", "Nats-Schedule-Target": "ORDERS.out"}
+NEVER = {"Nats-Schedule": "@at 2200-01-01T00:00:00Z", "Nats-Schedule-Target": "ORDERS.out"}
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.harness.waiting import eventually
 
 Ls = Callable[..., Awaitable[Result]]
 
-NEVER = "@at 2999-01-01T00:00:00Z"
+NEVER = "@at 2200-01-01T00:00:00Z"
 
 
 @pytest.fixture(params=EMULATED_VERSIONS)
@@ -173,8 +173,8 @@ async def test_tables_show_the_soonest_first_and_leave_out_what_nobody_uses(acco
     assert lines[0] == " ".join(columns).split()
     assert [line[0] for line in lines[1:3]] == ["ORDERS.a", "ORDERS.b"]
     assert lines[1][5] == "overdue"
-    assert lines[2][4:6] == ["2999-01-01T00:00:00Z", lines[2][5]]
-    assert re.fullmatch(r"97[0-9]y[0-9]+d", lines[2][5])
+    assert lines[2][4:6] == ["2200-01-01T00:00:00Z", lines[2][5]]
+    assert re.fullmatch(r"1[0-9][0-9]y[0-9]+d", lines[2][5])
     assert said.stdout.splitlines()[4] == "1 invalid, stored but never fired:"
     assert lines[5] == ["subject", "code", "what", "is", "wrong"]
     assert lines[6][:6] == ["ORDERS.c", "10189", "Nats-Schedule", "of", "'@every", "soon'"]

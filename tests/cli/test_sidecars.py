@@ -22,7 +22,7 @@ from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
-NEVER = "@at 2999-01-01T00:00:00Z"
+NEVER = "@at 2200-01-01T00:00:00Z"
 
 
 async def say(cli: Cli, server: EmbeddedServer, *arguments: str, **options: Any) -> Result:

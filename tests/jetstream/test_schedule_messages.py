@@ -23,7 +23,7 @@ from tests.harness.account import Account, account_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import V2_10, V2_11, V2_15
 
-NEVER = "@at 2999-01-01T00:00:00Z"
+NEVER = "@at 2200-01-01T00:00:00Z"
 
 
 def block(pattern: str = NEVER, target: str = "out", **more: str) -> bytes:
