@@ -18,6 +18,8 @@ from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.schedule.instants import SECOND
 
 FLAG = "allow_msg_schedules"
+DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
+"""The duplicate window of a stream whose configuration names none; no longer than its `max_age`."""
 _TTL_FLAG = "allow_msg_ttl"
 _MARKER_TTL = "subject_delete_marker_ttl"
 
@@ -44,6 +46,8 @@ class StreamRules:
     """How long the stream keeps a message (ns), 0 for ever. It does not change how a message is read."""
     evicts: bool = field(default=False, compare=False)
     """Whether the stream deletes its oldest messages when it has too many messages or bytes."""
+    duplicate_window: int = field(default=DEFAULT_DUPLICATE_WINDOW_NS, compare=False)
+    """How long (ns) the stream keeps the identity of a message."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, schedules_enabled: bool = True) -> Self:
@@ -54,14 +58,17 @@ class StreamRules:
         """
         name = str(config.get("name") or "")
         subjects = _listed(config, "subjects") or ([] if takes_from_others(config) else [name])
+        max_age = _limit(config, "max_age")
+        shortest = min(DEFAULT_DUPLICATE_WINDOW_NS, max_age or DEFAULT_DUPLICATE_WINDOW_NS)
         return cls(
             name=name,
             subjects=tuple(map(str, subjects)),
             allow_msg_ttl=_has_ttls(config),
             schedules_enabled=schedules_enabled,
             moves_subjects=bool(config.get("subject_transform")),
-            max_age=_limit(config, "max_age"),
+            max_age=max_age,
             evicts=_limit(config, "max_msgs") > 0 or _limit(config, "max_bytes") > 0,
+            duplicate_window=_limit(config, "duplicate_window") or shortest,
         )
 
 

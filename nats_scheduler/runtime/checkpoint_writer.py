@@ -28,9 +28,6 @@ from nats_scheduler.runtime.pace import CHECKPOINT_INTERVAL_SECONDS, Pace
 from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.schedule.instants import SECOND
 
-DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
-"""The duplicate window (ns) of a stream whose configuration names none."""
-
 TURN_LIMIT_SECONDS = 30.0
 """Longest time for which a stream that keeps its fires waits for its turn."""
 
@@ -86,7 +83,7 @@ class CheckpointWriter:
         if not self._keeps_fires or config.get("max_msgs_per_subject", -1) > 0:
             self.longest_wait_seconds = CHECKPOINT_INTERVAL_SECONDS  # a fire may be gone before it is read back
             return
-        window = config.get("duplicate_window") or DEFAULT_DUPLICATE_WINDOW_NS
+        window = state.rules.duplicate_window
         shortest = min(window, config.get("max_age") or window)
         self.longest_wait_seconds = min(TURN_LIMIT_SECONDS, MAX_SHARE_OF_WINDOW * shortest / SECOND)
 

@@ -25,9 +25,6 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.ttls import NEVER, parse_ttl
 
-DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
-"""How long the stream keeps an identity if its configuration has no `duplicate_window`."""
-
 IN_PROCESS = 0
 """The sequence of an identity whose message is not stored.
 
@@ -58,10 +55,7 @@ class MemoryStream:
         self._per_subject = max(int(config.get("max_msgs_per_subject") or 0), 0)
         self._keeps_refused = int(config.get("num_replicas") or 1) > 1
         """Whether what the guard refuses keeps its identity in process, as on a 2.11."""
-        self._window = int(
-            config.get("duplicate_window")
-            or min(DEFAULT_DUPLICATE_WINDOW_NS, self._max_age or DEFAULT_DUPLICATE_WINDOW_NS)
-        )
+        self._window = self.rules.duplicate_window
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[str, dict[int, None]] = {}
         self._expiries: list[tuple[int, int]] = []

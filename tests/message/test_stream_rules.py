@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
+from nats_scheduler.schedule.instants import SECOND
 from tests.message.recorded_streams import CREATES, UPDATES, Config, config
 
 _STATUS_OF_400 = {10025, 10031, 10034, 10143, 10173, 10186, 10187, 10198}
@@ -195,3 +196,17 @@ def test_no_json_object_is_wrong_enough_to_raise(old: dict[str, Any], new: dict[
     check_update(old, new | {"allow_msg_schedules": True})
     implied(new)
     StreamRules.from_config(new)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        ({}, 120),
+        ({"duplicate_window": 7 * SECOND}, 7),
+        ({"duplicate_window": 7 * SECOND, "max_age": 3600 * SECOND}, 7),
+        ({"max_age": 60 * SECOND}, 60),
+        ({"max_age": 3600 * SECOND, "duplicate_window": 0}, 120),
+    ],
+)
+def test_the_duplicate_window_is_that_of_the_configuration_or_the_servers_own(changes: Config, seconds: int) -> None:
+    assert StreamRules.from_config(config(**changes)).duplicate_window == seconds * SECOND

@@ -13,7 +13,8 @@ from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.checkpoint_writer import DEFAULT_DUPLICATE_WINDOW_NS, TURN_LIMIT_SECONDS, CheckpointWriter
+from nats_scheduler.message.stream_rules import DEFAULT_DUPLICATE_WINDOW_NS
+from nats_scheduler.runtime.checkpoint_writer import TURN_LIMIT_SECONDS, CheckpointWriter
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.pace import CHECKPOINT_INTERVAL_SECONDS, Pace
 from nats_scheduler.schedule.instants import SECOND
