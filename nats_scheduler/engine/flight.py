@@ -116,6 +116,8 @@ class Flight:
     """Whether the content was read again because the guard refused the fire."""
     is_blocked: bool = False
     """Whether the server keeps the identity of what its guard refused: another one is needed."""
+    taken: int = 0
+    """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
     landings: int = 0
     """How often a re-check found that something else was the last message on the subject, and the schedule alive."""
     attempts: int = 0

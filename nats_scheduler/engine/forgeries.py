@@ -4,6 +4,9 @@ The rule: a message that a sidecar of any version can have built is accepted. A 
 it was stored before its fire time.
 A fire that was sent again after a lost acknowledgement is a duplicate too, and may have been consumed since: to reject
 it would store it twice.
+A fire that cannot have its identity, because a forged message has it, is sent under another one. But the stream keeps
+an identity for its duplicate window only: at the end of it, the fire would be stored a second time by what others have
+sent under the first identity and is still in transit. So the identity is not changed shortly before that.
 """
 
 from nats_scheduler.engine.held import Held
@@ -11,6 +14,21 @@ from nats_scheduler.engine.inputs import DuplicateRead
 from nats_scheduler.message.genuine import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+FREE_SOON_NS = 750 * MILLISECOND
+"""If a taken identity is free within this time, a fire waits for that; or within half of a shorter duplicate window.
+
+It is more than a fire is in transit, and less than the shortest interval, a second: whatever is forged, no schedule
+misses a fire because it waits for the one before.
+"""
+
+KEPT_LONGER_NS = SECOND // 2
+"""So long after the end of the duplicate window an identity may still be taken.
+
+As the server does: it deletes identities at most every 50 ms. Clocks may differ too. After its restart it may keep them
+for another window: nothing waits for that.
+"""
 
 
 def fault_of_generated(held: Held, generated: Generated, message: StoredMessage, *, moved: bool) -> str:
@@ -48,3 +66,15 @@ def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
     if held.terms.source is None and message.body != fire.body:
         return "its body is another one"
     return fault_of_generated(held, generated, message, moved=moved)
+
+
+def free_soon(read: DuplicateRead, duplicate_window: int, now: int) -> int | None:
+    """Return how long (ns) it takes until the identity of a fire is free, below 0 if it should be; None if too long.
+
+    `duplicate_window` (ns) is that of the stream. Limit: if the message that has the identity is gone, it may have been
+    stored earlier than is known, and the identity is free earlier.
+    """
+    if read.stored_by is None:
+        return None
+    left = read.stored_by + duplicate_window - now
+    return left if -KEPT_LONGER_NS <= left < min(FREE_SOON_NS, duplicate_window // 2) else None

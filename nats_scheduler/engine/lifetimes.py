@@ -65,6 +65,8 @@ class Lifetimes:
         """
         self.max_age = rules.max_age
         """How long (ns) the stream keeps a message; 0 if it sets no limit."""
+        self.duplicate_window = rules.duplicate_window
+        """How long (ns) the stream keeps an identity."""
         self._evicts = rules.evicts and self._keeps_all
 
     def expiry(self, message: StoredMessage, known: int | None) -> int:

@@ -5,7 +5,7 @@ The rules:
 - *Store first, advance second, purge last*: a schedule advances only when its fire is stored.
 - An outcome for a schedule that is not held any more, or for an earlier flight, changes nothing.
 - That the server has a fire already is believed only if what is stored there is that fire: anybody can write its
-  identity. Otherwise the fire takes another identity and is published again.
+  identity. Otherwise the fire is published again: under another identity, or under its own if that is free soon.
 - During a burst only what the next fires need is done at once; what was stored is reported, and what is done is purged,
   after it.
 """
@@ -26,8 +26,8 @@ from nats_scheduler.engine.events import (
     StillRefused,
 )
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import DONE, Stage
-from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated
+from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
+from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated, free_soon
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
 from nats_scheduler.engine.inputs import (
@@ -40,6 +40,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.overdue import OverdueRule
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.message.genuine import is_too_early
@@ -72,6 +73,7 @@ class Outcomes:
         lifecycle: Lifecycle,
         in_flight: InFlight,
         purges: Purges,
+        lifetimes: Lifetimes,
         limits: ServerLimits,
         emit: Callable[[Action], None],
         expect: Callable[[Sequence[Fire]], None],
@@ -87,6 +89,7 @@ class Outcomes:
         self._ownership = lifecycle.ownership
         self._in_flight = in_flight
         self._purges = purges
+        self._lifetimes = lifetimes
         self._limits = limits
         self._emit = emit
         self._expect = expect
@@ -139,14 +142,30 @@ class Outcomes:
             self._is_stored(fire, Stored(read.sequence, duplicate=True), now)
             return
         self._in_flight.concluded()
-        subject = "" if read.message is None else read.message.subject
-        self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
-        if not self._ownership.is_ours(held):
+        if held.flight.taken != read.sequence:
+            held.flight.taken = read.sequence
+            subject = "" if read.message is None else read.message.subject
+            self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
+        if self._ownership.is_ours(held):
+            self._send_again(held, held.flight, read, now)
+        else:
             self._course.leave_to_holder(held, now)
-            return
-        again = held.flight.fire = with_another_identity(fire, read.sequence)
-        held.flight.refusal = refusal_of(again, self._limits)
-        self._course.repeat(held, held.flight, again, now)
+
+    def _send_again(self, held: Held, flight: Flight, read: DuplicateRead, now: int) -> None:
+        """Send a fire whose identity another message has: under another one, or under its first one once it is free.
+
+        Another one is sent now or not at all: later, the first one may be free.
+        """
+        wait = free_soon(read, self._lifetimes.duplicate_window, now)
+        is_other = wait is None and self._course.is_open and self._in_flight.room > 0
+        if is_other or not flight.is_blocked:  # a refusal has blocked the first one
+            flight.fire = with_another_identity(read.fire, read.sequence if is_other else 0)
+            flight.refusal = refusal_of(flight.fire, self._limits)
+        if wait is None:
+            self._course.repeat(held, flight, flight.fire or read.fire, now)
+        else:
+            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
 
     def duplicate_unread(self, unread: DuplicateUnread, now: int) -> None:
         """Send the fire again later, as one of unknown outcome."""

@@ -103,15 +103,9 @@ class StreamEngine:
         self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
         self._purges = Purges(self._lifecycle, self.in_flight, emit, may_return=not limits.guard)
         self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, limits, emit)
+        parts = self._course, self._lifecycle, self.in_flight, self._purges, self.lifetimes
         self._outcomes = Outcomes(
-            self._course,
-            self._lifecycle,
-            self.in_flight,
-            self._purges,
-            limits,
-            emit,
-            lambda fires: self._intake.expect(fires),
-            moved=rules.moves_subjects,
+            *parts, limits, emit, lambda fires: self._intake.expect(fires), moved=rules.moves_subjects
         )
         self._holdings = Holdings(self._lifecycle, self._course, self._outcomes, self._purges)
         self._rejections = Rejections(self.ownership, emit)

@@ -5,7 +5,8 @@ It is sent as `Nats-Msg-Id`. So the server discards a repeated fire within its d
 reads the stream later can see exactly which fires happened. The sequence is before the subject, because a subject may
 contain colons.
 Any client can write an identity, and store a message with it before the fire. Then the fire gets another identity,
-which contains the sequence of that message: every instance that tries the first identity finds the same message.
+which contains the sequence of that message: every instance that tries the first identity finds the same message, until
+that leaves the duplicate window (`engine.forgeries.free_soon`).
 Limit: a message id is only compared inside the stream's duplicate window.
 """
 

@@ -22,7 +22,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesR
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import DEFAULT_DUPLICATE_WINDOW_NS, StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.harness.blocks import block_with
@@ -72,9 +72,16 @@ class Desk:
         max_age: int = 0,
         evicts: bool = False,
         blocks_refused: bool = False,
+        duplicate_window: int = DEFAULT_DUPLICATE_WINDOW_NS,
     ):
         rules = StreamRules(
-            "DESK", (">",), allow_msg_ttl=message_ttl, moves_subjects=moves_subjects, max_age=max_age, evicts=evicts
+            "DESK",
+            (">",),
+            allow_msg_ttl=message_ttl,
+            moves_subjects=moves_subjects,
+            max_age=max_age,
+            evicts=evicts,
+            duplicate_window=duplicate_window,
         )
         limits = ServerLimits(guard, max_payload, SECOND, blocks_refused, silent)
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
