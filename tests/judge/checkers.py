@@ -24,7 +24,8 @@ from itertools import pairwise
 
 from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
-from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, History, Verb
+from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
+from tests.judge.identities import Identities
 from tests.judge.matching import matched
 from tests.judge.versions import Version, versions_of
 
@@ -59,11 +60,20 @@ class Case:
         """On which schedules were stored."""
         self.versions = versions_of(history)
         self.readiness = Readiness(history)
+        self.identities = Identities(history)
         self.targets = _matched_to_dues(history, self.versions)
         """For each fire that a due asks for, by its stream sequence: the version's sequence and the due."""
         self.stored: dict[tuple[int, int], FireSeen] = {
             self.targets[fire.sequence]: fire for fire in history.fires if fire.sequence in self.targets
         }
+
+    def ready_for(self, version: Version, due: int, begin: int, end: int) -> int:
+        """Return how long (ns) an instance was ready for a fire, at a time; while it waits for its identity none is."""
+        longest = 0
+        for waits_from, free in self.identities.waits(FireKey(version.sequence, due)):
+            longest = max(longest, self.readiness.longest(begin, min(end, waits_from)))
+            begin = max(begin, free)
+        return max(longest, self.readiness.longest(begin, end))
 
     def at(self, instant: int) -> str:
         """Write an instant as seconds since the beginning."""
@@ -85,7 +95,7 @@ def complete(case: Case) -> list[Violation]:
         sent = [version.sent_at(due) for due in dues]
         for due, (sent_at, following) in zip(dues, pairwise([*sent, _given_up(case, version, horizon)]), strict=True):
             begin, end = max(sent_at, version.stored_at), min(following, horizon)
-            ready = case.readiness.longest(begin, end)
+            ready = case.ready_for(version, due, begin, end)
             if (version.sequence, due) not in case.stored and ready >= case.terms.slack:
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
                 found.append(_violation("Complete", version, evidence))
@@ -138,14 +148,20 @@ def unique(case: Case) -> list[Violation]:
 
 
 def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
-    """Return whether it repeats a message that was consumed or expired and has left the duplicate window."""
+    """Return whether it repeats a message that was consumed or expired and has left the duplicate window.
+
+    A fire has left it earlier if one of the two has another identity, because a forger had taken the first one.
+    """
     first = case.stored.get((fire.schedule_sequence or 0, fire.fire_time or 0))
     if first is None:
         return False
     version = case.versions[fire.schedule_sequence or 0]
     may_be_gone = case.terms.consumed or version.target in case.subjects
     gone_at = first.stored_at if may_be_gone else version.fire_gone_at(first)
-    return fire.stored_at >= max(gone_at, first.stored_at + case.terms.duplicate_window)
+    is_gone = fire.stored_at >= gone_at
+    if is_gone and fire.stored_at >= first.stored_at + case.terms.duplicate_window:
+        return True
+    return case.identities.excuse(first, fire, is_gone=is_gone)
 
 
 def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
@@ -265,7 +281,7 @@ def live(case: Case) -> list[Violation]:
     found = []
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
-        waited = case.readiness.longest(max(version.sent_at(due), version.stored_at), fire.stored_at)
+        waited = case.ready_for(version, due, max(version.sent_at(due), version.stored_at), fire.stored_at)
         if waited > case.terms.slack and version.uncovered_from == NEVER and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)

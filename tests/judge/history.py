@@ -7,6 +7,7 @@ An operation that was refused for certain is not recorded, because it did nothin
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from tests.judge.patterns import Pattern
 
@@ -84,6 +85,37 @@ class FireSeen:
     sequence: int
     body: bytes
     headers: Headers = ()
+    taken: int = 0
+    """The sequence of the message that has the first identity of this fire, from its own; 0 if it has the first one."""
+
+
+class FireKey(NamedTuple):
+    """Which fire: the sequence of its schedule, and its fire time (ns)."""
+
+    schedule_sequence: int
+    fire_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityTaken:
+    """A message that has the first identity of a fire, and is not that fire."""
+
+    fire: FireKey
+    sequence: int
+    stored_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireSent:
+    """A request of an instance to store a fire, whatever became of it."""
+
+    instance: str
+    fire: FireKey
+    taken: int
+    """As in `FireSeen`."""
+    sent_at: int
+    clock: int
+    """What the clock of the instance showed (ns)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +191,10 @@ class History:
     remaining_fires: set[int] | None = None
     """Sequences of the generated messages that are stored in the end, where that was recorded."""
     sources: list[SourceSeen] = field(default_factory=list)
+    taken: list[IdentityTaken] = field(default_factory=list)
+    """The identities that a forger took."""
+    sent: list[FireSent] = field(default_factory=list)
+    """What instances sent of the fires whose identities a forger took, if there is a forger."""
     lives: list[Life] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None

@@ -1,5 +1,7 @@
 """Read the history that a judge takes from stored messages, of any publisher."""
 
+import re
+
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -20,4 +22,11 @@ def fire_seen(message: StoredMessage) -> FireSeen:
         sequence=message.sequence,
         body=message.body or b"",
         headers=headers,
+        taken=taken_in(values.get("Nats-Msg-Id", "")),
     )
+
+
+def taken_in(identity: str) -> int:
+    """Return the sequence of the message that has the first identity of a fire, from another one; 0 from the first."""
+    match = re.match(r"nats-scheduler:[0-9]+/([0-9]+):", identity)
+    return int(match[1]) if match else 0

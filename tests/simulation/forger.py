@@ -1,18 +1,20 @@
 """A forger: it may publish anywhere but on a target at its time, and stores messages that look like fires.
 
-Its rule: what it stores keeps no schedule from firing and stands for no fire, so it is not in the judge's history.
+Its rule: what it stores keeps no schedule from firing and stands for no fire, so the judge's history has of it only
+which identities it took.
 Limit: it does not cancel, which it could, nor does it write a fire that could be genuine (`message.genuine` says why).
 """
 
 from collections.abc import Callable
 from random import Random
 
+from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
-from tests.judge.history import SECOND
+from tests.judge.history import SECOND, FireKey, IdentityTaken
 from tests.simulation.publishers import SUBJECTS
 from tests.simulation.server import FORGED, Server
 
@@ -66,4 +68,7 @@ class Forger:
             headers |= {"Nats-Scheduler": schedule.subject, "Nats-Schedule-Next": "9999-01-01T00:00:00Z"}
         block = with_headers(b"", [(name.encode(), value.encode()) for name, value in headers.items()])
         outcome = self._server.stream.publish(subject, block, b"forged")
+        if isinstance(outcome, Stored) and not outcome.duplicate:
+            fire, now = FireKey(schedule.sequence, fire_time), self._server.timeline.now
+            self._server.history.taken.append(IdentityTaken(fire, outcome.sequence, now))
         self._trace(f"forger: on {subject} {headers['Nats-Msg-Id']} claims={claims} {outcome}")

@@ -277,6 +277,16 @@ def duplicate_believed() -> Changes:
     yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
 
 
+def identity_changed_at_any_time() -> Changes:
+    """Send a fire whose identity is taken under another one, also if its own one is free soon."""
+    yield outcomes, "free_soon", lambda *_args: None
+
+
+def identity_waited_for_at_any_time() -> Changes:
+    """Wait for an identity that is taken until it is free."""
+    yield outcomes, "free_soon", lambda read, window, now: read.stored_by + window - now
+
+
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
@@ -284,6 +294,7 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     idle_holders_fought: ("Divided", 5068),
     checkpoint_of_all_shards_believed: ("Complete", 402),
     delayed_fire_settled: ("Complete", 175),
+    identity_changed_at_any_time: ("Unique", 902),
 }
 """Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
@@ -312,6 +323,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     blocked_identities_forgotten: ("Complete", 100),
     forgery_believed: ("Complete", 60),
     duplicate_believed: ("Complete", 80),
+    identity_waited_for_at_any_time: ("Complete", 60),
     last_fire_of_a_burst_not_sent: ("Complete", 20),
     duplicate_not_read: ("Complete", 30),
     purge_reported_and_not_sent: ("Gone", 5),
@@ -333,6 +345,7 @@ LIKELY_SEEDS = {
     blocked_identities_forgotten: 86,
     duplicate_believed: 41,
     duplicate_not_read: 13,
+    identity_waited_for_at_any_time: 36,
     grid_of_the_anchor_forgotten: 15,
 }
 """The seeds that are tried first, because they showed the bug the last time; it may be found in others."""

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.headers import MSG_ID, header_items, header_value
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.memory_stream import MemoryStream
-from tests.judge.history import Fault, History, ScheduleSeen, SourceSeen
-from tests.judge.reading import fire_seen
+from tests.judge.history import Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
+from tests.judge.reading import fire_seen, taken_in
 from tests.simulation.bucket import BucketServer
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
@@ -52,6 +53,8 @@ class Server:
         self.listeners: list[Listener] = []
         self.bucket = BucketServer(timeline)
         self.reads_for = scenario.reads_for
+        self.forges = scenario.forges
+        """Whether there is a forger, so that what instances send is recorded."""
         self.divides = scenario.divides
         """Whether the instances divide the work; if not, each of them serves everything."""
         self.created = "2026-01-01T00:00:00Z"
@@ -94,6 +97,13 @@ class Server:
         """Record that an instance reads the stream from its beginning, which takes its time."""
         now = self.timeline.now
         self.history.faults.append(Fault("reading", instance, now, now + self.reads_for, silences=True))
+
+    def is_sent(self, instance: str, fire: Fire, clock: int) -> None:
+        """Record that an instance, whose clock shows `clock` (ns), begins to send a fire."""
+        if self.forges:
+            key = FireKey(fire.sequence, fire.fire_time)
+            taken = taken_in((header_value(fire.block, MSG_ID) or b"").decode())
+            self.history.sent.append(FireSent(instance, key, taken, self.timeline.now, clock))
 
     def tell_of_removal(self, request: RemovalRequested, *, besides: Process | None = None) -> None:
         """Notify all listeners of a request."""

@@ -111,8 +111,9 @@ class SilentReporter(Reporter):
 class SimulatedContact(MemoryContact):
     """Contact with the stream; the process may die at each request, and before it receives each answer."""
 
-    def __init__(self, server: Server, link: Link, tell: Notify) -> None:
+    def __init__(self, server: Server, link: Link, tell: Notify, clock: Clock) -> None:
         self._link = link
+        self._machine_clock = clock
         self._server = server
         super().__init__(server.stream, partial(self._heard, tell), server.timeline.clock, link.weather)
 
@@ -120,6 +121,7 @@ class SimulatedContact(MemoryContact):
         """Begin to store these fires, until the process dies."""
         for fire in fires:
             self._link.process.point(Point.PUBLISH, f"{fire.schedule}@{fire.sequence} for {fire.fire_time}")
+            self._server.is_sent(self._link.process.name, fire, self._machine_clock.now())
             super().publish([fire])
 
     def read(self, request: ReadContent) -> None:
@@ -330,7 +332,7 @@ class Sidecar:
         tasks: asyncio.TaskGroup,
         **_how: Any,
     ) -> SimulatedContact:
-        return SimulatedContact(self._server, link, tell)
+        return SimulatedContact(self._server, link, tell, self._clock)
 
     async def _restore(self) -> None:
         self.service.report_again()
