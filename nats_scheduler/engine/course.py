@@ -1,26 +1,26 @@
-"""Bring one held schedule to its fire: read its content, build the fire, publish it, and retry.
+"""Bring one held schedule to its fire: read its content, re-check it when it may have changed, and retry.
 
 The rules:
 
-- An unknown outcome is repeated with the same fire, and so with the same identity, before anything else happens to the
-  schedule; a refusal stored nothing, so the next attempt may stand for later fires too (`engine.refusals` says when).
-- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
+- A schedule is read before each fire, but for one whose content is kept, and again whenever something may have changed
+  it.
+- An unknown outcome is concluded before anything else happens to the schedule.
 - A schedule in a shard of another holder is left to that holder. It is read here only if its fire is not read back for
   long, or purged if it is done, so that nothing stays held that the stream does not hold.
 
-What follows from the outcome of a fire is in `engine.outcomes`.
+Its fires are built and sent in `engine.firing`; what follows from their outcomes is in `engine.outcomes`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, Report
-from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.engine.actions import Action, ReadContent
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
+from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.flight import DONE, Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
-from nats_scheduler.engine.inputs import NOT_PERMITTED, ContentRead, ContentUnread, Refused, RemovalRequested
+from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Refused, RemovalRequested
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.neglect import Neglect
@@ -65,14 +65,8 @@ class Course:
         self._emit = emit
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
         self._neglect = Neglect(lifecycle)
-        self._handed_out: list[Fire] = []
-        self.is_open = False
-        """Whether a fire may begin; set by the engine."""
-
-    def hand_out(self) -> Sequence[Action]:
-        """Return the order to publish what was made since the last call; none if that is nothing."""
-        fires, self._handed_out = self._handed_out, []
-        return (PublishFires(fires),) if fires else ()
+        self.firing = Firing(lifecycle, in_flight, limits, emit)
+        """Builds and sends the fires of what this has brought so far."""
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -116,11 +110,11 @@ class Course:
         if not self._ownership.is_ours(held):
             self.hand_over(held)
         elif now < held.send_time:
-            self._make_ready(held, flight)
-        elif not self.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
+            self.firing.make_ready(held, flight)
+        elif not self.firing.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
             self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
         else:
-            self._publish(held, flight, now)
+            self.firing.publish(held, flight, now)
 
     # -- what may have changed -----------------------------------------------------------------------------------
 
@@ -159,7 +153,7 @@ class Course:
         self.conditions_changed(now)
         self._purges.purge_returned(now)
         active = self._lifecycle.all_active()
-        self._recheck([held for held in active if not self.is_guarded(held) or held.terms.source is not None])
+        self._recheck([held for held in active if not self.firing.is_guarded(held) or held.terms.source is not None])
 
     def covered(self, held: Held, sequence: int, now: int) -> None:
         """Go on with a schedule on which something landed that leaves it alive.
@@ -235,20 +229,19 @@ class Course:
         if self._ownership.is_ours(held):
             if unread.denied:
                 self._ownership.deny(held, unread.reason, now)
-            self.back_off(held, held.flight, now)
+            self.firing.back_off(held, held.flight, now)
         else:
             self.leave_to_holder(held, now)
             self._neglect.unread(held, now)
 
     def _go_on(self, held: Held, flight: Flight, now: int) -> None:
         """Go on with a schedule whose content was read just now."""
-        may_publish = self.is_open and self._in_flight.room > 0
         if flight.fire is not None:
-            self.repeat(held, flight, flight.fire, now)
-        elif held.send_time <= now and may_publish:
-            self._publish(held, flight, now)
+            self.firing.repeat(held, flight, flight.fire, now)
+        elif held.send_time <= now and self.firing.may_publish:
+            self.firing.publish(held, flight, now)
         else:
-            self._make_ready(held, flight)
+            self.firing.make_ready(held, flight)
 
     def keep_content(self, held: Held, content: StoredMessage, pause: int) -> None:
         """Keep the content for the next fire, which is built at once, or in a burst in the middle of the pause (ns)."""
@@ -256,7 +249,7 @@ class Course:
         assert held.flight is not None, "what is in progress has a flight"
         held.flight.content = content
         if self._in_flight.count <= BURST_IN_FLIGHT:
-            self._make_ready(held, held.flight)
+            self.firing.make_ready(held, held.flight)
         else:
             self._lifecycle.roster.wake(held, held.send_time - pause // 2)
 
@@ -265,10 +258,6 @@ class Course:
         if held.terms.source is not None:
             return 0
         return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if self._landed.covers(held) else self._look_ahead
-
-    def is_guarded(self, held: Held) -> bool:
-        """Return whether the server refuses a fire of a schedule that is not stored any more."""
-        return self._limits.guard and not self._landed.covers(held)
 
     def _read(self, held: Held, *, is_covered: bool = False) -> None:
         self._lifecycle.move(held, Stage.READING)
@@ -280,7 +269,7 @@ class Course:
         source = held.terms.source
         # A covered one is read below what landed: if that is gone, the guard refuses, or it does no harm.
         is_covered = is_covered or (is_first and self._landed.covers(held))
-        by_sequence = is_first and source is None and self.is_guarded(held)
+        by_sequence = is_first and source is None and self.firing.is_guarded(held)
         flight.by_sequence = is_covered or by_sequence
         flight.above = self._landed.last_on(held) if is_covered else 0
         self._emit(ReadContent(held.subject, held.sequence, source, by_sequence, flight.above))
@@ -303,56 +292,6 @@ class Course:
         flight.reads -= 1
         return flight.reads > 0
 
-    # -- the fire ------------------------------------------------------------------------------------------------
-
-    def _make_ready(self, held: Held, flight: Flight) -> None:
-        """Build the fire before it is due, so that at its time only bytes are sent."""
-        self._lifecycle.move(held, Stage.READY)
-        fire_time = held.fire_time
-        flight.fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
-        self._lifecycle.roster.wake(held, held.send_time_of(fire_time))
-
-    def _publish(self, held: Held, flight: Flight, now: int) -> None:
-        """Publish the fire that was built before its time, nearly always; or else a make-up fire."""
-        fire, fire_time = flight.fire, held.fire_time
-        next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else held.next_fire(fire_time)
-        until = min(now, held.expires - 1)
-        if next_fire is not None and next_fire <= until and held.send_time_of(next_fire) <= until:
-            fire_time, next_fire = self._make_up(held, flight, next_fire, until)
-        if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
-            fire = self._build(held, flight, fire_time, next_fire)
-        self._send(held, flight, fire, now)
-
-    def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
-        """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
-        latest = held.latest_due(held.fire_time, until) or second
-        if flight.missed_since is None:
-            flight.missed_since = held.fire_time
-        held.fire_time = latest
-        return latest, held.next_fire(latest)
-
-    def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
-        assert flight.content is not None, "a fire is built only after its content was read"
-        last, limits = self._landed.last_on(held), self._limits
-        # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
-        guard = limits.guard and not (limits.blocks_refused and self._landed.covers(held))
-        taken = last if flight.is_blocked else 0
-        parts = flight.content, flight.source, fire_time, next_fire
-        fire = assembled(held, *parts, guard=guard, last=last, taken=taken)
-        flight.refusal = refusal_of(fire, self._limits)
-        return fire
-
-    def _send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        if flight.refusal is not None:
-            self.refused(held, flight, fire, flight.refusal, now)
-            return
-        self._lifecycle.move(held, Stage.IN_FLIGHT)
-        flight.fire = fire
-        if fire.next_fire is None or held.terms.source is not None:
-            flight.content = flight.source = None  # not what the next fire is built from
-        self._in_flight.begun()
-        self._handed_out.append(fire)
-
     # -- retries -------------------------------------------------------------------------------------------------
 
     def _retry(self, held: Held, flight: Flight, now: int) -> None:
@@ -361,39 +300,17 @@ class Course:
             return
         # If nothing is acknowledged, the guard refuses in silence: without a read that would never end.
         reads = flight.attempts % ATTEMPTS_PER_READ == 0
-        if flight.fire is not None and self.is_guarded(held) and not reads:
-            self._send(held, flight, flight.fire, now)
+        if flight.fire is not None and self.firing.is_guarded(held) and not reads:
+            self.firing.send(held, flight, flight.fire, now)
         else:
             self._read(held)
-
-    def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
-        """Repeat a fire of unknown outcome whose schedule is still stored."""
-        if self.is_open and self._in_flight.room > 0:
-            self._send(held, flight, fire, now)
-        else:
-            self._lifecycle.move(held, Stage.BACKING_OFF)
-            self._lifecycle.roster.wake(held, now)
 
     def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
         """Re-check a schedule whose guard refused, or have it retried when its turn comes."""
-        flight.fire = flight.content = None
         flight.is_blocked |= self._limits.blocks_refused and outcome.code in WRONG_LAST_SEQUENCE
         if outcome.code in WRONG_LAST_SEQUENCE and not flight.was_rechecked:
+            flight.fire = flight.content = None
             flight.was_rechecked = True
             self._read(held)
-            return
-        if outcome.code == NOT_PERMITTED:
-            self._ownership.deny(held, f"{outcome.description}: {fire.target}", now)
-        self._lifecycle.move(held, Stage.BACKING_OFF)
-        flight.attempts += 1
-        wait = self._lifecycle.refusals.refused(held, outcome.code, now)
-        if flight.failing is None or flight.failing.code != outcome.code:
-            flight.failing = Failing(outcome.code, outcome.description, now)
-            self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
-
-    def back_off(self, held: Held, flight: Flight, now: int) -> int:
-        """Retry after an unknown outcome; returns the wait (ns)."""
-        wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
-        self._lifecycle.move(held, Stage.BACKING_OFF)
-        self._lifecycle.roster.wake(held, now + wait)
-        return wait
+        else:
+            self.firing.refused(held, flight, fire, outcome, now)

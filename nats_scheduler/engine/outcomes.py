@@ -85,6 +85,7 @@ class Outcomes:
         Fires are `moved` if the stream stores them on another subject than their target.
         """
         self._course = course
+        self._firing = course.firing
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
         self._in_flight = in_flight
@@ -129,7 +130,7 @@ class Outcomes:
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
             flight.may_be_stored = flight.may_be_stored or outcome.may_be_stored
-            wait = self._course.back_off(held, flight, now)
+            wait = self._firing.back_off(held, flight, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
         else:
             self._course.refused(held, flight, fire, outcome, now)
@@ -157,12 +158,12 @@ class Outcomes:
         Another one is sent now or not at all: later, the first one may be free.
         """
         wait = free_soon(read, self._lifetimes.duplicate_window, now)
-        is_other = wait is None and self._course.is_open and self._in_flight.room > 0
+        is_other = wait is None and self._firing.may_publish
         if is_other or not flight.is_blocked:  # a refusal has blocked the first one
             flight.fire = with_another_identity(read.fire, read.sequence if is_other else 0)
             flight.refusal = refusal_of(flight.fire, self._limits)
         if wait is None:
-            self._course.repeat(held, flight, flight.fire or read.fire, now)
+            self._firing.repeat(held, flight, flight.fire or read.fire, now)
         else:
             self._lifecycle.move(held, Stage.BACKING_OFF)
             self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
@@ -242,7 +243,7 @@ class Outcomes:
             pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
             self._lifecycle.move(held, Stage.WAITING)
             held.fire_time = next_fire
-            is_protected = self._course.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
+            is_protected = self._firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
             if kept is not None and pause <= CONTENT_KEPT_NS and is_protected:
                 self._course.keep_content(held, kept, pause)
             else:

@@ -11,8 +11,8 @@ What it relies on:
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
 Its parts, in the order in which a schedule meets them: `engine.intake` reads it, `engine.roster` holds it,
-`engine.course` brings it to its fire, `engine.outcomes` takes what became of that, `engine.purges` purges it.
-`engine.lifecycle` knows its stage, `engine.ownership` whose it is, `engine.in_flight` whether there is room.
+`engine.course` brings it to its fire, `engine.firing` sends that, `engine.outcomes` takes the outcome, `engine.purges`
+purges it. `engine.lifecycle` knows its stage, `engine.ownership` whose it is, `engine.in_flight` if there is room.
 """
 
 from collections.abc import Iterable
@@ -152,14 +152,14 @@ class StreamEngine:
             self._take(given, now)
         if self._places.is_limited:
             self._admission.fill_places(now)
-        if self._course.is_open:
+        if self._course.firing.is_open:
             self._wake(now)
         if self._do_what_waited(now):
             self._emit(WakeAt(now))
         if self._expiry is not None:
             self._expiry.report()
         actions, self._actions = self._actions, []
-        return [*self._course.hand_out(), *actions]
+        return [*self._course.firing.hand_out(), *actions]
 
     @property
     def is_idle(self) -> bool:
@@ -295,7 +295,7 @@ class StreamEngine:
                 self._course.conditions_changed(now)
             case DrainRequested():
                 self._draining = True
-                self._course.is_open = False
+                self._course.firing.is_open = False
             case _:
                 assert_never(given)
 
@@ -306,7 +306,7 @@ class StreamEngine:
             return
         self._intake.is_live = self._admission.is_live = True
         self._outcomes.overdue.caught_up(now)
-        self._course.is_open = not self._draining
+        self._course.firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self.rejected))))
         self._backlog.begin_with(self.ownership.shards)
         self.misnaming.report(self.ownership.shards)
@@ -314,7 +314,7 @@ class StreamEngine:
         self._course.contact_regained(now)
 
     def _contact_lost(self) -> None:
-        self._intake.is_live = self._admission.is_live = self._course.is_open = False
+        self._intake.is_live = self._admission.is_live = self._course.firing.is_open = False
         self.lifetimes.requests_missed(self._intake.last_read)
         self._sightings.discard()
 
@@ -369,7 +369,7 @@ class StreamEngine:
         if matched and not self.in_flight.is_burst(len(matched), now):
             is_matched_left = self._intake.take_matched(now)
         is_report_left = self._outcomes.report(now)
-        return self._purges.release(now, is_open=self._course.is_open) or is_matched_left or is_report_left
+        return self._purges.release(now, is_open=self._course.firing.is_open) or is_matched_left or is_report_left
 
     @property
     def _outstanding(self) -> int:

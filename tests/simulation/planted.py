@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly, course, outcomes
+from nats_scheduler.engine import assembly, firing, outcomes
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Flight, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, Input, PublishConcluded, Stored
@@ -61,14 +62,14 @@ def identity_without_fire_time() -> Changes:
 def retry_with_a_new_identity() -> Changes:
     """Give each attempt an identity of its own, and no guard."""
     numbers = count(1)
-    original = Course._send
+    original = Firing.send
 
-    def send(self: Course, held: Held, flight: Any, fire: Any, now: int) -> None:
+    def send(self: Firing, held: Held, flight: Any, fire: Any, now: int) -> None:
         block = with_identity(fire.block.replace(b"Nats-Msg-Id", b"Was-Msg-Id"), f"attempt {next(numbers)}")
         copy = type(fire)(fire.schedule, fire.sequence, fire.fire_time, fire.next_fire, fire.target, block, fire.body)
         original(self, held, flight, copy, now)
 
-    yield Course, "_send", send
+    yield Firing, "send", send
 
 
 def advance_before_stored() -> Changes:
@@ -121,30 +122,30 @@ def no_guard() -> Changes:
 
 def early() -> Changes:
     """Fire as soon as the content was read, within a tenth of a second of the due time."""
-    make, wake = Course._make_ready, Course.woken
+    make, wake = Firing.make_ready, Course.woken
 
-    def make_ready(self: Course, held: Held, flight: Any) -> None:
+    def make_ready(self: Firing, held: Held, flight: Any) -> None:
         make(self, held, flight)
         self._lifecycle.roster.wake(held, held.send_time - 100 * MILLISECOND)
 
     def woken(self: Course, held: Held, now: int) -> None:
         flight = held.flight
         if flight is not None and flight.stage is Stage.READY and flight.fire is not None:
-            self._publish(held, flight, now)
+            self.firing.publish(held, flight, now)
         else:
             wake(self, held, now)
 
-    yield Course, "_make_ready", make_ready
+    yield Firing, "make_ready", make_ready
     yield Course, "woken", woken
 
 
 def every_missed_fire_made_up() -> Changes:
     """Send all missed fires one after the other, instead of the latest."""
 
-    def make_up(_self: Course, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
+    def make_up(_self: Firing, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
         return held.fire_time, second
 
-    yield Course, "_make_up", make_up
+    yield Firing, "_make_up", make_up
 
 
 def next_fire_of_the_wrong_grid() -> Changes:
@@ -160,7 +161,7 @@ def never_open_again() -> Changes:
     def caught_up(self: StreamEngine, given: Any, now: int) -> None:
         original(self, given, now)
         if self.last_read and self.fires_stored:
-            self._course.is_open = False
+            self._course.firing.is_open = False
 
     yield StreamEngine, "_caught_up", caught_up
 
@@ -191,7 +192,7 @@ def source_ignored() -> Changes:
     def without_source(held: Held, content: Any, _source: Any, *rest: Any, **more: Any) -> Any:
         return original(held, content, None, *rest, **more)
 
-    yield course, "assembled", without_source
+    yield firing, "assembled", without_source
 
 
 def sampled_early() -> Changes:
@@ -259,7 +260,7 @@ def schedule_expected_under_what_landed() -> Changes:
     def assembled(held: Held, *rest: Any, **more: Any) -> Any:
         return original(held, *rest, **{**more, "last": held.sequence})
 
-    yield course, "assembled", assembled
+    yield firing, "assembled", assembled
 
 
 def blocked_identities_forgotten() -> Changes:

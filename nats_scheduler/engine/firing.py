@@ -1,0 +1,132 @@
+"""Build the fires of schedules whose content was read, hand them out to be published, and wait before the next attempt.
+
+The rules:
+
+- An unknown outcome is repeated with the same fire, and so with the same identity; a refusal stored nothing, so the
+  next attempt may stand for later fires too (`engine.refusals` says when).
+- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
+
+`engine.course` decides when a schedule comes here; what follows from the outcome of a fire is in `engine.outcomes`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from nats_scheduler.engine.actions import Action, PublishFires, Report
+from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
+from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.in_flight import InFlight
+from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
+from nats_scheduler.engine.lifecycle import Lifecycle
+
+
+class Firing:
+    """The fires of one stream's schedules, from content that was read to a fire that was handed out."""
+
+    def __init__(
+        self, lifecycle: Lifecycle, in_flight: InFlight, limits: ServerLimits, emit: Callable[[Action], None]
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._landed = lifecycle.landed
+        self._in_flight = in_flight
+        self._limits = limits
+        self._emit = emit
+        self._handed_out: list[Fire] = []
+        self.is_open = False
+        """Whether a fire may begin; set by the engine."""
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether a fire may begin now."""
+        return self.is_open and self._in_flight.room > 0
+
+    def is_guarded(self, held: Held) -> bool:
+        """Return whether the server refuses a fire of a schedule that is not stored any more."""
+        return self._limits.guard and not self._landed.covers(held)
+
+    def hand_out(self) -> Sequence[Action]:
+        """Return the order to publish what was made since the last call; none if that is nothing."""
+        fires, self._handed_out = self._handed_out, []
+        return (PublishFires(fires),) if fires else ()
+
+    # -- the fire ------------------------------------------------------------------------------------------------
+
+    def make_ready(self, held: Held, flight: Flight) -> None:
+        """Build the fire before it is due, so that at its time only bytes are sent."""
+        self._lifecycle.move(held, Stage.READY)
+        fire_time = held.fire_time
+        flight.fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
+        self._lifecycle.roster.wake(held, held.send_time_of(fire_time))
+
+    def publish(self, held: Held, flight: Flight, now: int) -> None:
+        """Publish the fire that was built before its time, nearly always; or else a make-up fire."""
+        fire, fire_time = flight.fire, held.fire_time
+        next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else held.next_fire(fire_time)
+        until = min(now, held.expires - 1)
+        if next_fire is not None and next_fire <= until and held.send_time_of(next_fire) <= until:
+            fire_time, next_fire = self._make_up(held, flight, next_fire, until)
+        if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
+            fire = self._build(held, flight, fire_time, next_fire)
+        self.send(held, flight, fire, now)
+
+    def send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
+        """Hand out a fire, unless it is known that the server would refuse it."""
+        if flight.refusal is not None:
+            self.refused(held, flight, fire, flight.refusal, now)
+            return
+        self._lifecycle.move(held, Stage.IN_FLIGHT)
+        flight.fire = fire
+        if fire.next_fire is None or held.terms.source is not None:
+            flight.content = flight.source = None  # not what the next fire is built from
+        self._in_flight.begun()
+        self._handed_out.append(fire)
+
+    def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
+        """Repeat a fire of unknown outcome whose schedule is still stored."""
+        if self.may_publish:
+            self.send(held, flight, fire, now)
+        else:
+            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.roster.wake(held, now)
+
+    def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
+        """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
+        latest = held.latest_due(held.fire_time, until) or second
+        if flight.missed_since is None:
+            flight.missed_since = held.fire_time
+        held.fire_time = latest
+        return latest, held.next_fire(latest)
+
+    def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
+        assert flight.content is not None, "a fire is built only after its content was read"
+        last, limits = self._landed.last_on(held), self._limits
+        # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
+        guard = limits.guard and not (limits.blocks_refused and self._landed.covers(held))
+        taken = last if flight.is_blocked else 0
+        parts = flight.content, flight.source, fire_time, next_fire
+        fire = assembled(held, *parts, guard=guard, last=last, taken=taken)
+        flight.refusal = refusal_of(fire, self._limits)
+        return fire
+
+    # -- what failed ---------------------------------------------------------------------------------------------
+
+    def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
+        """Have a fire that was refused built and sent again when the turn of its schedule comes."""
+        flight.fire = flight.content = None
+        if outcome.code == NOT_PERMITTED:
+            self._lifecycle.ownership.deny(held, f"{outcome.description}: {fire.target}", now)
+        self._lifecycle.move(held, Stage.BACKING_OFF)
+        flight.attempts += 1
+        wait = self._lifecycle.refusals.refused(held, outcome.code, now)
+        if flight.failing is None or flight.failing.code != outcome.code:
+            flight.failing = Failing(outcome.code, outcome.description, now)
+            self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
+
+    def back_off(self, held: Held, flight: Flight, now: int) -> int:
+        """Retry after an unknown outcome; returns the wait (ns)."""
+        wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
+        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.roster.wake(held, now + wait)
+        return wait
