@@ -28,7 +28,7 @@ from nats_scheduler.engine.events import (
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
 from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated, free_soon
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
@@ -125,6 +125,8 @@ class Outcomes:
         assert flight is not None, "a schedule that awaits an outcome has a flight"
         is_unknown = isinstance(outcome, Unknown)
         if is_unknown and self._limits.silent and flight.attempts >= SILENT_ATTEMPTS:
+            if isinstance(held, HeldWithPolicies):
+                held.fire_is_stored(fire.fire_time, 0, now)
             self.advance(held, fire.next_fire)
         elif not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
@@ -204,8 +206,11 @@ class Outcomes:
         """
         held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
         is_reported = is_live and self._ownership.is_ours_on(generated.schedule)
-        is_news = held is not None and not is_acknowledged and generated.fire_time >= held.read_back_threshold
-        fault = fault_of_generated(held, generated, message, moved=self._moved) if is_news and held is not None else ""
+        fault = ""
+        # An older fire changes nothing, unless policies need the last one that is stored.
+        is_news = held is not None and (held.is_treated or generated.fire_time >= held.read_back_threshold)
+        if is_news and held is not None and not is_acknowledged:
+            fault = fault_of_generated(held, generated, message, moved=self._moved)
         if fault:
             if is_reported:
                 claimed = generated.schedule, generated.sequence, generated.fire_time
@@ -214,6 +219,8 @@ class Outcomes:
         if is_reported and (is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)):
             self._emit(Report(self.overdue.read_back(generated, held, message)))
         if held is not None:
+            if isinstance(held, HeldWithPolicies):
+                held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
             self._was_fired(held, generated.fire_time)
         return True
 
@@ -272,6 +279,8 @@ class Outcomes:
             landed = self._lifecycle.landed
             if fire.next_fire is None and held.ends_by_itself and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
+            if isinstance(held, HeldWithPolicies):
+                held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
             self.advance(held, fire.next_fire)
 
     # -- reports -------------------------------------------------------------------------------------------------

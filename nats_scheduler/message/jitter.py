@@ -14,7 +14,6 @@ Cost: about two microseconds and a search for the next fire time; a held schedul
 """
 
 from hashlib import blake2b
-from typing import ClassVar
 
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.policies import Policies
@@ -42,7 +41,7 @@ class JitteredTimetable(Timetable):
     """The timetable of a stored schedule with a jitter."""
 
     __slots__ = ("_jitter", "_schedule", "_sequence")
-    jitters: ClassVar[bool] = True
+    jitters = True
 
     def __init__(self, pattern: Pattern, stored_at: int, schedule: str, sequence: int, jitter: int) -> None:
         """Answer for the schedule that is stored on a subject under a sequence."""

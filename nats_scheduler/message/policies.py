@@ -61,6 +61,11 @@ class Policies:
     syntax: Syntax | None = None
     """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
 
+    @property
+    def are_kept(self) -> bool:
+        """Whether more must be kept of a schedule with these policies than of one without any (`engine.held`)."""
+        return self.jitter is not None
+
 
 NO_POLICIES = Policies()
 

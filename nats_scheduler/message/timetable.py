@@ -19,8 +19,6 @@ objects would take 60 MB. A question costs a call more than the pattern's answer
 Limit: the native scheduler of a server has rules of its own (`schedule.native`).
 """
 
-from typing import ClassVar
-
 from nats_scheduler.schedule.patterns import Pattern
 
 
@@ -28,7 +26,7 @@ class Timetable:
     """The fire times of one schedule."""
 
     __slots__ = ("pattern", "stored_at")
-    jitters: ClassVar[bool] = False
+    jitters: bool = False
     """Whether its fires are sent later than at their fire times."""
 
     def __init__(self, pattern: Pattern, stored_at: int) -> None:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
-from nats_scheduler.engine.held import Held, JitteredHeld
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, PurgeConcluded, ShardsHeld, Stored
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
@@ -320,5 +320,5 @@ def test_a_schedule_waits_during_its_delay_and_shows_both_times() -> None:
 
 def test_a_schedule_without_a_jitter_takes_no_more_memory() -> None:
     held, other = (Desk(message).engine.held.on(SCHEDULE) for message in (schedule("@every 1h"), jittered()))
-    assert (type(held), type(other)) == (Held, JitteredHeld)
+    assert (type(held), type(other)) == (Held, HeldWithPolicies)
     assert sys.getsizeof(held) == 128

@@ -8,7 +8,7 @@ from typing import Any
 
 from nats_scheduler.engine import held as held_module
 from nats_scheduler.engine import intake
-from nats_scheduler.engine.held import Held, JitteredHeld
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings, _had_read
 from nats_scheduler.message.jitter import jittered
 from nats_scheduler.message.timetable import Timetable
@@ -37,7 +37,7 @@ def jitter_of_the_instance() -> Changes:
     """Let a jitter follow from the instance that holds the schedule, so that no two instances agree."""
     numbers = count(1)
 
-    class HeldElsewhere(JitteredHeld):
+    class HeldElsewhere(HeldWithPolicies):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             self._number = next(numbers)
@@ -45,7 +45,7 @@ def jitter_of_the_instance() -> Changes:
         def send_time_of(self, fire_time: int) -> int:
             return jittered(self, self.subject, self._number, self.terms.policies.jitter or 0, fire_time)
 
-    yield held_module, "JitteredHeld", HeldElsewhere
+    yield held_module, "HeldWithPolicies", HeldElsewhere
 
 
 def jitter_forgotten() -> Changes:
