@@ -102,7 +102,7 @@ class CronFields:
         while True:
             if self.months >> month & 1:
                 first = days_from_civil(year, month, 1)
-                rest = self._days_of_month(year, month, first) >> day + 1
+                rest = self.days_of(year, month, first) >> day + 1
                 if rest:
                     return first + day + lowest(rest)
             day = 0
@@ -119,7 +119,7 @@ class CronFields:
         while True:
             if self.months >> month & 1:
                 first = days_from_civil(year, month, 1)
-                rest = self._days_of_month(year, month, first) & (1 << day) - 1
+                rest = self.days_of(year, month, first) & (1 << day) - 1
                 if rest:
                     return first - 1 + highest(rest)
             day = 32
@@ -131,7 +131,7 @@ class CronFields:
             else:
                 year, month = year - 1, highest(self.months)
 
-    def _days_of_month(self, year: int, month: int, first: int) -> int:
+    def days_of(self, year: int, month: int, first: int) -> int:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
         return self.days[(first + 4) % 7] & (2 << days_in_month(year, month)) - 1
 

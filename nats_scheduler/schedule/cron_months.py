@@ -87,9 +87,9 @@ class MonthFields(CronFields):
 
     def _is_a_day(self, days: int, year: int, month: int, day: int) -> bool:
         """Return whether a date, which is `days` days after 1970-01-01, matches."""
-        return bool(self.months >> month & 1 and self._days_of_month(year, month, days - day + 1) >> day & 1)
+        return bool(self.months >> month & 1 and self.days_of(year, month, days - day + 1) >> day & 1)
 
-    def _days_of_month(self, year: int, month: int, first: int) -> int:
+    def days_of(self, year: int, month: int, first: int) -> int:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
         if self.years is not None and not (year >= FIRST_YEAR and self.years >> year - FIRST_YEAR & 1):
             return 0
