@@ -8,14 +8,17 @@ would not find them there.
 Cost: some microseconds for a block of ten headers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import as_stored_natively, fire_block, guard_headers, identity_header
-from nats_scheduler.message.headers import MSG_ID, header_items, header_value
+from nats_scheduler.message.headers import MSG_ID, header_items, header_value, without_headers
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.placing import Header
+from nats_scheduler.message.report import REPORT_NAMES
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.schedule.instants import SECOND
@@ -70,15 +73,18 @@ def assembled(
     guard: bool,
     last: int | None = None,
     taken: int = 0,
+    report: Sequence[Header] = (),
 ) -> Fire:
     """Build the fire of a schedule from its message, `content`, or from the last message of its source.
 
     `last` is the sequence that the guard expects on the schedule's subject, the schedule's own if it is None;
-    `taken` as for `fire_identity`.
+    `taken` as for `fire_identity`; `report` is what the fire says of itself.
     """
     last = held.sequence if last is None else last
     base = as_stored_natively(content.block) if source is None else source.block
-    ours = [identity_header(fire_identity(held.subject, held.sequence, fire_time, taken))]
+    if report:
+        base = without_headers(base, REPORT_NAMES, ())
+    ours = [*report, identity_header(fire_identity(held.subject, held.sequence, fire_time, taken))]
     if guard:
         ours += guard_headers(held.subject, last)
     block = fire_block(base, held.pattern, held.terms, held.subject, next_fire, ours)

@@ -18,11 +18,12 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import DONE, Flight, Stage
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Refused, RemovalRequested
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.missed import next_of_due
 from nats_scheduler.engine.neglect import Neglect
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
@@ -67,6 +68,8 @@ class Course:
         self._neglect = Neglect(lifecycle)
         self.firing = Firing(lifecycle, in_flight, limits, emit)
         """Builds and sends the fires of what this has brought so far."""
+        self.drop_due: Callable[[HeldWithPolicies, int], None] = _undroppable
+        """Goes on after the fires that are due and that a policy drops; set by `engine.outcomes`."""
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -99,12 +102,23 @@ class Course:
 
     def _wake_waiting(self, held: Held, now: int) -> None:
         since = min(held.send_time, self._lifetimes.ends(held))
+        if held.is_treated and self._is_dropped_elsewhere(held, now):
+            return
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
             self._read(held)
         elif since < held.send_time:
             self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
         elif not self._neglect.wait(held, now):
             self._read(held)
+
+    def _is_dropped_elsewhere(self, held: Held, now: int) -> bool:
+        """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
+        if not isinstance(held, HeldWithPolicies) or self._ownership.is_ours(held) or now < held.send_time:
+            return False
+        if next_of_due(held, now) is not None:
+            return False
+        self.drop_due(held, now)
+        return True
 
     def _wake_with_content(self, held: Held, flight: Flight, now: int) -> None:
         if not self._ownership.is_ours(held):
@@ -114,7 +128,16 @@ class Course:
         elif not self.firing.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
             self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
         else:
+            self._publish(held, flight, now)
+
+    def _publish(self, held: Held, flight: Flight, now: int) -> None:
+        """Publish the fire of a schedule that is due, or go on after it if its policies drop all that is due."""
+        if not isinstance(held, HeldWithPolicies):
             self.firing.publish(held, flight, now)
+        elif (chosen := next_of_due(held, now)) is not None:
+            self.firing.publish_chosen(held, flight, chosen, now)
+        else:
+            self.drop_due(held, now)
 
     # -- what may have changed -----------------------------------------------------------------------------------
 
@@ -239,7 +262,7 @@ class Course:
         if flight.fire is not None:
             self.firing.repeat(held, flight, flight.fire, now)
         elif held.send_time <= now and self.firing.may_publish:
-            self.firing.publish(held, flight, now)
+            self._publish(held, flight, now)
         else:
             self.firing.make_ready(held, flight)
 
@@ -314,3 +337,7 @@ class Course:
             self._read(held)
         else:
             self.firing.refused(held, flight, fire, outcome, now)
+
+
+def _undroppable(held: HeldWithPolicies, _now: int) -> None:
+    raise AssertionError(f"{held.subject}: its fire is dropped, and no part goes on after it")

@@ -20,7 +20,7 @@ class Ending(StrEnum):
     MAX_AGE = "the max_age of its stream was over"
     LIMITS = "the max_msgs or max_bytes of its stream: it is gone, and nobody was seen to ask for that"
     CANCELLED = "cancelled"
-    MISSED_ITS_TIME = "its time passed while it waited for a place"
+    MISSED_ITS_TIME = "its time passed, and it is not made up"
     EXHAUSTED = "no further fire within the horizon of five years"
 
 
@@ -148,14 +148,21 @@ class FireForged:
 
 @dataclass(frozen=True, slots=True)
 class FiresMissed:
-    """Fires from `first` to before `made_up` (ns) were not stored; the fire of `made_up` is their make-up fire."""
+    """Fires from `first` to before `made_up` (ns) were not stored; the fire of `made_up` is their make-up fire.
+
+    Without `made_up` nothing is made up for them: their schedule continues with its next fire, or ends.
+    """
 
     schedule: str
     sequence: int
     first: int
-    made_up: int
+    made_up: int | None
     while_running: bool = False
     """Whether this process served the stream already when the first of them came due."""
+    dropped: int = 0
+    """How many fires that were; 0 if they were not counted, because the schedule has no policy that drops them."""
+    policy: str = ""
+    """The policy that dropped them, such as `X-Missed: skip`; "" if the schedule has none."""
 
 
 @dataclass(frozen=True, slots=True)

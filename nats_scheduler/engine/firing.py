@@ -4,7 +4,8 @@ The rules:
 
 - An unknown outcome is repeated with the same fire, and so with the same identity; a refusal stored nothing, so the
   next attempt may stand for later fires too (`engine.refusals` says when).
-- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due.
+- Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due. For a schedule with
+  policies `engine.missed` says which of them is sent.
 
 `engine.course` decides when a schedule comes here; what follows from the outcome of a fire is in `engine.outcomes`.
 """
@@ -16,10 +17,13 @@ from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import InFlight
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.missed import dropped_before
+from nats_scheduler.message.placing import Header
+from nats_scheduler.message.report import report_headers
 
 
 class Firing:
@@ -71,6 +75,17 @@ class Firing:
             fire = self._build(held, flight, fire_time, next_fire)
         self.send(held, flight, fire, now)
 
+    def publish_chosen(self, held: Held, flight: Flight, fire_time: int, now: int) -> None:
+        """Publish the fire of one fire time, whatever is due besides; it stands for all that came due before."""
+        if fire_time != held.fire_time:
+            if flight.missed_since is None:
+                flight.missed_since = held.fire_time
+            held.fire_time = fire_time
+        fire = flight.fire
+        if fire is None or fire.fire_time != fire_time:
+            fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
+        self.send(held, flight, fire, now)
+
     def send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Hand out a fire, unless it is known that the server would refuse it."""
         if flight.refusal is not None:
@@ -106,7 +121,8 @@ class Firing:
         guard = limits.guard and not (limits.blocks_refused and self._landed.covers(held))
         taken = last if flight.is_blocked else 0
         parts = flight.content, flight.source, fire_time, next_fire
-        fire = assembled(held, *parts, guard=guard, last=last, taken=taken)
+        report = _report_of(held, flight, fire_time) if held.is_treated else ()
+        fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report)
         flight.refusal = refusal_of(fire, self._limits)
         return fire
 
@@ -130,3 +146,11 @@ class Firing:
         self._lifecycle.move(held, Stage.BACKING_OFF)
         self._lifecycle.roster.wake(held, now + wait)
         return wait
+
+
+def _report_of(held: Held, flight: Flight, fire_time: int) -> Sequence[Header]:
+    """Return what the fire of a fire time says of itself and of the fire before it, if its schedule asks for that."""
+    if not isinstance(held, HeldWithPolicies) or not held.terms.policies.report:
+        return ()
+    missed = dropped_before(held, fire_time, flight.missed_since)
+    return report_headers(held.pattern, fire_time, held.previous_fire, missed)

@@ -84,6 +84,7 @@ class HeldWithPolicies(Held):
         "_fire_time_asked",
         "_send_time_found",
         "dropped",
+        "is_known",
         "jitters",
         "previous_fire",
         "previous_sequence",
@@ -109,6 +110,8 @@ class HeldWithPolicies(Held):
         """
         self.dropped = 0
         """How many fires were dropped by a policy since then."""
+        self.is_known = True
+        """Whether no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
 
     def send_time_of(self, fire_time: int) -> int:
         """Return when the fire of a fire time is published: never before it."""
@@ -134,6 +137,7 @@ class HeldWithPolicies(Held):
             self.dropped = 0
         self.previous_sequence = sequence
         self.previous_stored_at = stored_at
+        self.is_known = True
 
 
 def held_schedule(subject: str, sequence: int, definition: Definition, stored_at: int) -> Held:

@@ -13,6 +13,9 @@ The rules:
 - A checkpoint counts in send times: each fire that was to be sent by its instant is settled. A fire between its fire
   time and its send time is therefore not, and it holds back none of the others. Every instance that reads the
   checkpoint computes the same send times.
+- A schedule that sends each missed fire (`X-Missed: all`) must know where its backlog begins: with the next fire that
+  is not settled. A checkpoint names that fire if it is refused. Where nothing shows which fires are stored, there is no
+  backlog (`HeldWithPolicies.is_known`).
 
 A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
 So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
@@ -27,12 +30,13 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.flight import Stage
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_UNSETTLED_PER_SHARD = 32
@@ -41,6 +45,9 @@ MAX_UNSETTLED_PER_SHARD = 32
 Refused fires come first, by their times. Schedules that were rejected when they were due follow; those for which there
 is no room count as settled.
 """
+
+OWED_NUMBERS = 2
+"""A schedule of which the checkpoint names a fire time as well takes the room of so many more exceptions."""
 
 MAX_HANDOVERS_PER_STEP = 1_024
 """Schedules in progress that change hands in one step."""
@@ -61,6 +68,8 @@ class Holdings:
         self._settled = [NOTHING_SETTLED] * SHARDS
         self._settled_through = NOTHING_SETTLED.through
         """No fire that is sent after this instant (ns) is settled."""
+        self._held_since: list[int | None] = [None] * SHARDS
+        """Since when (ns) each shard that is held here is held."""
         self._changing: deque[Held] = deque()
         """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
@@ -80,6 +89,8 @@ class Holdings:
     def pass_over(self, held: Held) -> bool:
         """Advance past the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
+        if isinstance(held, HeldWithPolicies):
+            self._begin_backlog(held, settled)
         if held.fire_time > settled.through or held.send_time > settled.through:
             return False
         if not _had_read(settled, held) or held.sequence in settled.unsettled:
@@ -90,6 +101,27 @@ class Holdings:
             self._outcomes.advance(held, held.next_to_send(settled.through))
         return True
 
+    def _begin_backlog(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
+        """Note whether all fires that came due from the next one on are owed, and skip those that are not.
+
+        It is known from a checkpoint, unless that only says that something of the schedule is not settled. Otherwise it
+        is known if what came due can be seen: in the stream, where everything stored is read, or here, if this instance
+        held its shard then.
+        """
+        sequence = held.sequence
+        had_read = _had_read(settled, held)
+        if had_read and (owed := settled.owed.get(sequence)) is not None:
+            held.fire_time = max(held.fire_time, owed)
+            held.is_known = True
+        elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
+            held.is_known = True
+        elif self._ownership.reads_all:
+            since = self._outcomes.running_since
+            held.is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
+        else:
+            since = self._held_since[held.shard]
+            held.is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
+
     def unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
@@ -98,6 +130,8 @@ class Holdings:
     def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
         """Fire for these shards and no others from now on; returns the new ones."""
         before, self._ownership.shards = self._ownership.shards, shards
+        for shard in shards - before:
+            self._held_since[shard] = now
         self._outcomes.overdue.gained(shards - before, now)
         changed = before ^ shards
         self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
@@ -132,11 +166,13 @@ class Holdings:
         shards = self._ownership.shards
         room = MAX_UNSETTLED_PER_SHARD * len(shards)
         failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.send_time)
-        unnamed = failing[room].send_time if len(failing) > room else None
+        named, owed, unnamed = _named(failing, room)
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
-        unsettled = islice(chain((held.sequence for held in failing), rejected), room)
-        return CheckpointLoaded(through, last_read, frozenset(unsettled), shards, 0 if last is None else last.stored_at)
+        left = room - len(named) - OWED_NUMBERS * len(owed)
+        unsettled = frozenset(chain(named, islice(rejected, left if unnamed is None else 0)))
+        stored_by = 0 if last is None else last.stored_at
+        return CheckpointLoaded(through, last_read, unsettled, shards, stored_by, owed)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
@@ -146,6 +182,27 @@ class Holdings:
         self._course.hand_over(held)  # discards what was built before another instance held it
         if held.flight is None or held.flight.stage is Stage.READING:
             self.pass_over(held)
+
+
+def _named(failing: Iterable[Held], room: int) -> tuple[list[int], dict[int, int], int | None]:
+    """Return which of the failing schedules a checkpoint has room to name, and which fire times with them.
+
+    The third value is the send time (ns) of the first that it does not name, None if it names all.
+    """
+    named: list[int] = []
+    owed: dict[int, int] = {}
+    for held in failing:
+        room -= 1 + OWED_NUMBERS * _sends_each(held)
+        if room < 0:
+            return named, owed, held.send_time
+        named.append(held.sequence)
+        if _sends_each(held):
+            owed[held.sequence] = held.fire_time
+    return named, owed, None
+
+
+def _sends_each(held: Held) -> bool:
+    return held.is_treated and held.terms.policies.missed.kept is Kept.ALL
 
 
 def _had_read(settled: CheckpointLoaded, held: Held) -> bool:

@@ -4,8 +4,8 @@ Messages come in batches, because a million of them are read at a start, and an 
 one for each message.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nats_scheduler.engine.fire import Fire
@@ -100,6 +100,9 @@ class CheckpointLoaded:
 
     It is set only if the stream may be another one than its writer's.
     """
+    owed: Mapping[int, int] = field(default_factory=dict, hash=False)
+    """Of the schedules in `unsettled` those that send each missed fire (`X-Missed: all`): the fire time (ns) of the
+    first that is not settled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ The rules:
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
 from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
@@ -44,6 +45,7 @@ from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.overdue import OverdueRule
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.message.genuine import is_too_early
+from nats_scheduler.message.policy_values import MAKE_UP_ONCE
 from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -86,6 +88,7 @@ class Outcomes:
         """
         self._course = course
         self._firing = course.firing
+        course.drop_due = self.drop_due
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
         self._in_flight = in_flight
@@ -233,16 +236,14 @@ class Outcomes:
 
     # -- what follows --------------------------------------------------------------------------------------------
 
-    def advance(self, held: Held, next_fire: int | None) -> None:
+    def advance(self, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED) -> None:
         """Go on after a stored fire: to the next one, or to the purge of a schedule that is done."""
         flight = held.flight
         if flight is not None and flight.missed_since is not None:
-            first = flight.missed_since
-            was_running = self.running_since is not None and first >= self.running_since
-            self._emit(Report(FiresMissed(held.subject, held.sequence, first, held.fire_time, was_running)))
+            self._report_missed(held, flight.missed_since, held.fire_time)
         if next_fire is None:
             if held.ends_by_itself:
-                self._purges.purge(held)
+                self._purges.purge(held, ending)
             else:
                 self._lifecycle.end(held, Ending.EXHAUSTED)
         else:
@@ -255,6 +256,30 @@ class Outcomes:
                 self._course.keep_content(held, kept, pause)
             else:
                 self._course.await_due(held)
+
+    def drop_due(self, held: HeldWithPolicies, now: int) -> None:
+        """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
+        first = held.fire_time
+        if held.flight is not None and held.flight.missed_since is not None:
+            first, held.flight.missed_since = held.flight.missed_since, None
+        if held.repeats:
+            held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
+        held.dropped += self._report_missed(held, first, None)
+        self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
+
+    def _report_missed(self, held: Held, first: int, made_up: int | None) -> int:
+        """Report that fires from `first` (ns) on were not stored; returns how many, if that is counted."""
+        was_running = self.running_since is not None and first >= self.running_since
+        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
+        dropped = 0
+        if isinstance(held, HeldWithPolicies):
+            until = held.fire_time if made_up is None else made_up - 1
+            dropped = held.count(first - 1, until) if held.repeats else 1
+            missed = held.terms.policies.missed
+            event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
+        if self._ownership.is_ours(held):
+            self._emit(Report(event))
+        return dropped
 
     def join_late(self, held: Held, now: int) -> bool:
         """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.

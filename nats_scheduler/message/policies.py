@@ -21,6 +21,14 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
+from nats_scheduler.message.policy_values import (
+    DEFAULT_GRACE_NS,
+    MAKE_UP_ONCE,
+    Missed,
+    read_grace,
+    read_missed,
+    read_report,
+)
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds, Days, in_order
 from nats_scheduler.schedule.durations import format_duration, parse_duration
@@ -54,17 +62,23 @@ class Policies:
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
     """What `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` leave of the fire times of the pattern."""
+    grace: int = DEFAULT_GRACE_NS
+    """A fire that is sent later than this (ns) after its send time counts as missed."""
     jitter: int | None = None
     """How long (ns) each fire is delayed at most; `message.jitter` says by how much it is."""
+    missed: Missed = MAKE_UP_ONCE
+    """What happens to fires that could not be stored in time."""
     note: str | None = None
     owner: str | None = None
+    report: bool = False
+    """Whether each fire says for which time it is, which fire was stored before it, and how many were dropped."""
     syntax: Syntax | None = None
     """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
 
     @property
     def are_kept(self) -> bool:
         """Whether more must be kept of a schedule with these policies than of one without any (`engine.held`)."""
-        return self.jitter is not None
+        return self.jitter is not None or self.missed != MAKE_UP_ONCE or self.report
 
 
 NO_POLICIES = Policies()
@@ -204,6 +218,11 @@ def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
     return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found)))
 
 
+def _grace(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    grace = read_grace(value)
+    return grace if isinstance(grace, str) else replace(policies, grace=grace)
+
+
 def _jitter(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     duration = parse_duration(value)
     if isinstance(duration, Invalid):
@@ -211,6 +230,11 @@ def _jitter(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
     if not 0 < duration <= MAX_JITTER_NS:
         return f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}"
     return replace(policies, jitter=duration)
+
+
+def _missed(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    missed = read_missed(value)
+    return missed if isinstance(missed, str) else replace(policies, missed=missed)
 
 
 def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
@@ -221,6 +245,11 @@ def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
 def _owner(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     fault = _text_fault(value)
     return fault or replace(policies, owner=value)
+
+
+def _report(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    report = read_report(value)
+    return report if isinstance(report, str) else replace(policies, report=report)
 
 
 def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
@@ -235,10 +264,13 @@ _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Anchor": _anchor,
     "X-End": _end,
     "X-Except": _except,
+    "X-Grace": _grace,
     "X-Jitter": _jitter,
     "X-Limit": _limit,
+    "X-Missed": _missed,
     "X-Note": _note,
     "X-Owner": _owner,
+    "X-Report": _report,
     "X-Start": _start,
     "X-Syntax": _syntax,
 }

@@ -19,6 +19,7 @@ objects would take 60 MB. A question costs a call more than the pattern's answer
 Limit: the native scheduler of a server has rules of its own (`schedule.native`).
 """
 
+from nats_scheduler.schedule.counting import count_fires
 from nats_scheduler.schedule.patterns import Pattern
 
 
@@ -76,6 +77,27 @@ class Timetable:
         while latest is not None and self.send_time_of(latest) > until:
             latest = self.pattern.latest_fire(after, latest - 1, self.stored_at)
         return latest
+
+    def count(self, after: int, until: int) -> int:
+        """Return how many fire times there are in (after, until]."""
+        return count_fires(self.pattern, self.stored_at, after, until)
+
+    def latest_but(self, number: int, after: int, until: int) -> int | None:
+        """Return the first of the last `number` fire times (1 or more) in (after, until]; None if there are no more.
+
+        Cost: some sixty counts; no fire time is asked for but the one that is returned.
+        """
+        if self.count(after, until) <= number:
+            return None
+        # More than `number` lie behind `early`, and no more than that behind `late`: so `late` becomes the fire before.
+        early, late = after, until
+        while late - early > 1:
+            middle = (early + late) // 2
+            if self.count(middle, until) > number:
+                early = middle
+            else:
+                late = middle
+        return self.next_fire(late)
 
     def is_fire(self, instant: int) -> bool:
         """Return whether an instant is one of the fire times."""

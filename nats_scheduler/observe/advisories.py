@@ -114,6 +114,17 @@ class FiresMissedAdvisory(Advisory):
     make_up_fire: Annotated[Instant, Field(description="The fire time of the make-up fire, RFC 3339 in UTC.")]
 
 
+class FiresSkippedAdvisory(Advisory):
+    """Fires of a schedule were not stored because a policy of the schedule dropped them."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.fires_skipped"]
+    schedule: Schedule
+    seq: Sequence
+    since: Annotated[Instant, Field(description="The fire time of the first of them, RFC 3339 in UTC.")]
+    dropped: int = Field(description="How many they are.")
+    policy: str = Field(description="The policy, such as `X-Missed: skip`.")
+
+
 class FiresDroppedAdvisory(Advisory):
     """A schedule ended while its fires were refused: what came due meanwhile is not stored."""
 
@@ -196,6 +207,7 @@ AnyAdvisory = Annotated[
     | FireRefusedAdvisory
     | FireForgedAdvisory
     | FiresMissedAdvisory
+    | FiresSkippedAdvisory
     | FiresDroppedAdvisory
     | FireLateAdvisory
     | PurgeFailedAdvisory

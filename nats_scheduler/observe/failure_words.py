@@ -24,6 +24,8 @@ SHOWN = {
     "ends": "ends",
     "since": "since",
     "make_up_fire": "make-up fire",
+    "dropped": "dropped",
+    "policy": "policy",
     "instance": "instance",
     "key": "key",
 }

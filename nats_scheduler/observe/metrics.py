@@ -55,6 +55,7 @@ class Metrics:
         self.refused = self._counter("fires_refused", "Fires the server refused, by its code.", "code")
         self.forged = self._counter("fires_forged", "Messages that claim to be fires and cannot be.")
         self.missed = self._counter("fires_missed", "Make-up fires stored, each for all missed fires of a schedule.")
+        self.skipped = self._counter("fires_skipped", "Fires that a policy of their schedule dropped.", "policy")
         self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
         self.failing = self._gauge(
             "schedules_failing", "Schedules whose fires the server refuses at the moment.", "stream"
@@ -125,6 +126,7 @@ class Metrics:
         counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
         for counter in (*counters, self.misnamed):
             counter.labels(stream)
+        self.skipped.labels(stream, "X-Missed")
         for ending in EARLY_ENDINGS:
             self.ends_early.labels(stream, ending.name.lower())
         for code in REFUSAL_CODES:

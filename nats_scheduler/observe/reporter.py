@@ -49,6 +49,7 @@ OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's 
 """What an operator can do against an overload."""
 
 Listener = Callable[[str, Event], None]
+_time = format_rfc3339
 
 
 class Reporter:
@@ -332,17 +333,27 @@ class Reporter:
             self._advise("fire_forged", stream, **fields)
 
     def _missed(self, stream: str, event: FiresMissed) -> None:
-        self._metrics.missed.labels(stream).inc()
-        if self._allowance.grants("fires_missed", stream):
+        self._metrics.missed.labels(stream).inc(not event.policy)
+        if event.policy or event.made_up is None:
+            self._skipped(stream, event)
+        elif self._allowance.grants("fires_missed", stream):
             write = self._log.warning if event.while_running else self._log.info
             fields = {"schedule": event.schedule, "since": _time(event.first), "make_up_fire": _time(event.made_up)}
             write("fires_missed", stream=stream, **fields)
             self._advise("fires_missed", stream, seq=event.sequence, **fields)
 
+    def _skipped(self, stream: str, event: FiresMissed) -> None:
+        self._metrics.skipped.labels(stream, event.policy.partition(":")[0]).inc(event.dropped)
+        if self._allowance.grants("fires_skipped", stream):
+            write = self._log.warning if event.while_running else self._log.info
+            fields = {"schedule": event.schedule, "since": _time(event.first), "policy": event.policy}
+            write("fires_skipped", stream=stream, dropped=event.dropped, **fields)
+            self._advise("fires_skipped", stream, seq=event.sequence, dropped=event.dropped, **fields)
+
     def _dropped(self, stream: str, event: FiresDropped) -> None:
         self._metrics.dropped.labels(stream, str(event.code)).inc()
-        fields = {"code": event.code, "reason": event.description, "since": _time(event.first)}
-        fields |= {"schedule": event.schedule}
+        fields = {"code": event.code, "reason": event.description}
+        fields |= {"since": _time(event.first), "schedule": event.schedule}
         if self._warn("fires_dropped", stream, {"stream": stream, **fields}):
             self._advise("fires_dropped", stream, seq=event.sequence, **fields)
 
@@ -385,7 +396,3 @@ class Reporter:
 
     def _advise(self, kind: str, stream: str, **fields: Any) -> None:
         self.advise(advisory_message(kind, stream, fields))
-
-
-def _time(instant: int) -> str:
-    return format_rfc3339(instant)

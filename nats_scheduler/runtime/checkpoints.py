@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nats_scheduler.engine.holdings import OWED_NUMBERS
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.jetstream.streams import StreamState
@@ -51,6 +52,9 @@ MAX_CHECKPOINT_WRITE_ATTEMPTS = 8
 
 CREATED = "created"
 """When the stream was created, as the server reported it to the writer of a value, or of an entry in it."""
+
+OWED = "owed"
+"""Of the exceptions of an entry those that send each missed fire, each with the fire time (ns) of the first."""
 
 STORED_BY = "stored_by"
 """When (ns) the last message was stored that the writer of an entry had read."""
@@ -171,6 +175,8 @@ def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | 
 
 def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
     ours = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
+    if settled.owed:
+        ours[OWED] = sorted([sequence, fire_time] for sequence, fire_time in settled.owed.items())
     if settled.stored_by is not None:
         ours[STORED_BY] = settled.stored_by
     others = []
@@ -178,12 +184,19 @@ def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
         left = (_shards_of(entry) or frozenset()) - settled.shards
         if left:
             others.append({**entry, "shards": sorted(left), "unsettled": _numbers(entry.get("unsettled", []))})
-    merged, room = [{**ours, "shards": sorted(settled.shards)}], MAX_UNSETTLED_NUMBERS - len(settled.unsettled)
-    for entry in sorted(others, key=lambda entry: len(entry["unsettled"]) / len(entry["shards"])):
-        room -= len(entry["unsettled"])
+    merged = [{**ours, "shards": sorted(settled.shards)}]
+    room = MAX_UNSETTLED_NUMBERS - _size(merged[0])
+    for entry in sorted(others, key=lambda entry: _size(entry) / len(entry["shards"])):
+        room -= _size(entry)
         if room >= 0:
             merged.append(entry)
     return merged
+
+
+def _size(entry: Entry) -> int:
+    """Return how many numbers the exceptions of an entry take."""
+    owed = entry.get(OWED, [])
+    return len(entry["unsettled"]) + (OWED_NUMBERS * len(owed) if isinstance(owed, list) else 0)
 
 
 def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
@@ -199,8 +212,18 @@ def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
     through, sequence = numbers[:2]
     if sequence < 0:
         return None
+    owed = _owed_of(entry.get(OWED, []))
+    if owed is None:
+        return None
     stored_by = entry.get(STORED_BY) if CREATED in entry else None
-    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards, stored_by)
+    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards, stored_by, owed)
+
+
+def _owed_of(pairs: object) -> dict[int, int] | None:
+    """Read pairs of a sequence and a fire time, None if they are something else."""
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return None
+    return dict(pairs) if all(type(number) is int for pair in pairs for number in pair) else None
 
 
 def _shards_of(entry: object) -> frozenset[int] | None:

@@ -127,6 +127,16 @@ def test_a_look_that_finds_a_schedule_lets_it_wait_on_and_keeps_no_content() -> 
     assert held.wake == held.fire_time - SECOND
 
 
+def test_what_came_due_while_a_schedule_waited_is_not_made_up_whatever_its_policy_is() -> None:
+    """While it waits it is rejected, so its fires are not owed."""
+    desk = desk_for(1, *map_of(1), schedule("@every 10s", 2, "s.2", Nats_Schedule_X_Missed="all"))
+    desk.now = START + 35 * SECOND
+    desk.read(plain("s.1", 3))
+    held = desk.engine.held.on("s.2")
+    assert held is not None
+    assert held.fire_time == START + 40 * SECOND
+
+
 def test_an_at_whose_time_passed_while_it_waited_never_fires_and_is_removed() -> None:
     desk = desk_for(1, schedule("@daily", 1, "s.1"), at(5, 2, "s.2"), at(30, 3, "s.3"))
     desk.at(10)

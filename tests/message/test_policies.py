@@ -5,6 +5,7 @@ import pytest
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.policies import MAX_EXCEPTIONS, MAX_TEXT_CHARS, NO_POLICIES, POLICY_NAMES
+from nats_scheduler.message.policy_values import DEFAULT_GRACE_NS, Kept, Missed
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -58,7 +59,10 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Limit", "7"),
         ("X-Anchor", "2026-01-01T00:30:00Z"),
         ("X-Except", "2026-12-27..2027-01-01, 2026-12-25"),
+        ("X-Grace", "1m"),
         ("X-Jitter", "1h30m"),
+        ("X-Missed", "all 12"),
+        ("X-Report", "true"),
         ("X-Note", "Rückfragen: Anna"),
         ("X-Owner", "billing"),
         dialect=dialect,
@@ -66,6 +70,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     policies = definition.terms.policies
     assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
     assert policies.jitter == 5_400 * SECOND
+    assert (policies.missed, policies.grace, policies.report) == (Missed(Kept.ALL, 12), 60 * SECOND, True)
     assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax"})
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
@@ -93,6 +98,39 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "missed"),
+    [
+        ("once", Missed()),
+        ("skip", Missed(Kept.SKIP)),
+        ("all", Missed(Kept.ALL)),
+        ("all 1", Missed(Kept.ALL, 1)),
+        ("all 1000000", Missed(Kept.ALL, 1_000_000)),
+    ],
+)
+def test_each_value_for_missed_fires_is_read_and_written_as_it_was(value: str, missed: Missed) -> None:
+    policies = accepted(AT, ("X-Missed", value)).terms.policies
+    assert (policies.missed, str(policies.missed)) == (missed, value)
+    assert (policies.grace, policies.report) == (DEFAULT_GRACE_NS, False)
+
+
+@pytest.mark.parametrize(
+    ("policies", "are_kept"),
+    [
+        ({}, False),
+        ({"X-Missed": "once"}, False),
+        ({"X-Grace": "1m"}, False),
+        ({"X-Missed": "skip"}, True),
+        ({"X-Missed": "all"}, True),
+        ({"X-Report": "true"}, True),
+        ({"X-Jitter": "1m"}, True),
+        ({"X-Limit": "3", "X-Note": "a"}, False),
+    ],
+)
+def test_more_is_kept_of_a_schedule_only_if_its_policies_need_it(policies: dict[str, str], are_kept: bool) -> None:
+    assert accepted(EVERY, *policies.items()).terms.policies.are_kept is are_kept
+
+
+@pytest.mark.parametrize(
     ("pattern", "name", "value", "reason"),
     [
         (EVERY, "X-Start", "tomorrow", "is not a time: expected a time such as"),
@@ -115,6 +153,20 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
         (EVERY, "X-Jitter", "0s", "is not more than 0 and at most 24h0m0s"),
         (EVERY, "X-Jitter", "-1s", "is not more than 0"),
         (AT, "X-Jitter", "24h1ns", "is not more than 0 and at most 24h0m0s"),
+        (EVERY, "X-Missed", "", "is none of once, skip, all, and all with a number"),
+        (EVERY, "X-Missed", "Once", "is none of once, skip, all"),
+        (EVERY, "X-Missed", "all  3", "is none of once, skip, all"),
+        (EVERY, "X-Missed", "all -3", "is none of once, skip, all"),
+        (EVERY, "X-Missed", "once 3", "is none of once, skip, all"),
+        (EVERY, "X-Missed", "all 0", "is not all with 1 to 1,000,000"),
+        (EVERY, "X-Missed", "all 1000001", "is not all with 1 to 1,000,000"),
+        (EVERY, "X-Missed", "all 9999999999", "is none of once, skip, all"),
+        (EVERY, "X-Missed", "all ٣", "is none of once, skip, all"),
+        (EVERY, "X-Grace", "soon", "is not a duration: expected a duration such as"),
+        (EVERY, "X-Grace", "999ms", "is less than 1s: fires of a burst are that late"),
+        (EVERY, "X-Grace", "-1m", "is less than 1s"),
+        (EVERY, "X-Report", "false", "is not 'true', the only value"),
+        (EVERY, "X-Report", "True", "is not 'true'"),
         (EVERY, "X-Note", "", "is empty"),
         (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
         (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),

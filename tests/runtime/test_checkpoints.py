@@ -68,6 +68,30 @@ async def test_each_holder_writes_for_its_own_shards(registry: Registry) -> None
     }
 
 
+async def test_the_first_fire_of_a_refused_backlog_is_written_with_its_schedule(registry: Registry) -> None:
+    settled = CheckpointLoaded(900, 10, frozenset({3, 7}), LOW, owed={7: 850})
+    assert await keeper(registry).write(settled)
+    assert await keeper(registry).write(CheckpointLoaded(800, 9, shards=HIGH))
+    (found,) = [one for one in await read(registry) if one.shards == LOW]
+    assert (found.unsettled, found.owed) == (frozenset({3, 7}), {7: 850})
+
+
+@pytest.mark.parametrize("owed", [{"7": 850}, [7, 850], [[7]], [[7, "850"]], [[7, True]], [[7, 850, 1]]])
+async def test_first_fires_that_no_sidecar_wrote_make_an_entry_incredible(registry: Registry, owed: Any) -> None:
+    entry = {"through": 900, "sequence": 10, "unsettled": [7], "owed": owed, "shards": sorted(ALL_SHARDS)}
+    key = checkpoint_key("S", Mode.EMULATED)
+    assert await registry.swap(key, {"created": CREATED, "entries": [entry]}, 0) is not None
+    assert await read(registry) == set()
+
+
+async def test_first_fires_take_the_room_of_exceptions(registry: Registry) -> None:
+    """An entry is left out as a whole, if there is no room for all that it names."""
+    many = dict.fromkeys(range(1, 1101), 850)
+    assert await keeper(registry).write(CheckpointLoaded(900, 10, frozenset(many), LOW, owed=many))
+    assert await keeper(registry).write(CheckpointLoaded(900, 10, frozenset(range(5_000, 5_201)), HIGH))
+    assert {one.shards for one in await read(registry)} == {HIGH}
+
+
 async def test_a_shard_that_changed_hands_is_written_by_its_new_holder(registry: Registry) -> None:
     assert await keeper(registry).write(CheckpointLoaded(5, 10, frozenset({3})))
     assert await keeper(registry).write(CheckpointLoaded(9, 12, shards=HIGH))

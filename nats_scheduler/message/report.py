@@ -1,0 +1,26 @@
+"""The headers that `X-Report` adds: for which time a fire is, which fire was stored before it, and what was dropped.
+
+Its names begin with `X-Nats-` beside the headers of ADR-51 too: servers remove headers that begin with `Nats-Schedule`
+from what they generate. A fire that copies the headers of another one, its sample, has only its own report.
+"""
+
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.placing import Header
+from nats_scheduler.schedule.patterns import Pattern
+
+DUE = PORTABLE.schedule + b"-X-Due"
+"""The fire time, as `Nats-Schedule-Next` writes it."""
+PREVIOUS = PORTABLE.schedule + b"-X-Previous"
+"""The fire time of the last fire before that is known to be stored; absent if there is none."""
+MISSED = PORTABLE.schedule + b"-X-Missed"
+"""How many fires were dropped between the two."""
+
+REPORT_NAMES = (DUE, PREVIOUS, MISSED)
+
+
+def report_headers(pattern: Pattern, fire_time: int, previous: int | None, missed: int) -> list[Header]:
+    """Return the report of a fire; times are in nanoseconds."""
+    headers = [(DUE, pattern.format(fire_time).encode())]
+    if previous is not None:
+        headers.append((PREVIOUS, pattern.format(previous).encode()))
+    return [*headers, (MISSED, b"%d" % missed)]

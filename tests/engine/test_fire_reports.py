@@ -1,0 +1,86 @@
+"""What the fires of schedules with `X-Report` say of themselves and of the fire before."""
+
+import pytest
+
+from nats_scheduler.schedule.instants import DAY
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, TARGET
+from tests.engine.missed_builders import headers, policies, world_of
+
+GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+WITHOUT_CHECKPOINT = pytest.mark.parametrize("with_checkpoint", [True, False])
+
+
+def reports(world: ScheduleWorld) -> list[tuple[str | None, str | None, str | None]]:
+    """Return what each fire says of itself: its time, that of the fire before, and how many were dropped."""
+    names = ("Due", "Previous", "Missed")
+    rows = [[one.header(f"X-Nats-Schedule-X-{name}") for name in names] for one in world.generated]
+    return [(due and due[11:], previous and previous[11:], missed) for due, previous, missed in rows]
+
+
+@GUARDS
+def test_each_fire_says_its_time_the_one_before_and_what_was_dropped(guard: bool) -> None:
+    world = world_of("@every 1h", policies(report="true"), guard=guard)
+    world.advance("150m")
+    world.restart("4h")
+    assert reports(world) == [
+        ("01:00:00Z", None, "0"),
+        ("02:00:00Z", "01:00:00Z", "0"),
+        ("06:00:00Z", "02:00:00Z", "3"),
+    ]
+
+
+@WITHOUT_CHECKPOINT
+def test_a_report_says_the_same_after_a_restart(with_checkpoint: bool) -> None:
+    world = world_of("@every 1h", policies("skip", report="true"))
+    world.advance("90m")
+    world.restart("4h", with_checkpoint=with_checkpoint)
+    world.restart("1m", with_checkpoint=with_checkpoint)
+    world.advance("1h")
+    assert reports(world) == [("01:00:00Z", None, "0"), ("06:00:00Z", "01:00:00Z", "4")]
+
+
+def test_a_report_on_the_first_fire_counts_what_was_dropped_before_it() -> None:
+    world = world_of("@every 1h", policies("skip", report="true"))
+    world.advance("1m")
+    world.restart("150m")
+    world.advance("1h")
+    assert reports(world) == [("03:00:00Z", None, "2")]
+
+
+def test_a_report_where_the_fire_before_is_gone_counts_what_was_dropped_since_the_checkpoint() -> None:
+    world = world_of("@every 1h", policies(report="true"))
+    world.advance("150m")
+    world.purge(TARGET)
+    world.restart("4h")
+    assert reports(world)[-1] == ("06:00:00Z", None, "3")
+
+
+def test_the_times_of_a_report_are_written_as_those_of_the_next_fire() -> None:
+    world = ScheduleWorld()
+    zoned = headers("0 0 * * * *", policies(report="true"))
+    world.publish(SCHEDULE, {**zoned, "Nats-Schedule-Time-Zone": "Asia/Kathmandu"})
+    world.advance("2h")
+    last = world.generated[-1]
+    assert last.header("X-Nats-Schedule-X-Due") == "2026-01-01T07:00:00+05:45"
+    assert last.header("X-Nats-Schedule-X-Previous") == "2026-01-01T06:00:00+05:45"
+
+
+def test_a_fire_whose_sample_is_a_reported_fire_has_only_its_own_report() -> None:
+    for spelling in ("", "X-"):
+        world = ScheduleWorld()
+        world.publish("s.first", {**headers("@every 1m", policies(report="true")), "Nats-Schedule-Target": "t.first"})
+        second = {"Nats-Schedule": "@every 90s", "Nats-Schedule-Target": TARGET, "Nats-Schedule-Source": "t.first"}
+        second |= policies(report="true")
+        world.publish("s.second", {f"{spelling}{name}": value for name, value in second.items()})
+        world.advance("100s")
+        (fire,) = [one for one in world.generated if one.subject == TARGET]
+        found = [value for name, value in fire.headers if name == "X-Nats-Schedule-X-Due"]
+        assert found == ["2026-01-01T00:01:30Z"]
+
+
+def test_days_of_missed_fires_are_counted_in_a_report() -> None:
+    world = world_of("* * * * * *", policies(report="true"))
+    world.advance("2s")
+    world.restart(30 * DAY)
+    assert reports(world)[-1][2] == str(30 * 86_400 - 1)
