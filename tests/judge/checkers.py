@@ -4,6 +4,7 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
 
 - *Complete*: each due of a known version is stored, unless no instance was ready between it and the next one (the
   missed-fire rule: of those one make-up fire stands for all), or the version may have ended before one was.
+  With policies for missed fires another rule holds (`judge.missed`).
   Only the publisher, or the fire of an `@at`, removes a schedule.
 - *Unique*: no due is stored twice, no fire is stored that no due asks for, and none is made up that a later one stands
   for. Where messages are consumed, this ends for a repetition that comes beyond the duplicate window.
@@ -20,13 +21,13 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
 from tests.judge.identities import Identities
 from tests.judge.matching import matched
+from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
 from tests.judge.versions import Version, versions_of
 
 ALL_SHARDS = range(64)
@@ -92,11 +93,10 @@ def complete(case: Case) -> list[Violation]:
     for version in case.versions.values():
         horizon = min(version.may_end_from, case.history.end)
         dues = version.owed(horizon)
-        sent = [version.sent_at(due) for due in dues]
-        for due, (sent_at, following) in zip(dues, pairwise([*sent, _given_up(case, version, horizon)]), strict=True):
-            begin, end = max(sent_at, version.stored_at), min(following, horizon)
+        for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
+            begin, end = max(version.sent_at(due), version.stored_at), min(following, horizon)
             ready = case.ready_for(version, due, begin, end)
-            if (version.sequence, due) not in case.stored and ready >= case.terms.slack:
+            if (version.sequence, due) not in case.stored and ready >= needed(case, version):
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
                 found.append(_violation("Complete", version, evidence))
         if _has_vanished(case, version):
@@ -113,6 +113,7 @@ def _given_up(case: Case, version: Version, horizon: int) -> int:
 def _has_vanished(case: Case, version: Version) -> bool:
     is_done = version.last_fires
     may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
+    may_end |= last_is_skipped(case, version)
     return not is_done and not may_end and version.sequence not in case.history.remaining
 
 
@@ -144,6 +145,9 @@ def unique(case: Case) -> list[Violation]:
         elif target is not None and known is not None and _is_needless(case, known, target[1], fire):
             evidence = f"{case.at(target[1])} is made up at {case.at(fire.stored_at)}, but a later one stands for it"
             found.append(_violation("Unique", known, evidence))
+        elif target is not None and known is not None and is_too_late(case, known, target[1], fire):
+            evidence = f"{case.at(target[1])} is made up at {case.at(fire.stored_at)}, and was to be skipped"
+            found.append(_violation("Unique", known, evidence))
     return found
 
 
@@ -165,8 +169,8 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
 
 
 def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
-    """Return whether the next one was due before any instance could have begun this fire."""
-    following = version.following_sent_at(due)
+    """Return whether one that stands for it was due before any instance could have begun this fire."""
+    following = stood_for_from(version, due)
     if following is None or fire.stored_at < following:
         return False
     begin, end = version.sent_at(due) - case.terms.clock_ahead, following + case.terms.clock_behind
@@ -282,7 +286,8 @@ def live(case: Case) -> list[Violation]:
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
         waited = case.ready_for(version, due, max(version.sent_at(due), version.stored_at), fire.stored_at)
-        if waited > case.terms.slack and version.uncovered_from == NEVER and not _was_held_up(case, version, due, fire):
+        is_late = waited > needed(case, version) and version.uncovered_from == NEVER
+        if is_late and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
     for version in case.versions.values():

@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.judge.history import NEVER, FireSeen, Headers, History, SourceSeen
+from tests.judge.history import EVERYTHING, NEVER, FireSeen, Headers, History, SourceSeen
 from tests.judge.patterns import written
 from tests.judge.versions import Version
 
@@ -30,6 +30,8 @@ class Contents:
 
     def __init__(self, history: History) -> None:
         self._terms = history.terms
+        self._subjects = {operation.schedule for operation in history.operations}
+        self._purges = EVERYTHING in self._subjects
         self._sources: dict[str, list[SourceSeen]] = defaultdict(list)
         for seen in sorted(history.sources, key=lambda seen: seen.since):
             self._sources[seen.subject].append(seen)
@@ -42,8 +44,37 @@ class Contents:
         if version.fire_ttl:
             appended.append(("Nats-TTL", f"{version.fire_ttl}s"))
         return [
-            Content(version.target, body, (*headers, *appended)) for body, headers in self._bases(version, due, fire)
+            Content(version.target, body, (*headers, *appended, *report))
+            for body, headers in self._bases(version, due, fire)
+            for report in self._reports(version, due, fire)
         ]
+
+    def _reports(self, version: Version, due: int, fire: FireSeen) -> list[Headers]:
+        """Return what a fire may say of itself.
+
+        It names the fire before it, or an earlier one if that was stored so shortly before that its instance may not
+        have known it. Where fires may be gone, and before the first, it may name none.
+        """
+        if not version.pattern.policies.report:
+            return [()]
+        name = "X-Nats-Schedule-X-"
+        known_by = fire.stored_at - self._terms.resumes_within - self._terms.window
+        before = [one for one in version.fires if one.fire_time is not None and one.fire_time < due]
+        sure = [one.fire_time or 0 for one in before if one.stored_at < known_by]
+        may_be_gone = self._terms.consumed or bool(version.fire_ttl) or self._lands(version) or self._purges
+        named = {one.fire_time or 0 for one in before if may_be_gone or (one.fire_time or 0) >= max(sure, default=0)}
+        dues = version.dues(due - 1)
+        found: list[Headers] = []
+        for previous in sorted(named):
+            dropped = sum(1 for one in dues if one > previous)
+            times = (f"{name}Due", written(due)), (f"{name}Previous", written(previous))
+            found.append((*times, (f"{name}Missed", str(dropped))))
+        if may_be_gone or not sure:
+            found += [((f"{name}Due", written(due)), (f"{name}Missed", str(n))) for n in range(len(dues) + 1)]
+        return found
+
+    def _lands(self, version: Version) -> bool:
+        return version.target in self._subjects
 
     def _bases(self, version: Version, due: int, fire: FireSeen) -> list[tuple[bytes, Headers]]:
         own = version.body, version.headers

@@ -199,5 +199,7 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None
     """The holders of each shard in the end, if that was recorded."""
+    found_no_checkpoint: list[int] = field(default_factory=list)
+    """When an instance asked how far fires are settled, and found nothing, where that was recorded."""
     hand_overs: int = 0
     """How often shards changed hands in the last seconds, in which nothing was broken."""

@@ -5,12 +5,14 @@ Limit: patterns that fire on whole seconds, and bounds on whole seconds.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
 
 SECOND = 1_000_000_000
+
+DEFAULT_GRACE_SECONDS = 10
 
 LOOK_AHEAD_SECONDS = 121
 """The next due instant is within this time, or later than a bound: intervals are shorter."""
@@ -33,13 +35,44 @@ class Policies:
     """The first instant of the grid of `every`."""
     jitter: int | None = None
     """By how many milliseconds each fire is late at most; for `at` too."""
+    missed: str = ""
+    """The value of `X-Missed`; for `at` too."""
+    grace: int | None = None
+    """How many seconds late a fire is not missed; for `at` too."""
+    report: bool = False
+    """Whether fires say which fire was stored before them; for `at` too."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers as a publisher writes them."""
         instants = {"Start": self.start, "End": self.end, "Anchor": self.anchor}
         found = {f"Nats-Schedule-X-{name}": written(at * SECOND) for name, at in instants.items() if at is not None}
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
-        return found | ({} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"})
+        found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
+        found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}
+        found |= {} if self.grace is None else {"Nats-Schedule-X-Grace": f"{self.grace}s"}
+        return found | ({"Nats-Schedule-X-Report": "true"} if self.report else {})
+
+    @property
+    def most(self) -> int | None:
+        """How many of the latest missed fires are made up; None is all of them."""
+        if not self.missed.startswith("all"):
+            return 1
+        return int(self.missed[4:]) if self.missed[4:] else None
+
+    @property
+    def skipped_after(self) -> int | None:
+        """How late (ns) a fire is skipped; None if it never is."""
+        return self.grace_time if self.missed == "skip" else None
+
+    @property
+    def grace_time(self) -> int:
+        """How late (ns) a fire is not missed yet."""
+        return (DEFAULT_GRACE_SECONDS if self.grace is None else self.grace) * SECOND
+
+    @property
+    def bounds_something(self) -> bool:
+        """Whether a policy leaves only some of the due instants."""
+        return (self.start, self.end, self.limit) != (None, None, None)
 
     def left(self, seconds: Iterable[int]) -> list[int]:
         """Return which of the due instants are left, from the first one on."""
@@ -115,6 +148,5 @@ class Pattern:
             return None
         until = due + LOOK_AHEAD_SECONDS * SECOND
         found = next((instant for instant in self.dues(stored_at, until) if instant > due), None)
-        is_bounded = replace(self.policies, jitter=None) != NO_POLICIES
-        assert found is not None or is_bounded, f"{self}: nothing is due behind {due}"
+        assert found is not None or self.policies.bounds_something, f"{self}: nothing is due behind {due}"
         return found

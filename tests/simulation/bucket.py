@@ -46,6 +46,8 @@ class BucketServer:
         """In the order in which they began."""
         self.versions: dict[str, list[bytes]] = {}
         """Everything that was ever written, by key."""
+        self.found_nothing_at: list[int] = []
+        """When a checkpoint was asked for and none was found (ns)."""
         self.leaderless_until = 0
         """No request is answered before this instant (ns)."""
 
@@ -191,6 +193,7 @@ class SimulatedBucket:
             Point.READ_CHECKPOINT, lambda: self._server.last(key), then=Point.CHECKPOINT_READ
         )
         if last is None or self._memory == "none":
+            self._server.found_nothing_at.append(self._server.timeline.now)
             return None
         older = self._memory == "older"
         return read_object(self._random.choice(self._server.versions[key]) if older else last.body or b"")

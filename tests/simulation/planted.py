@@ -37,12 +37,19 @@ from tests.simulation.planted_division import (
     shards_never_let_go,
 )
 from tests.simulation.planted_policies import (
+    backlog_collapsed,
+    backlog_forgotten_at_a_start,
+    backlog_unbounded,
     delayed_fire_settled,
+    dropped_counted_wrong,
+    fire_before_forgotten,
+    grace_forgotten,
     grid_of_the_anchor_forgotten,
     jitter_forgotten,
     jitter_of_the_instance,
     last_fire_ends_nothing,
     limit_counted_wrong,
+    missed_fires_not_skipped,
 )
 from tests.simulation.planted_runtime import (
     checkpoint_of_all_shards_believed,
@@ -335,6 +342,13 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     last_fire_ends_nothing: ("Gone", 20),
     jitter_of_the_instance: ("Timely", 20),
     jitter_forgotten: ("Timely", 20),
+    backlog_collapsed: ("Complete", 60),
+    backlog_forgotten_at_a_start: ("Complete", 60),
+    backlog_unbounded: ("Unique", 100),
+    missed_fires_not_skipped: ("Unique", 60),
+    grace_forgotten: ("Complete", 60),
+    fire_before_forgotten: ("Faithful", 30),
+    dropped_counted_wrong: ("Faithful", 20),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 
@@ -348,6 +362,11 @@ LIKELY_SEEDS = {
     duplicate_not_read: 13,
     identity_waited_for_at_any_time: 36,
     grid_of_the_anchor_forgotten: 15,
+    backlog_collapsed: 46,
+    backlog_forgotten_at_a_start: 299,
+    backlog_unbounded: 373,
+    missed_fires_not_skipped: 144,
+    grace_forgotten: 520,
 }
 """The seeds that are tried first, because they showed the bug the last time; it may be found in others."""
 

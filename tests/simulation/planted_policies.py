@@ -6,14 +6,19 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from itertools import count
 from typing import Any
 
+from nats_scheduler.engine import course, firing, intake
 from nats_scheduler.engine import held as held_module
-from nats_scheduler.engine import intake
 from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings, _had_read
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.missed import dropped_before, next_of_due
 from nats_scheduler.message.jitter import jittered
+from nats_scheduler.message.policy_values import Kept
+from nats_scheduler.message.report import report_headers
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule import bounds
 from nats_scheduler.schedule.bounds import Bounded
+from nats_scheduler.schedule.instants import SECOND
 from tests.simulation.planted_division import Changes
 
 
@@ -67,3 +72,62 @@ def delayed_fire_settled() -> Changes:
         return True
 
     yield Holdings, "pass_over", pass_over
+
+
+def backlog_collapsed() -> Changes:
+    """Make up the latest missed fire of a schedule that asked for each."""
+
+    def latest(held: HeldWithPolicies, now: int) -> int | None:
+        chosen = next_of_due(held, now)
+        is_all = held.terms.policies.missed.kept is Kept.ALL
+        return held.latest_due(held.fire_time, now) or chosen if is_all and held.repeats else chosen
+
+    yield course, "next_of_due", latest
+
+
+def backlog_unbounded() -> Changes:
+    """Make up each missed fire, whatever number bounds them."""
+
+    def first(held: HeldWithPolicies, now: int) -> int | None:
+        return held.fire_time if held.terms.policies.missed.kept is Kept.ALL else next_of_due(held, now)
+
+    yield course, "next_of_due", first
+
+
+def backlog_forgotten_at_a_start() -> Changes:
+    """Owe the latest missed fire of a schedule that was read just now."""
+
+    def begin(_self: Holdings, held: HeldWithPolicies, _settled: CheckpointLoaded) -> None:
+        held.is_known = False
+
+    yield Holdings, "_begin_backlog", begin
+
+
+def missed_fires_not_skipped() -> Changes:
+    """Make up a fire that was to be skipped."""
+
+    def latest(held: HeldWithPolicies, now: int) -> int | None:
+        chosen = next_of_due(held, now)
+        return held.fire_time if chosen is None else chosen
+
+    yield course, "next_of_due", latest
+
+
+def grace_forgotten() -> Changes:
+    """Skip what is late at all."""
+
+    def punctual(held: HeldWithPolicies, now: int) -> int | None:
+        chosen, is_skipped = next_of_due(held, now), held.terms.policies.missed.kept is Kept.SKIP
+        return None if is_skipped and chosen is not None and now - held.send_time_of(chosen) > SECOND // 10 else chosen
+
+    yield course, "next_of_due", punctual
+
+
+def fire_before_forgotten() -> Changes:
+    """Report as if no fire was stored before."""
+    yield firing, "report_headers", lambda pattern, due, _previous, missed: report_headers(pattern, due, None, missed)
+
+
+def dropped_counted_wrong() -> Changes:
+    """Count the fire itself among those that were dropped before it."""
+    yield firing, "dropped_before", lambda held, due, since: dropped_before(held, due, since) + 1

@@ -40,6 +40,7 @@ class Publishers:
         self._landing = Random(f"what lands {scenario.seed}")
         self._bounding = Random(f"what is bounded {scenario.seed}")
         self._jittering = Random(f"what is jittered {scenario.seed}")
+        self._missing = Random(f"what is missed {scenario.seed}")
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
@@ -126,9 +127,17 @@ class Publishers:
         kind = self._random.choice(["at", "at", "every", "cron"])
         if kind == "at":
             number = self._timeline.now // SECOND + self._random.randint(-3, 15)
-            return Pattern(kind, number, self._jittered(NO_POLICIES))
+            return Pattern(kind, number, self._missed(self._jittered(NO_POLICIES)))
         number = self._random.choice([1, 2, 3, 7, 10, 20, 20])
-        return Pattern(kind, number, self._jittered(self._policies(kind)))
+        return Pattern(kind, number, self._missed(self._jittered(self._policies(kind))))
+
+    def _missed(self, policies: Policies) -> Policies:
+        """Draw what happens to missed fires, after how long, and whether fires report it."""
+        if not self._scenario.misses or self._missing.random() < 0.2:
+            return policies
+        draw = self._missing
+        missed = draw.choice(["", "once", "skip", "skip", "all", "all", "all 2", "all 5"])
+        return replace(policies, missed=missed, grace=draw.choice([None, 1, 3, 5]), report=draw.random() < 0.5)
 
     def _jittered(self, policies: Policies) -> Policies:
         """Draw a jitter: shorter than a look-ahead, or as long as the intervals, or much longer than most."""

@@ -95,6 +95,8 @@ class Scenario:
     """Whether some schedules have a start, an end, a limit, or another grid."""
     jitters: bool
     """Whether some schedules have a jitter."""
+    misses: bool
+    """Whether some schedules say what happens to missed fires, and ask for reports."""
 
     @property
     def heals_for(self) -> int:
@@ -153,4 +155,5 @@ def drawn(seed: int) -> Scenario:
         forges=Random(f"forger {seed}").random() < 0.2,
         bounds=Random(f"bounds {seed}").random() < 0.3,
         jitters=Random(f"jitter {seed}").random() < 0.3,
+        misses=Random(f"missed {seed}").random() < 0.3,
     )

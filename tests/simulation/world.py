@@ -143,6 +143,7 @@ class World:
                 self._died(instance)
                 instance.process.end()
         self.history.end = self.timeline.now
+        self.history.found_no_checkpoint = self.server.bucket.found_nothing_at
         self.history.remaining = {message.sequence for message in self.server.stream.messages("s.*")}
         self.history.remaining_fires = {message.sequence for message in self.server.stream.messages()}
         return self.history
