@@ -17,8 +17,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.missed import next_of_due
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
@@ -204,7 +205,7 @@ class Handover:
         quirk = quirk_of(pattern, now)
         if quirk is not None:
             yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
-        if pattern.base is not pattern or held.jitters:
+        if pattern.base is not pattern or held.is_treated:
             names = ", ".join(name for name, _value in held.terms.policies.written)
             yield _about(Kind.POLICIES, held, f"the server knows no policies ({names}): {LESS_BOUND}")
         if held.sequence in self._both:
@@ -232,9 +233,12 @@ class Handover:
     def _make_up_of(self, held: Held, now: int) -> MakeUp | None:
         """Return the latest fire of a repeating schedule that is due and not stored; None where there is none.
 
-        One that is delayed by a jitter is due: the server goes on after its fire time.
+        One that is delayed by a jitter is due: the server goes on after its fire time. One that a policy skips is not
+        made up.
         """
         if not held.repeats or held.fire_time > now:
+            return None
+        if isinstance(held, HeldWithPolicies) and held.send_time <= now and next_of_due(held, now) is None:
             return None
         latest = held.latest_passed(held.fire_time, now) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))

@@ -7,6 +7,7 @@ Cost: none for a schedule without policies.
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import Policies
+from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.patterns import Pattern
@@ -28,9 +29,19 @@ def policies_text(policies: Policies) -> str:
 def schedule_words(pattern: Pattern, policies: Policies, stored_at: int) -> str:
     """Return in plain words when a stored schedule fires, its policies included."""
     words = explain_pattern(pattern, stored_at)
-    if policies.jitter is None:
-        return words
-    return f"{words}, each sent up to {format_duration(policies.jitter)} later, before the next"
+    if policies.jitter is not None:
+        words += f", each sent up to {format_duration(policies.jitter)} later, before the next"
+    return words + _missed_words(policies)
+
+
+def _missed_words(policies: Policies) -> str:
+    """Say which missed fires are made up, unless that is the latest."""
+    kept, most = policies.missed
+    if kept is Kept.SKIP:
+        return f"; what is more than {format_duration(policies.grace)} late is skipped"
+    if kept is Kept.ALL and most is not None:
+        return f"; of missed fires the latest {most} are made up" if most > 1 else ""
+    return "; each missed fire is made up" if kept is Kept.ALL else ""
 
 
 def has_ignored_policies(listed: ListedSchedule) -> bool:

@@ -14,6 +14,7 @@ from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
+from tests.engine.missed_builders import policies, stored_in
 from tests.harness.blocks import block_with
 
 LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
@@ -305,3 +306,18 @@ def test_a_fire_that_is_delayed_by_a_jitter_is_made_up_before_the_server_goes_on
     assert (kind, 1) in kinds(handover)
     made_up = [one.fire_time - START for one in handover.make_ups(NOW)]
     assert made_up == ([8 * SECOND] if kind is Kind.MISSED else [])
+
+
+@pytest.mark.parametrize("policy", [policies("all"), policies("skip"), policies("all 3"), policies(report="true")])
+def test_policies_for_missed_fires_stop_a_graduation_because_the_server_knows_none(policy: dict[str, str]) -> None:
+    assert (Kind.POLICIES, 1) in kinds(read(stored_in("@every 8s", policy)))
+
+
+@pytest.mark.parametrize(
+    ("missed", "grace", "made_up"), [("skip", "1s", []), ("skip", "5s", [8]), ("all", "1s", [8]), ("once", "1s", [8])]
+)
+def test_a_fire_that_is_to_be_skipped_is_not_made_up_before_the_server_goes_on(
+    missed: str, grace: str, made_up: list[int]
+) -> None:
+    handover = read(schedule("@every 8s", Nats_Schedule_X_Missed=missed, Nats_Schedule_X_Grace=grace))
+    assert [(one.fire_time - START) // SECOND for one in handover.make_ups(NOW)] == made_up

@@ -45,6 +45,24 @@ def test_policies_are_part_of_the_document_of_a_schedule_and_are_read_again() ->
     assert not has_ignored_policies(one)
 
 
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        ({"X-Missed": "once", "X-Report": "true"}, ""),
+        ({"X-Missed": "skip"}, "; what is more than 10s late is skipped"),
+        ({"X-Missed": "skip", "X-Grace": "5m"}, "; what is more than 5m0s late is skipped"),
+        ({"X-Missed": "all"}, "; each missed fire is made up"),
+        ({"X-Missed": "all 7"}, "; of missed fires the latest 7 are made up"),
+        ({"X-Missed": "all 1"}, ""),
+    ],
+)
+def test_the_words_of_a_schedule_say_what_happens_to_missed_fires(policies: dict[str, str], words: str) -> None:
+    one = listed(policies, FiredBy.SIDECAR)
+    said = schedule_words(one.pattern, one.terms.policies, START)
+    assert said == f"every hour, counted from 2026-01-01T00:00:00Z{words}"
+    assert read_schedule(schedule_document("S", "emulated", one)) == one
+
+
 def test_a_jittered_schedule_shows_when_its_next_fire_is_sent() -> None:
     one = listed({"X-Jitter": "30m"}, FiredBy.SIDECAR)
     sent = START + HOUR + delay_of("s.2", 2, START + HOUR, HOUR // 2)
