@@ -13,6 +13,8 @@ from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.misnamed import misnamed_headers
+from nats_scheduler.message.policies import Policies
+from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
@@ -35,7 +37,18 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     timetable, jitter = definition.timetable(stored_at), definition.terms.policies.jitter
     if jitter is not None:
         warnings += _of_jitter(block, timetable, rules, jitter)
+    warnings += _of_missed(timetable, definition.terms.policies, stored_at)
     return warnings + list(_of_lifetime(block, timetable, rules))
+
+
+def _of_missed(timetable: Timetable, policies: Policies, stored_at: int) -> Iterator[str]:
+    """Warn if a grace has no effect, and if an `@at` is skipped as soon as it is stored."""
+    kept, most = policies.missed
+    if any(name == "X-Grace" for name, _value in policies.written) and kept is not Kept.SKIP and most is None:
+        yield "its X-Grace has an effect only with X-Missed: skip, and with all and a number"
+    due = None if timetable.repeats else timetable.first_fire()
+    if due is not None and kept is Kept.SKIP and stored_at - timetable.send_time_of(due) > policies.grace:
+        yield "its time is past by more than its X-Grace: X-Missed: skip removes it without a fire"
 
 
 def _of_jitter(block: bytes, timetable: Timetable, rules: StreamRules, jitter: int) -> Iterator[str]:

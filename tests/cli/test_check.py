@@ -261,6 +261,28 @@ def test_a_jitter_that_may_outlast_the_schedule_is_a_warning(
     assert ("its X-Jitter may delay its first fire until" in said.stderr) is is_warned
 
 
+@pytest.mark.parametrize(
+    ("pattern", "policies", "warning"),
+    [
+        ("@every 1h", ("X-Grace: 1m",), "its X-Grace has an effect only with X-Missed: skip"),
+        ("@every 1h", ("X-Grace: 1m", "X-Missed: all"), "its X-Grace has an effect only with X-Missed: skip"),
+        ("@every 1h", ("X-Grace: 1m", "X-Missed: all 3"), ""),
+        ("@every 1h", ("X-Grace: 1m", "X-Missed: skip"), ""),
+        ("@at 2020-01-01T00:00:00Z", ("X-Missed: skip",), "X-Missed: skip removes it without a fire"),
+        ("@at 2020-01-01T00:00:00Z", ("X-Missed: all",), ""),
+        ("@at 2999-01-01T00:00:00Z", ("X-Missed: skip",), ""),
+    ],
+)
+def test_a_policy_for_missed_fires_that_does_what_few_expect_is_a_warning(
+    cli: Cli, pattern: str, policies: tuple[str, ...], warning: str
+) -> None:
+    given = [f"X-Nats-Schedule: {pattern}", f"X-{TARGET}", *(f"X-Nats-Schedule-{policy}" for policy in policies)]
+    said = cli("check", *headers(*given))
+    assert said.exit_code == 0
+    assert warning in said.stderr
+    assert bool(said.stderr) is bool(warning)
+
+
 def test_what_fires_before_its_stream_ends_it_is_no_warning(cli: Cli, tmp_path: Path) -> None:
     file = stream(tmp_path, max_age=7 * DAY, max_msgs=-1, max_bytes=-1, allow_msg_ttl=True)
     for pattern, more in (("@at 2020-01-01T00:00:00Z", []), ("@at 2200-01-01T00:00:00Z", ["Nats-TTL: never"])):
