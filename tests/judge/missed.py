@@ -88,7 +88,7 @@ def stood_for_from(version: Version, due: int) -> int | None:
     sent_at = None if later is None else version.sent_at(later)
     if sent_at is None or sent_at >= version.expires:
         return None
-    return sent_at if policies.most == 1 else max(sent_at, version.sent_at(due) + policies.grace_time)
+    return max(sent_at, version.sent_at(due) + policies.grace_time) if policies.missed.startswith("all") else sent_at
 
 
 def is_too_late(case: Evidence, version: Version, due: int, fire: FireSeen) -> bool:

@@ -77,4 +77,5 @@ def test_the_seeds_break_everything_that_can_break() -> None:
     assert {scenario.divides for scenario in scenarios} == {True, False}
     assert {scenario.guard for scenario in scenarios} == {True, False}
     assert {scenario.consumes for scenario in scenarios} == {True, False}
+    assert {scenario.misses for scenario in scenarios} == {True, False}
     assert {scenario.instances for scenario in scenarios} == {1, 2, 3}
