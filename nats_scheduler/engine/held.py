@@ -89,6 +89,7 @@ class HeldWithPolicies(Held):
         "previous_fire",
         "previous_sequence",
         "previous_stored_at",
+        "unreported",
     )
     is_treated: ClassVar[bool] = True
 
@@ -110,6 +111,8 @@ class HeldWithPolicies(Held):
         """
         self.dropped = 0
         """How many fires were dropped by a policy since then."""
+        self.unreported: int | None = None
+        """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
         self.is_known = True
         """Whether no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
 
@@ -135,6 +138,7 @@ class HeldWithPolicies(Held):
         if before is None or fire_time > before:
             self.previous_fire = fire_time
             self.dropped = 0
+            self.unreported = None
         self.previous_sequence = sequence
         self.previous_stored_at = stored_at
         self.is_known = True

@@ -91,6 +91,7 @@ class Holdings:
         settled = self._settled[held.shard]
         if isinstance(held, HeldWithPolicies):
             self._begin_backlog(held, settled)
+            self._report_dropped(held, settled)
         if held.fire_time > settled.through or held.send_time > settled.through:
             return False
         if not _had_read(settled, held) or held.sequence in settled.unsettled:
@@ -110,7 +111,8 @@ class Holdings:
         """
         sequence = held.sequence
         had_read = _had_read(settled, held)
-        if had_read and (owed := settled.owed.get(sequence)) is not None:
+        owed = settled.owed.get(sequence) if had_read else None
+        if owed is not None and held.is_fire(owed):
             held.fire_time = max(held.fire_time, owed)
             held.is_known = True
         elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
@@ -121,6 +123,11 @@ class Holdings:
         else:
             since = self._held_since[held.shard]
             held.is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
+
+    def _report_dropped(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
+        """Report what its holder was to drop before this instance took a schedule over."""
+        if held.unreported is not None and self._ownership.is_ours(held):
+            self._outcomes.took_over(held, settled.through if _had_read(settled, held) else -1)
 
     def unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held and no earlier holder of its shard had read it."""
@@ -176,6 +183,8 @@ class Holdings:
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
+        if isinstance(held, HeldWithPolicies):
+            self._report_dropped(held, self._settled[held.shard])
         if flight is not None and flight.stage in (Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE):
             self._purges.purge(held, flight.ending)
             return

@@ -41,8 +41,8 @@ def next_of_due(held: HeldWithPolicies, now: int) -> int | None:
 
 
 def dropped_between(held: HeldWithPolicies, first: int, made_up: int) -> int:
-    """Return how many fire times there are from `first` (ns) to before that of the fire that is made up."""
-    return held.count(first - 1, made_up - 1)
+    """Return how many fire times there are from `first` (ns), which is one, to before that of what is made up."""
+    return held.count(first - 1, made_up - 1) if held.repeats else 1
 
 
 def dropped_before(held: HeldWithPolicies, fire_time: int, missed_since: int | None) -> int:

@@ -42,8 +42,9 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.missed import dropped_between
 from nats_scheduler.engine.overdue import OverdueRule
-from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.genuine import is_too_early
 from nats_scheduler.message.policy_values import MAKE_UP_ONCE
 from nats_scheduler.message.reading import Generated
@@ -264,22 +265,41 @@ class Outcomes:
             first, held.flight.missed_since = held.flight.missed_since, None
         if held.repeats:
             held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
-        held.dropped += self._report_missed(held, first, None)
+        if held.unreported is None:
+            held.unreported = first
+        if self._ownership.is_ours(held):
+            self._report_dropped(held, held.fire_time + 1)
         self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
+        if held.flight is not None and held.flight.stage is Stage.DONE_ELSEWHERE:
+            self._lifecycle.set_aside(held, now + OTHER_HOLDER_LIMIT_NS)  # its holder reports it first
 
-    def _report_missed(self, held: Held, first: int, made_up: int | None) -> int:
-        """Report that fires from `first` (ns) on were not stored; returns how many, if that is counted."""
+    def took_over(self, held: HeldWithPolicies, settled_through: int) -> None:
+        """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
+        if held.unreported is None:
+            return
+        if held.send_time_of(held.unreported) <= settled_through:
+            held.unreported = None
+        else:
+            is_done = held.flight is not None and held.flight.stage in DONE
+            self._report_dropped(held, held.fire_time + is_done)
+
+    def _report_dropped(self, held: HeldWithPolicies, before: int) -> None:
+        """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
+        first, held.unreported = held.unreported, None
+        assert first is not None, "something was dropped"
+        dropped = dropped_between(held, first, before)
+        held.dropped += dropped
+        self._report_missed(held, first, None, dropped)
+
+    def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
+        """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
         was_running = self.running_since is not None and first >= self.running_since
         event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
-        dropped = 0
         if isinstance(held, HeldWithPolicies):
-            until = held.fire_time if made_up is None else made_up - 1
-            dropped = held.count(first - 1, until) if held.repeats else 1
             missed = held.terms.policies.missed
+            dropped = dropped if made_up is None else dropped_between(held, first, made_up)
             event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
-        if self._ownership.is_ours(held):
-            self._emit(Report(event))
-        return dropped
+        self._emit(Report(event))
 
     def join_late(self, held: Held, now: int) -> bool:
         """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.

@@ -126,8 +126,8 @@ def _read_entries(
         is_of_another = checkpoint is not None and checkpoint.stored_by is not None
         if checkpoint is None:
             registry.broken(key, f"no checkpoint: {str(entry)[:MAX_SHOWN_CHARS]}")
-        elif checkpoint.through > now + MAX_CHECKPOINT_LEAD_NS:
-            ahead = (checkpoint.through - now) // SECOND
+        elif (latest := max(checkpoint.through, *checkpoint.owed.values(), 0)) > now + MAX_CHECKPOINT_LEAD_NS:
+            ahead = (latest - now) // SECOND
             claim = f"fires as settled that are due {str(ahead)[:MAX_SHOWN_CHARS]} s ahead of the server's clock"
             registry.broken(key, f"it claims {claim}")
         elif checkpoint.sequence > state.last_sequence and is_of_another:

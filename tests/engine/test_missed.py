@@ -6,6 +6,7 @@ from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.engine.held import HeldWithPolicies
 from nats_scheduler.engine.inputs import (
     CaughtUp,
+    CheckpointLoaded,
     Refused,
     ShardsHeld,
     Stored,
@@ -258,8 +259,37 @@ def test_an_at_that_another_holder_drops_waits_for_its_purge() -> None:
     desk.now = START + 2 * HOUR
     desk.step(CaughtUp())
     assert (desk.purges, desk.is_held()) == ([], True)
+    desk.now += 29 * SECOND
+    desk.step()
+    assert desk.purges == [], "its holder may be late, and reports what is dropped"
     desk.step(ShardsHeld(ALL_SHARDS))
     assert desk.purges == [(SCHEDULE, 1)]
+
+
+def kept_elsewhere(pattern: str) -> Desk:
+    """Make an instance that holds no shard and passes by fires that are missed."""
+    desk = Desk(stored_in(pattern, policies("skip")), live=False)
+    desk.step(ShardsHeld(frozenset()))
+    desk.now = START + 2 * HOUR + MINUTE
+    desk.step(CaughtUp())
+    assert desk.reported(FiresMissed) == []
+    return desk
+
+
+@pytest.mark.parametrize("pattern", ["@every 1h", "@at 2026-01-01T01:00:00Z"])
+@pytest.mark.parametrize(("through", "is_reported"), [(HOUR - 1, True), (HOUR, False), (-START - 1, True)])
+def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled(
+    pattern: str, through: int, is_reported: bool
+) -> None:
+    desk = kept_elsewhere(pattern)
+    events: list[FiresMissed] = []
+    desk.now += MINUTE
+    desk.step(CheckpointLoaded(START + through, 1), ShardsHeld(ALL_SHARDS))
+    events += desk.reported(FiresMissed)
+    desk.at(3 * 3_600)  # a schedule that only waits is looked at when it is woken
+    events += desk.reported(FiresMissed)
+    count = 2 if pattern.startswith("@every") else 1
+    assert [(one.first, one.dropped) for one in events] == ([(START + HOUR, count)] if is_reported else [])
 
 
 def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:

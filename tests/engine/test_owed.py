@@ -88,6 +88,16 @@ def test_a_refused_backlog_is_named_with_its_first_fire(reads_all: bool) -> None
     assert after.fire.fire_time == START + 30 * SECOND
 
 
+def test_a_first_fire_that_is_none_of_the_schedule_is_not_believed() -> None:
+    message = stored_in("@every 10s", policies("all"))
+    desk = Desk(live=False)
+    desk.now = START + 61 * SECOND
+    forged = CheckpointLoaded(START + 55 * SECOND, 1, frozenset({1}), owed={1: START + 31 * SECOND})
+    desk.step(forged, MessagesRead([message]), CaughtUp())
+    desk.found(message)
+    assert desk.fire.fire_time == START + 60 * SECOND
+
+
 def test_of_a_schedule_that_was_an_exception_for_another_reason_no_backlog_is_owed() -> None:
     """It was rejected when the checkpoint was written: what came due then was not owed."""
     message = stored_in("@every 10s", policies("all"))

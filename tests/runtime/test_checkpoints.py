@@ -84,6 +84,15 @@ async def test_first_fires_that_no_sidecar_wrote_make_an_entry_incredible(regist
     assert await read(registry) == set()
 
 
+async def test_a_first_fire_ahead_of_the_clock_is_not_believed(registry: Registry) -> None:
+    broken: list[str] = []
+    registry.broken = lambda _key, reason: broken.append(reason)
+    ahead = 1_000 + MAX_CHECKPOINT_LEAD_NS + 1
+    assert await keeper(registry).write(CheckpointLoaded(900, 10, frozenset({7}), owed={7: ahead}))
+    assert await read(registry) == set()
+    assert "ahead of the server's clock" in broken[0]
+
+
 async def test_first_fires_take_the_room_of_exceptions(registry: Registry) -> None:
     """An entry is left out as a whole, if there is no room for all that it names."""
     many = dict.fromkeys(range(1, 1101), 850)
