@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
@@ -24,6 +25,9 @@ from tests.observe.log_reference import fault_of
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
+
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")  # hypothesis measures time by default, and a busy machine may take any
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell ignores Ctrl-C for what it runs in the background, and the processes of the tests would inherit that.

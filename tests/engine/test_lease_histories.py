@@ -84,7 +84,7 @@ class ModelFleet:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 1 << 32))
 def test_from_any_history_every_shard_comes_to_have_one_wanted_holder(seed: int) -> None:
     rng, fleet = random.Random(seed), ModelFleet()

@@ -111,7 +111,7 @@ def changes() -> list[Change]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_around_a_change_of_offset_it_fires_when_the_wall_clock_matches(data: st.DataObject) -> None:
     change = data.draw(st.sampled_from(changes()))
@@ -136,7 +136,7 @@ def test_the_seconds_beside_a_change_of_offset_are_found_from_both_sides() -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_the_latest_fire_before_any_second_around_a_change_is_the_last_that_matches(data: st.DataObject) -> None:
     change = data.draw(st.sampled_from(changes()))
@@ -154,7 +154,7 @@ def test_the_latest_fire_before_any_second_around_a_change_is_the_last_that_matc
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     meanings(),
     st.sampled_from([None, *ZONES_AND_YEARS]),
@@ -198,7 +198,7 @@ DAYS_LOOKED_AT = 3
 
 @pytest.mark.slow
 @pytest.mark.clause("pattern-cron")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data: st.DataObject) -> None:
     """Check more than a day: days that are skipped, doubled or shortened, and the weekdays after them."""
@@ -218,7 +218,7 @@ def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data:
 
 
 @pytest.mark.clause("pattern-cron")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sampled_from(sorted(ZONES_AND_YEARS)),
     st.integers(days_from_civil(1990, 1, 1), days_from_civil(2120, 1, 1)),
@@ -266,7 +266,7 @@ def means_the_same_to_croniter(field: Drawn, size: int) -> bool:
     return len(field.values) < size and first != last
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(meanings(), st.integers(days_from_civil(1980, 1, 1), days_from_civil(2090, 1, 1)), st.integers(0, 86_399))
 def test_in_utc_it_fires_when_croniter_says(meaning: Meaning, day: int, second: int) -> None:
     assume(all(means_the_same_to_croniter(field, size) for field, size in zip(meaning.fields, SIZES, strict=True)))
