@@ -74,6 +74,15 @@ async def test_a_fire_that_a_schedule_never_got_is_advised(served: Served) -> No
     assert (dropped["seq"], dropped["since"], dropped["code"]) == (sequence, refused["due"], 10054)
 
 
+async def test_a_fire_that_a_policy_drops_is_advised(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection)
+    sequence = await served.schedule("s", "@at 2020-01-01T00:00:00Z", more={"X-Missed": "skip"})
+    skipped = await heard.first("fires_skipped")
+    assert (skipped["schedule"], skipped["seq"]) == (served.subject("s"), sequence)
+    assert (skipped["since"], skipped["dropped"]) == ("2020-01-01T00:00:00Z", 1)
+    assert skipped["policy"] == "X-Missed: skip"
+
+
 async def test_fires_that_were_missed_and_late_are_advised(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
