@@ -60,6 +60,7 @@ class Instance:
         self._lives += 1
         servers = ",".join(proxy.url for proxy in self._proxies)
         self._born = now()
+        self._record.history.found_no_checkpoint.append(self._born)  # it may have, and nothing here shows it
         links = self._links
         self.process = ChildProcess(
             [*self._command, "run", "--server", servers, "--log-format", "json"],

@@ -6,6 +6,7 @@ Its rule: they send to the servers directly and never retry: a request without a
 import asyncio
 import json
 from collections.abc import Awaitable
+from dataclasses import replace
 from random import Random
 
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -13,7 +14,7 @@ from tests.harness.account import Account
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import time_reached
 from tests.judge.history import SECOND, Operation, Verb
-from tests.judge.patterns import Pattern
+from tests.judge.patterns import NO_POLICIES, Pattern, Policies
 from tests.nemesis.ground import STREAM, Ground
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY
@@ -34,10 +35,11 @@ def steady(number: int) -> str:
 class Publishers:
     """All publishers of a round."""
 
-    def __init__(self, ground: Ground, record: Record, random: Random) -> None:
+    def __init__(self, ground: Ground, record: Record, seed: int) -> None:
         self._ground = ground
         self._record = record
-        self._random = random
+        self._random = Random(f"publishers {seed}")
+        self._treating = Random(f"policies {seed}")
         self._account: Account | None = None
         self._last: dict[str, int] = {}
         self._asking: set[asyncio.Task[None]] = set()
@@ -101,8 +103,33 @@ class Publishers:
     def _pattern(self) -> Pattern:
         kind = self._random.choice(["at", "at", "every", "cron"])
         if kind == "at":
-            return Pattern(kind, now() // SECOND + self._random.randint(-2, 8))
-        return Pattern(kind, self._random.choice([1, 1, 2, 3]))
+            return Pattern(kind, now() // SECOND + self._random.randint(-2, 8), self._treated(NO_POLICIES))
+        return Pattern(kind, self._random.choice([1, 1, 2, 3]), self._treated(self._bounded(kind)))
+
+    def _bounded(self, kind: str) -> Policies:
+        """Draw the bounds of a pattern that repeats; each leaves at least one fire."""
+        draw, at = self._treating, now() // SECOND
+        if draw.random() < 0.5:
+            return NO_POLICIES
+        return Policies(
+            start=at + draw.randint(-3, 4) if draw.random() < 0.4 else None,
+            end=at + draw.randint(8, 20) if draw.random() < 0.4 else None,
+            limit=draw.randint(1, 6) if draw.random() < 0.4 else None,
+            anchor=at + draw.randint(-20, 3) if kind == "every" and draw.random() < 0.5 else None,
+        )
+
+    def _treated(self, policies: Policies) -> Policies:
+        """Draw when a fire is sent, what becomes of missed ones, and whether fires report that."""
+        draw = self._treating
+        if draw.random() < 0.5:
+            return policies
+        return replace(
+            policies,
+            jitter=draw.choice([None, 30, 700, 2_500]),
+            missed=draw.choice(["", "once", "skip", "all", "all 2"]),
+            grace=draw.choice([None, 1, 3]),
+            report=draw.random() < 0.5,
+        )
 
     # -- asking --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 from nats_scheduler.jetstream.errors import JetStreamError
 from tests.harness.waiting import time_reached
@@ -60,7 +59,7 @@ class Round:
         self._ground = ground
         names = [f"i{n}" for n in range(scenario.instances)]
         self.instances = [Instance(name, ground.urls, folder, self.record, bug) for name in names]
-        self._publishers = Publishers(ground, self.record, Random(f"publishers {scenario.seed}"))
+        self._publishers = Publishers(ground, self.record, scenario.seed)
         self.consumer = Consumer(ground)
         self._is_server_struck = False
 
