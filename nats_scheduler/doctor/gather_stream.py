@@ -16,7 +16,7 @@ from nats_scheduler.doctor.gather_clocks import leader_of
 from nats_scheduler.engine.graduation import Finding as GraduationFinding
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.reading_progress import Progress, reading_progress

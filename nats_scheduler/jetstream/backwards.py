@@ -17,8 +17,7 @@ from collections.abc import AsyncIterator
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import consumer_from
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import consumer_from, reads_all
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage

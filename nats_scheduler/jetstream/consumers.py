@@ -41,6 +41,14 @@ def _inactive_threshold(stream: Config) -> int:
     return min(ours, allowed) if allowed > 0 else ours
 
 
+def reads_all(config: Config) -> bool:
+    """Return whether every message of a stream is read: a consumer is harmless, and no consumer removes messages.
+
+    On a stream that limits the number of its consumers, the sidecar's would take the place of a user's.
+    """
+    return bool(config.get("retention", "limits") == "limits" and config.get("max_consumers", -1) <= 0)
+
+
 def stands_alone(connection: Connection, api: JetStreamApi) -> bool:
     """Return whether consumers are in the connected server's process: no cluster, no leaf node, no other domain."""
     server = connection.server

@@ -11,6 +11,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.content import content_reader
 from nats_scheduler.jetstream.duplicates import duplicate_reader
 from nats_scheduler.jetstream.errors import ApiError
@@ -45,14 +46,6 @@ class FallbackFollower:
                 raise
         # An earlier scan may have looked at less than what the engine has read.
         await self._scan.follow(0)
-
-
-def reads_all(config: Config) -> bool:
-    """Return whether every message of a stream is read: a consumer is harmless, and no consumer removes messages.
-
-    On a stream that limits the number of its consumers, the sidecar's would take the place of a user's.
-    """
-    return bool(config.get("retention", "limits") == "limits" and config.get("max_consumers", -1) <= 0)
 
 
 def follower_of(

@@ -19,8 +19,8 @@ from contextlib import aclosing
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import consumer_from
-from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED, reads_all
+from nats_scheduler.jetstream.consumers import consumer_from, reads_all
+from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
 from nats_scheduler.jetstream.pulled import PulledConsumer

@@ -6,7 +6,7 @@ by itself the sequences come in no order, so only the number of messages is know
 
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.capabilities import Capabilities
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.continuity import is_replicated

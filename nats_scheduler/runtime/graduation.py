@@ -29,7 +29,7 @@ from nats_scheduler.engine.inputs import Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.registry import Registry

@@ -20,7 +20,7 @@ from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.contact import reads_all
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.forwards import LOOKUPS_IN_FLIGHT, ForwardReader
