@@ -38,6 +38,24 @@ class ReadDuplicate(NamedTuple):
 
     fire: Fire
     sequence: int
+    stream: str = ""
+    """The stream that it is in; "" for the one of the schedule."""
+
+
+class LookForFire(NamedTuple):
+    """Read whether the stream with the target of a fire, another one than its schedule's, has that fire.
+
+    Answer `FireLookedFor` with the generated messages on the target that name this version of the schedule, and the
+    fire time or a later one; or answer `FireNotLookedFor`. Messages that were stored more than
+    `MAX_CLOCK_DIFFERENCE_NS` before `since` (ns) do not matter.
+    """
+
+    fire: Fire
+    since: int
+    first: int
+    """The answer may contain older fires too, from this fire time (ns) on, as far as they are found without effort."""
+    was_sent: bool = False
+    """Whether this instance sent the fire before. If not, the answer may be what the stream held a second ago."""
 
 
 class PurgeSchedule(NamedTuple):
@@ -76,4 +94,4 @@ class Report(NamedTuple):
     event: Event
 
 
-Action = ReadContent | ReadDuplicate | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report
+Action = ReadContent | ReadDuplicate | LookForFire | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report

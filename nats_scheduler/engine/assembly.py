@@ -11,7 +11,7 @@ Cost: some microseconds for a block of ten headers.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import Fire, FireElsewhere
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import as_stored_natively, fire_block, guard_headers, identity_header
@@ -91,7 +91,8 @@ def assembled(
     body = (source or content).body or b""
     target = held.terms.target
     stored_at = held.stored_at
-    fire = Fire(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
+    kind = FireElsewhere if held.is_elsewhere else Fire
+    fire = kind(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
     if held.jitters:
         fire.delay = held.send_time_of(fire_time) - fire_time
     return fire

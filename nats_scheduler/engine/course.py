@@ -18,13 +18,13 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import DONE, Flight, Stage
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.held import Held, HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Refused, RemovalRequested
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import next_of_due
-from nats_scheduler.engine.neglect import Neglect
+from nats_scheduler.engine.neglect import Neglect, limit_of
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.stored import StoredMessage
@@ -115,8 +115,8 @@ class Course:
         """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
         if not isinstance(held, HeldWithPolicies) or self._ownership.is_ours(held) or now < held.send_time:
             return False
-        if next_of_due(held, now) is not None:
-            return False
+        if held.is_elsewhere or next_of_due(held, now) is not None:
+            return False  # of fires in another stream it is not known here which are stored
         self.drop_due(held, now)
         return True
 
@@ -280,7 +280,8 @@ class Course:
         """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""
         if held.terms.source is not None:
             return 0
-        return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if self._landed.covers(held) else self._look_ahead
+        is_close = held.is_elsewhere or self._landed.covers(held)
+        return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if is_close else self._look_ahead
 
     def _read(self, held: Held, *, is_covered: bool = False) -> None:
         self._lifecycle.move(held, Stage.READING)
@@ -308,7 +309,20 @@ class Course:
     def leave_to_holder(self, held: Held, now: int) -> None:
         """Leave a schedule to its holder, and look at it after a while."""
         self._lifecycle.move(held, Stage.WAITING)
-        self._lifecycle.set_aside(held, max(held.send_time, now) + OTHER_HOLDER_LIMIT_NS)
+        self._lifecycle.set_aside(held, max(held.send_time, now) + limit_of(held))
+
+    def was_not_found(self, held: HeldElsewhere, fire: Fire, now: int) -> None:
+        """Go on with a fire that another stream does not have: what is read of its schedule has aged meanwhile.
+
+        One that was not sent before may have become a make-up fire for a later time.
+        """
+        held.was_not_found(fire.fire_time, now)
+        if not self._ownership.is_ours(held):
+            self.leave_to_holder(held, now)
+            return
+        if held.flight is not None and not held.flight.may_be_stored:
+            held.flight.fire = None
+        self._read(held)
 
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and return whether the content was asked for again since."""

@@ -1,12 +1,15 @@
 """A fire that is ready to be sent, with the same bytes each time it is repeated, and its outcome."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(slots=True, eq=False)
 class Fire:
     """One publish of one schedule for one fire time. Two fires are equal only when they are the same object."""
 
+    is_elsewhere: ClassVar[bool] = False
+    """Whether its target is in another stream than its schedule."""
     schedule: str
     sequence: int
     """Stream sequence of the schedule message that it came from."""
@@ -30,3 +33,10 @@ class Fire:
     """How long (ns) after its fire time it is sent."""
     was_stored_before: bool = False
     """Whether the acknowledgement called it a duplicate: the server had stored it before."""
+
+
+@dataclass(slots=True, eq=False)
+class FireElsewhere(Fire):
+    """A fire whose target is in another stream: what it is stored as is a sequence of that stream."""
+
+    is_elsewhere: ClassVar[bool] = True

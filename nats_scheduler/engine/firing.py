@@ -4,6 +4,9 @@ The rules:
 
 - An unknown outcome is repeated with the same fire, and so with the same identity; a refusal stored nothing, so the
   next attempt may stand for later fires too (`engine.refusals` says when).
+- A fire into another stream is looked for there before it is sent, if it may be stored there already: it was sent
+  before, it was due before this instance could fire it, or it is late. What the stream drops as a duplicate ends with
+  its window.
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due. For a schedule with
   policies `engine.missed` says which of them is sent.
 
@@ -12,18 +15,29 @@ The rules:
 
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import Action, PublishFires, Report
+from nats_scheduler.engine.actions import Action, LookForFire, PublishFires, Report
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.held import Held, HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.in_flight import InFlight
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.missed import dropped_before
+from nats_scheduler.engine.overdue import OverdueRule
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.report import report_headers
+from nats_scheduler.schedule.instants import SECOND
+
+UNLOOKED_LIMIT_NS = 2 * SECOND
+"""A fire into another stream that is later than this is looked for.
+
+While two instances hold a schedule, the other one may have stored it meanwhile: the duplicate window may be over.
+"""
+
+LOOK_AGE_LIMIT_NS = 3 * SECOND
+"""A fire that was looked for longer ago is looked for again; its schedule was read in between."""
 
 
 class Firing:
@@ -38,6 +52,8 @@ class Firing:
         self._limits = limits
         self._emit = emit
         self._handed_out: list[Fire] = []
+        self.overdue = OverdueRule()
+        """Since when this instance can fire."""
         self.is_open = False
         """Whether a fire may begin; set by the engine."""
 
@@ -48,7 +64,7 @@ class Firing:
 
     def is_guarded(self, held: Held) -> bool:
         """Return whether the server refuses a fire of a schedule that is not stored any more."""
-        return self._limits.guard and not self._landed.covers(held)
+        return self._limits.guard and not held.is_elsewhere and not self._landed.covers(held)
 
     def hand_out(self) -> Sequence[Action]:
         """Return the order to publish what was made since the last call; none if that is nothing."""
@@ -93,6 +109,13 @@ class Firing:
             return
         self._lifecycle.move(held, Stage.IN_FLIGHT)
         flight.fire = fire
+        if held.is_treated and isinstance(held, HeldElsewhere):
+            if self._is_to_be_looked_for(held, flight, fire, now):
+                self._in_flight.begun()
+                first = fire.fire_time if flight.missed_since is None else flight.missed_since
+                self._emit(LookForFire(fire, max(fire.fire_time, held.stored_at), first, flight.may_be_stored))
+                return
+            held.was_sent()
         if fire.next_fire is None or held.terms.source is not None:
             flight.content = flight.source = None  # not what the next fire is built from
         self._in_flight.begun()
@@ -106,6 +129,13 @@ class Firing:
             self._lifecycle.move(held, Stage.BACKING_OFF)
             self._lifecycle.roster.wake(held, now)
 
+    def _is_to_be_looked_for(self, held: HeldElsewhere, flight: Flight, fire: Fire, now: int) -> bool:
+        """Return whether a fire may be stored in another stream without our knowledge: sent before, by us or others."""
+        is_late = now - max(held.send_time, held.stored_at) > UNLOOKED_LIMIT_NS
+        if not (is_late or flight.may_be_stored or self.overdue.may_be_stored(held)):
+            return False
+        return not held.was_looked_for(fire.fire_time, max(self.overdue.able_since(held), now - LOOK_AGE_LIMIT_NS))
+
     def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
         """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
         latest = held.latest_due(held.fire_time, until) or second
@@ -118,7 +148,7 @@ class Firing:
         assert flight.content is not None, "a fire is built only after its content was read"
         last, limits = self._landed.last_on(held), self._limits
         # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
-        guard = limits.guard and not (limits.blocks_refused and self._landed.covers(held))
+        guard = limits.guard and not held.is_elsewhere and not (limits.blocks_refused and self._landed.covers(held))
         taken = last if flight.is_blocked else 0
         parts = flight.content, flight.source, fire_time, next_fire
         report = _report_of(held, flight, fire_time) if held.is_treated else ()

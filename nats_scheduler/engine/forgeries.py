@@ -36,8 +36,16 @@ def fault_of_generated(held: Held, generated: Generated, message: StoredMessage,
 
     If fires are `moved`, the stream stores them on another subject than their target.
     """
-    if not moved and message.subject != held.terms.target:
+    if held.is_elsewhere or (not moved and message.subject != held.terms.target):
         return WRONG_TARGET
+    return fault_of(generated, message, held, held.terms, held.fire_time)
+
+
+def fault_elsewhere(held: Held, generated: Generated, message: StoredMessage) -> str:
+    """Return why a message in the stream of a target elsewhere cannot be the fire that it claims to be; "" if it can.
+
+    Under which subject that stream stores what is published to the target is not known here.
+    """
     return fault_of(generated, message, held, held.terms, held.fire_time)
 
 
@@ -65,6 +73,8 @@ def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
         return "it is no fire of the schedule"
     if held.terms.source is None and message.body != fire.body:
         return "its body is another one"
+    if held.is_elsewhere:
+        return fault_elsewhere(held, generated, message)
     return fault_of_generated(held, generated, message, moved=moved)
 
 

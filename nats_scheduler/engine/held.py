@@ -34,6 +34,8 @@ class Held(Timetable):
     __slots__ = ("expires", "fire_time", "flight", "place", "row", "sequence", "shard", "subject", "terms", "wake")
     is_treated: ClassVar[bool] = False
     """Whether it has policies that need more than its definition: it is a `HeldWithPolicies`."""
+    is_elsewhere: ClassVar[bool] = False
+    """Whether its target is in another stream: it is a `HeldElsewhere`."""
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule that was stored on a subject under a sequence; it waits for its first fire."""
@@ -144,7 +146,38 @@ class HeldWithPolicies(Held):
         self.is_known = True
 
 
+class HeldElsewhere(HeldWithPolicies):
+    """A schedule that is held and whose target is in another stream: its fires are not read back.
+
+    It keeps for which of its fires was looked there, so that none of unknown outcome is repeated without that.
+    """
+
+    __slots__ = ("_looked_at", "_looked_for")
+    is_elsewhere: ClassVar[bool] = True
+
+    def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
+        """Hold the schedule as `HeldWithPolicies` does; nothing was looked for."""
+        super().__init__(subject, sequence, definition, stored_at)
+        self._looked_for: int | None = None
+        self._looked_at = 0
+
+    def was_not_found(self, fire_time: int, now: int) -> None:
+        """Note that no fire of a fire time (ns), and none of a later one, was stored at `now` (ns)."""
+        self._looked_for, self._looked_at = fire_time, now
+
+    def was_looked_for(self, fire_time: int, since: int) -> bool:
+        """Return whether the fire of a fire time was not stored at an instant after `since` (ns), nor sent later."""
+        return self._looked_for is not None and fire_time <= self._looked_for and self._looked_at >= since
+
+    def was_sent(self) -> None:
+        """Note that a fire was sent, which may be stored now."""
+        self._looked_for = None
+
+
 def held_schedule(subject: str, sequence: int, definition: Definition, stored_at: int) -> Held:
     """Return the schedule that was stored on a subject under a sequence, waiting for its first fire."""
-    kind = HeldWithPolicies if definition.terms.policies.are_kept else Held
+    policies = definition.terms.policies
+    if policies.target_elsewhere is not None:
+        return HeldElsewhere(subject, sequence, definition, stored_at)
+    kind = HeldWithPolicies if policies.are_kept else Held
     return kind(subject, sequence, definition, stored_at)

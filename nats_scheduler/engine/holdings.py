@@ -117,7 +117,7 @@ class Holdings:
             held.is_known = True
         elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
             held.is_known = True
-        elif self._ownership.reads_all:
+        elif self._ownership.reads_all and not held.is_elsewhere:
             since = self._outcomes.running_since
             held.is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
         else:

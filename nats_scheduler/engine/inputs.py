@@ -18,6 +18,8 @@ class Stored(NamedTuple):
 
     sequence: int
     duplicate: bool = False
+    stream: str = ""
+    """The stream that it is in; "" for the one of the schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class Refused:
     code: int
     description: str
 
+
+NO_STREAM = Refused(404, 10059, "no stream has the target as one of its subjects, or that stream has no leader")
+"""What becomes of a fire whose target is in no stream; the code is the server's for a stream that does not exist."""
 
 NOT_PERMITTED = 403
 """The code if the account refuses a publish before JetStream receives it; no code of the server is so small."""
@@ -155,6 +160,30 @@ class DuplicateUnread:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class FireLookedFor:
+    """The messages in another stream that claim to be this fire, or a later one of the same schedule.
+
+    If there are many, some may be missing, but not all. Some that claim to be older fires may be among them.
+    """
+
+    fire: Fire
+    found: Sequence[StoredMessage]
+    """Without bodies."""
+    first: int
+    """That of the `LookForFire`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FireNotLookedFor:
+    """It could not be found out whether another stream has a fire."""
+
+    fire: Fire
+    reason: str
+    refusal: Refused | None = None
+    """Set if the fire cannot be stored either, as things are."""
+
+
 class PublishConcluded(NamedTuple):
     """The one and only answer about a fire of `PublishFires`, unless that is a `FiresStored`."""
 
@@ -236,6 +265,8 @@ Input = (
     | ContentUnread
     | DuplicateRead
     | DuplicateUnread
+    | FireLookedFor
+    | FireNotLookedFor
     | PublishConcluded
     | FiresStored
     | PurgeConcluded

@@ -17,7 +17,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import held_schedule
-from nats_scheduler.engine.inputs import ContentRead, HistoryRead, MessagesRead, Version
+from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
@@ -105,6 +105,17 @@ class Intake:
         for message in given.messages:
             if self._expiry is not None:
                 self._expiry.take(message)
+
+    def expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
+        """Take what became of a removal: what is removed is no schedule any more."""
+        if self._expiry is not None:
+            self._expiry.concluded(given, now)
+        if given.subject is None:
+            return
+        if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
+            self._lifecycle.end(held, Ending.EXPIRED)
+        if self._rejections.at(given.subject) == given.sequence:
+            self._admission.discard(given.subject)
 
     def expect(self, fires: Sequence[Fire]) -> None:
         """Expect to read back what was stored, and note when it expires if its headers are not read again."""

@@ -17,19 +17,26 @@ whenever a client asks for a removal.
 Cost: an entry for each schedule that is covered, and nothing for all others.
 """
 
+from collections.abc import Sequence
+
 from nats_scheduler.engine.forgeries import fault_of_generated, fault_of_unheld
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
-from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.reading import Generated, Reading
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_covered
 
 
 class Landed:
     """The sequences of what landed last, by those of the schedules."""
 
-    def __init__(self, roster: Roster, *, moved: bool) -> None:
-        """Begin with nothing; fires are `moved` if the stream stores them on another subject than their target."""
+    def __init__(self, roster: Roster, subjects: Sequence[str], *, moved: bool) -> None:
+        """Begin with nothing, for a stream with these subjects.
+
+        Fires are `moved` if the stream stores them on another subject than their target.
+        """
         self._roster = roster
+        self._subjects = subjects
         self._moved = moved
         self._last: dict[int, int] = {}
 
@@ -47,8 +54,15 @@ class Landed:
             return False
         held = self._roster.exactly(generated.schedule, generated.sequence)
         if held is None:
-            return not fault_of_unheld(generated, message)
+            return not self.is_from_elsewhere(generated) and not fault_of_unheld(generated, message)
         return not fault_of_generated(held, generated, message, moved=self._moved)
+
+    def is_from_elsewhere(self, generated: Generated) -> bool:
+        """Return whether a fire is one of another stream's schedules, which ends what it lands on as any message does.
+
+        No two streams of an account have the same subject.
+        """
+        return not self._moved and not is_covered(generated.schedule, self._subjects)
 
     def covers(self, held: Held) -> bool:
         """Tell whether something lies on a schedule that left it alive."""

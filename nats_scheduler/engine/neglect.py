@@ -7,7 +7,8 @@ The rules:
 
 - A while after its due time, one schedule of each shard is read; if it is still stored, its holder neglects the shard.
 - If it was due long ago nothing is noted: its fires may be gone, and its holder knows better.
-- Where the fires of others cannot be read back, nobody is judged by them.
+- Where the fires of others cannot be read back, nobody is judged by them: on streams that do not keep their messages,
+  and of schedules whose targets are in other streams.
 
 Cost: one read for each shard of another holder in which a schedule seems to be neglected.
 """
@@ -20,6 +21,12 @@ from nats_scheduler.schedule.instants import SECOND
 
 NEGLECT_LIMIT_NS = 3 * SECOND
 """A schedule of another holder whose fire is not read back so long after its due time is read."""
+
+OTHER_ELSEWHERE_LIMIT_NS = 10 * OTHER_HOLDER_LIMIT_NS
+"""The same as `OTHER_HOLDER_LIMIT_NS` for repeating schedules whose fires are in other streams.
+
+They are not read back, so this instance does not know the next fire of any of them until it is to fire it.
+"""
 
 
 class Neglect:
@@ -41,8 +48,8 @@ class Neglect:
         ownership, shard = self._ownership, held.shard
         since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
         is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.send_time
-        if is_settled or not ownership.reads_all:
-            self._lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+        if is_settled or held.is_elsewhere or not ownership.reads_all:
+            self._lifecycle.set_aside(held, held.send_time + limit_of(held))
         elif now < since:
             self._lifecycle.set_aside(held, since)
         elif self._is_reading(shard):
@@ -66,3 +73,8 @@ class Neglect:
     def _is_reading(self, shard: int) -> bool:
         held = self._read_last.get(shard)
         return held is not None and self._lifecycle.in_stage(held.subject, held.sequence, Stage.READING) is held
+
+
+def limit_of(held: Held) -> int:
+    """Return how long (ns) after its due time a schedule of another holder is read, to notice that it is gone."""
+    return OTHER_ELSEWHERE_LIMIT_NS if held.is_elsewhere and held.repeats else OTHER_HOLDER_LIMIT_NS

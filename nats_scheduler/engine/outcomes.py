@@ -43,7 +43,6 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import dropped_between
-from nats_scheduler.engine.overdue import OverdueRule
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.genuine import is_too_early
 from nats_scheduler.message.policy_values import MAKE_UP_ONCE
@@ -99,7 +98,7 @@ class Outcomes:
         self._emit = emit
         self._expect = expect
         self._moved = moved
-        self.overdue = OverdueRule()
+        self.overdue = self._firing.overdue
         self._unreported: deque[Fire] = deque()
         """What was stored and is to be reported."""
         self.stored = 0
@@ -116,9 +115,10 @@ class Outcomes:
         held = self._lifecycle.awaiting(fire)
         if isinstance(outcome, Stored):
             if outcome.duplicate and held is not None:
-                self._emit(ReadDuplicate(fire, outcome.sequence))  # it stays in flight until that is read
+                # It stays in flight until that is read.
+                self._emit(ReadDuplicate(fire, outcome.sequence, outcome.stream))
             else:
-                self._is_stored(fire, outcome, now)
+                self.is_stored(fire, outcome, now)
             return
         self._in_flight.concluded()
         if held is not None and held.flight is not None:
@@ -128,7 +128,8 @@ class Outcomes:
         flight = held.flight
         assert flight is not None, "a schedule that awaits an outcome has a flight"
         is_unknown = isinstance(outcome, Unknown)
-        if is_unknown and self._limits.silent and flight.attempts >= SILENT_ATTEMPTS:
+        is_silent = self._limits.silent and not fire.is_elsewhere
+        if is_unknown and is_silent and flight.attempts >= SILENT_ATTEMPTS:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(fire.fire_time, 0, now)
             self.advance(held, fire.next_fire)
@@ -146,7 +147,7 @@ class Outcomes:
         fire, held = read.fire, self._lifecycle.awaiting(read.fire)
         fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
         if held is None or held.flight is None or not fault:
-            self._is_stored(fire, Stored(read.sequence, duplicate=True), now)
+            self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
             return
         self._in_flight.concluded()
         if held.flight.taken != read.sequence:
@@ -193,13 +194,19 @@ class Outcomes:
             if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
                 self._advance_after(fire)
         self._in_flight.concluded(count)  # not before: fires that are stored together are a burst too
-        self._expect(fires)
+        if fires and not fires[0].is_elsewhere:  # such a fire is concluded alone, and is not read back
+            self._expect(fires)
         for fire in fires:
             fire.block = fire.body = b""  # never sent again, and it may wait to be reported and read back
 
-    def _is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
+    def is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
+        """Advance the schedule of a fire that is stored."""
         fire.was_stored_before = outcome.duplicate
         self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
+
+    def is_not_stored(self) -> None:
+        """Note that a fire is not in flight any more, of which nothing follows here."""
+        self._in_flight.concluded()
 
     # -- what is read back ---------------------------------------------------------------------------------------
 
@@ -220,15 +227,17 @@ class Outcomes:
                 claimed = generated.schedule, generated.sequence, generated.fire_time
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
-        if is_reported and (is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)):
+        is_of_another = held is None and not is_acknowledged and self._lifecycle.landed.is_from_elsewhere(generated)
+        is_in_time = is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)
+        if is_reported and is_in_time and not is_of_another:
             self._emit(Report(self.overdue.read_back(generated, held, message)))
         if held is not None:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
-            self._was_fired(held, generated.fire_time)
+            self.was_fired(held, generated.fire_time)
         return True
 
-    def _was_fired(self, held: Held, fire_time: int) -> None:
+    def was_fired(self, held: Held, fire_time: int) -> None:
         """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
         is_done = held.flight is not None and held.flight.stage in DONE
         if fire_time >= held.read_back_threshold and not is_done:
@@ -322,7 +331,10 @@ class Outcomes:
         held = self._lifecycle.awaiting(fire)
         if held is not None:
             landed = self._lifecycle.landed
-            if fire.next_fire is None and held.ends_by_itself and landed.last_on(held) > fire.stored_as:
+            is_last = fire.next_fire is None and held.ends_by_itself
+            if is_last and fire.is_elsewhere and landed.last_on(held) > fire.last:
+                landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
+            elif is_last and not fire.is_elsewhere and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
@@ -343,6 +355,8 @@ class Outcomes:
             for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
                 fire = self._unreported.popleft()
                 self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
+                if fire.is_elsewhere:
+                    self._emit(Report(self.overdue.stored_elsewhere(fire, self._lifecycle.roster)))
                 self._advance_after(fire)
         return bool(self._unreported)
 

@@ -10,7 +10,9 @@ Cost: 64 integers a stream, two comparisons a fire.
 from collections.abc import Iterable
 
 from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
@@ -30,6 +32,20 @@ class OverdueRule:
         """Note that these shards are held from `now` on."""
         for shard in shards:
             self._able_since[shard] = now
+
+    def may_be_stored(self, held: Held) -> bool:
+        """Return whether another instance may have stored the next fire: it was due before this one could fire it."""
+        return max(held.send_time, held.stored_at) <= self._able_since[held.shard]
+
+    def able_since(self, held: Held) -> int:
+        """Return since when (ns) this instance can fire for the shard of a schedule."""
+        return self._able_since[held.shard]
+
+    def stored_elsewhere(self, fire: Fire, roster: Roster) -> FireReadBack:
+        """Return the event of a fire in another stream, which is not read back; `roster` has the schedules held."""
+        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)
+        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
+        return self.read_back(generated, roster.exactly(fire.schedule, fire.sequence), message)
 
     def read_back(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireReadBack:
         """Return the event of a fire that was read back; `held` is its schedule, None if it is held no longer."""

@@ -6,14 +6,18 @@ tests runs over both (`tests/contract/`).
 What every implementation promises:
 
 - It passes inputs to a `Notify` function, from the event loop's thread, in the order in which it received them.
-- `publish`, `read`, `read_duplicate`, `purge` and `remove` return at once. Each fire, read, purge and removal is
-  answered by exactly one input, also when the contact ends: then with `Unknown`, `ContentUnread`, `DuplicateUnread`, or
-  a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one
-  `FiresStored`.
+- `publish`, `read`, `read_duplicate`, `look_for`, `purge` and `remove` return at once. Each fire, read, purge and
+  removal is answered by exactly one input, also when the contact ends: then with `Unknown`, `ContentUnread`,
+  `DuplicateUnread`, `FireNotLookedFor`, or a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were
+  stored anew may be answered together, by one `FiresStored`, unless their targets are in other streams.
 - Fires are sent in the order in which they were given. A fire answered `Stored` is in the stream; one answered
   `Refused` is not and never will be; one answered `Unknown` may be or not.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
   nothing.
+- A fire whose target is in another stream (`Fire.is_elsewhere`) is sent in the order of these fires alone. `Stored`
+  names that stream. Without such a stream it is `Refused` as `NO_STREAM`; so is what is looked for there.
+- What is looked for and was sent through this port before is found if it was stored before it is looked for. What was
+  not sent here is found if it was stored a second before, and not removed.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
 - `ContentRead` says that there is no message on the schedule's subject, or an older one, only if the server that
   answered had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that
@@ -30,7 +34,7 @@ What every implementation promises:
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
 
@@ -51,6 +55,10 @@ class StreamPort(Protocol):
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
         """Begin to read the message that has the identity of a fire."""
+        ...
+
+    def look_for(self, request: LookForFire) -> None:
+        """Begin to look whether another stream has a fire."""
         ...
 
     def purge(self, request: PurgeSchedule) -> None:

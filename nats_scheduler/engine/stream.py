@@ -23,7 +23,8 @@ from nats_scheduler.engine.admission import Admission, Collaborators
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.course import Course
-from nats_scheduler.engine.events import Ending, StreamReady
+from nats_scheduler.engine.elsewhere import Elsewhere
+from nats_scheduler.engine.events import StreamReady
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.figures import Figures, Visit
 from nats_scheduler.engine.flight import Failing
@@ -39,6 +40,8 @@ from nats_scheduler.engine.inputs import (
     DuplicateRead,
     DuplicateUnread,
     ExpiryConcluded,
+    FireLookedFor,
+    FireNotLookedFor,
     FiresStored,
     HistoryRead,
     Input,
@@ -99,7 +102,7 @@ class StreamEngine:
         self.ownership = Ownership(reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         self.in_flight = InFlight()
-        self.landed = Landed(self._roster, moved=rules.moves_subjects)
+        self.landed = Landed(self._roster, rules.subjects, moved=rules.moves_subjects)
         self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
         self._purges = Purges(self._lifecycle, self.in_flight, emit, may_return=not limits.guard)
         self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, limits, emit)
@@ -107,6 +110,7 @@ class StreamEngine:
         self._outcomes = Outcomes(
             *parts, limits, emit, lambda fires: self._intake.expect(fires), moved=rules.moves_subjects
         )
+        self._elsewhere = Elsewhere(self._outcomes, self._course, self._lifecycle, emit)
         self._holdings = Holdings(self._lifecycle, self._course, self._outcomes, self._purges)
         self._rejections = Rejections(self.ownership, emit)
         self._backlog = Backlog(
@@ -275,6 +279,8 @@ class StreamEngine:
                 self._course.content_unread(given, now)
             case DuplicateRead():
                 self._outcomes.duplicate_read(given, now)
+            case FireLookedFor() | FireNotLookedFor():
+                self._elsewhere.concluded(given, now)
             case DuplicateUnread():
                 self._outcomes.duplicate_unread(given, now)
             case RemovalRequested():
@@ -290,7 +296,7 @@ class StreamEngine:
             case ShardsHeld():
                 self._shards_held(given, now)
             case ExpiryConcluded():
-                self._expiry_concluded(given, now)
+                self._intake.expiry_concluded(given, now)
             case StreamChanged():
                 self._course.conditions_changed(now)
             case DrainRequested():
@@ -332,16 +338,6 @@ class StreamEngine:
         self.lifetimes.removal_requested(given, self._roster, self._intake.last_read)
         self._course.removal_requested(given, now)
         self._admission.removal_requested(given)
-
-    def _expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
-        if self._expiry is not None:
-            self._expiry.concluded(given, now)
-        if given.subject is None:
-            return
-        if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
-            self._lifecycle.end(held, Ending.EXPIRED)
-        if self._rejections.at(given.subject) == given.sequence:
-            self._admission.discard(given.subject)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

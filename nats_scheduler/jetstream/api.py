@@ -117,6 +117,19 @@ class JetStreamApi:
                 return None
             raise
 
+    async def stream_with(self, subject: str) -> Any:
+        """Return the information of the stream that has a subject, or None if none has it.
+
+        Raises `ApiError` if that stream has no leader that could describe it.
+        """
+        request = "STREAM.LIST"
+        page = await self.call(request, {"offset": 0, "subject": subject})
+        for info in _listed(page.get("streams")):
+            return _stream_information(info, request)
+        if missing := _listed(page.get("missing")):
+            raise ApiError(TEMPORARY_STATUS, 0, f"stream {missing[0]} has no leader", request)
+        return None
+
     async def last_sequence(self, name: str, within_seconds: float) -> int:
         """Return the last sequence that a stream's leader knows; raises as `call` does."""
         info = await self.call(f"STREAM.INFO.{name}", None, within_seconds)

@@ -6,7 +6,7 @@ It only puts the parts together: the follower depends on what the stream keeps, 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
@@ -14,6 +14,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.content import content_reader
 from nats_scheduler.jetstream.duplicates import duplicate_reader
+from nats_scheduler.jetstream.elsewhere import ElsewhereContact
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.expire import remover
 from nats_scheduler.jetstream.follow import ConsumerFollower
@@ -99,6 +100,7 @@ class StreamContact:
             ack_timeout=ack_timeout,
             acknowledged=self._follower.acknowledged,
         )
+        self._elsewhere = ElsewhereContact(connection, api, notify, tasks, window=window, ack_timeout=ack_timeout)
         reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
         self._reader = content_reader(api, stream, notify, tasks, reach)
         self._ranges = (
@@ -111,7 +113,12 @@ class StreamContact:
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, in this order."""
-        self._publisher.publish(fires)
+        elsewhere = [fire for fire in fires if fire.is_elsewhere]
+        if elsewhere:
+            self._elsewhere.publish(elsewhere)
+            fires = [fire for fire in fires if not fire.is_elsewhere]
+        if fires:
+            self._publisher.publish(fires)
 
     def read(self, request: ReadContent) -> None:
         """Begin to read the content of a fire."""
@@ -120,6 +127,10 @@ class StreamContact:
     def read_duplicate(self, request: ReadDuplicate) -> None:
         """Begin to read the message that has the identity of a fire."""
         self._duplicates.begin(request)
+
+    def look_for(self, request: LookForFire) -> None:
+        """Begin to look whether another stream has a fire."""
+        self._elsewhere.look_for(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge a schedule's versions."""
@@ -142,6 +153,7 @@ class StreamContact:
     def end(self, reason: str) -> None:
         """End the contact: what is in flight is concluded as unknown."""
         self._publisher.end(reason)
+        self._elsewhere.end(reason)
         if self._ranges is not None:
             self._ranges.end()
         self._reader.end(reason)

@@ -26,11 +26,11 @@ MAX_DUPLICATE_READS_IN_FLIGHT = 256
 def duplicate_reader(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
 ) -> BoundedRequests[ReadDuplicate]:
-    """Return what reads duplicates in a stream."""
+    """Return what reads duplicates, in a stream unless the request names another one."""
 
     async def ask(request: ReadDuplicate) -> Input:
         try:
-            return await _read_duplicate(api, stream, request)
+            return await _read_duplicate(api, request.stream or stream, request)
         except JetStreamError as error:
             return DuplicateUnread(request.fire, str(error))
 
@@ -41,7 +41,7 @@ def duplicate_reader(
 
 
 async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate) -> Input:
-    fire, sequence = request
+    fire, sequence = request.fire, request.sequence
     message = await api.message(stream, seq=sequence)
     if message is not None:
         return DuplicateRead(fire, sequence, message, message.stored_at)

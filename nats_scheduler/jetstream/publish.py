@@ -120,13 +120,17 @@ class Publisher:
         """Conclude one fire."""
         if number not in self._in_flight:
             return
-        outcome = outcome_of(self._stream, block, body)
+        outcome = self.outcome(block, body)
         if outcome is None:
             return  # a subscriber to the target may have answered; wait for the server's own answer
         self._concluded(PublishConcluded(self._in_flight.pop(number), outcome))
         if isinstance(outcome, Stored) and not outcome.duplicate:
             self._notify_stored((outcome.sequence,))
         self._fill_soon()
+
+    def outcome(self, block: bytes, body: bytes) -> Outcome | None:
+        """Return what the server says of a fire; None if it is not the server that answers."""
+        return outcome_of(self._stream, block, body)
 
     def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
         """Do what `acknowledged` does, for acknowledgements that each say that something was stored anew."""

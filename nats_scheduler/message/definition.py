@@ -15,6 +15,12 @@ from typing import NamedTuple
 
 from nats_scheduler.message import rejection
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.elsewhere import (
+    elsewhere_fault,
+    misplaced_fault,
+    missing_target_advice,
+    target_elsewhere,
+)
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
 from nats_scheduler.message.policies import (
@@ -97,18 +103,8 @@ def definition_of(
     pattern = _read_pattern(fields, rules, dialect, stored_at)
     if pattern is None or isinstance(pattern, Rejection):
         return pattern
-    ttl = fields.get(dialect.ttl, "")
-    rollup = fields.get(dialect.rollup, "")
-    target = fields.get(dialect.target, "")
-    source = fields.get(dialect.source, "")
-    fault = (
-        _ttl_fault(ttl, rollup, rules, dialect)
-        or _grammar_fault(target, source, subject, dialect)
-        or _coverage_fault(target, source, rules, dialect)
-        or _storage_rollup_fault(block)
-        or rules.restrictions.target_fault(dialect.target, target)
-        or rules.restrictions.source_fault(dialect.source, source)
-    )
+    elsewhere = target_elsewhere(fields, dialect) if rules.has_policies else None
+    fault = _fault(fields, block, subject, rules, dialect, elsewhere)
     if fault is not None:
         return fault
     policies = read_policies(fields, dialect, pattern) if rules.has_policies else ignored_policies(fields, dialect)
@@ -118,7 +114,42 @@ def definition_of(
     if bounded is not pattern and Timetable(bounded, stored_at).first_fire() is None:
         reason = "never fires between its X-Start and X-End, on days that X-Except leaves"
         return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)
-    return Definition(bounded, Terms(dialect, target, source or None, ttl, bool(rollup), policies))
+    target = fields[dialect.target] if elsewhere is None else elsewhere
+    source, ttl = fields.get(dialect.source) or None, fields.get(dialect.ttl, "")
+    return Definition(bounded, Terms(dialect, target, source, ttl, bool(fields.get(dialect.rollup)), policies))
+
+
+def _fault(
+    fields: Mapping[bytes, str],
+    block: bytes,
+    subject: str,
+    rules: StreamRules,
+    dialect: Dialect,
+    elsewhere: str | None,
+) -> Rejection | None:
+    """Check all but the pattern and the policies (checks 4 to 11), then the operator's restrictions."""
+    ttl, rollup = fields.get(dialect.ttl, ""), fields.get(dialect.rollup, "")
+    source = fields.get(dialect.source, "")
+    target = fields.get(dialect.target, "") if elsewhere is None else elsewhere
+    # Whether the stream of a target elsewhere has TTLs is not known here.
+    allow_msg_ttl = rules.allow_msg_ttl or elsewhere is not None
+    fault = _ttl_fault(ttl, rollup, rules, dialect, allow_msg_ttl=allow_msg_ttl) or _schedule_fault(subject)
+    if fault is not None:
+        return fault
+    if elsewhere is None:
+        fault = _target_fault(target, subject, fields, dialect)
+    else:
+        fault = elsewhere_fault(fields, target, subject, rules)
+    return (
+        fault
+        or _source_fault(source, target, subject, dialect)
+        or (_target_coverage_fault(target, rules, dialect) if elsewhere is None else None)
+        or _source_coverage_fault(source, rules, dialect)
+        or _storage_rollup_fault(block)
+        or (rules.restrictions.target_fault(dialect.target, target) if elsewhere is None else None)
+        or rules.restrictions.source_fault(dialect.source, source)
+        or (misplaced_fault(fields, dialect) if rules.has_policies and elsewhere is None else None)
+    )
 
 
 def read_pattern(
@@ -198,14 +229,14 @@ def schedules_disabled(header: bytes, value: str, rules: StreamRules) -> Rejecti
     return rejection.SCHEDULES_DISABLED.rejection(header.decode(), value, reason)
 
 
-def _ttl_fault(ttl: str, rollup: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
+def _ttl_fault(ttl: str, rollup: str, rules: StreamRules, dialect: Dialect, *, allow_msg_ttl: bool) -> Rejection | None:
     """Check the TTL's grammar, the roll-up, and then whether the stream has TTLs (checks 4 to 6)."""
     if ttl and read_ttl(ttl) is None:
         return rejection.TTL_INVALID.rejection(dialect.ttl.decode(), ttl, NO_TTL)
     if rollup and rollup != "sub":
         reason = "is not 'sub', the only roll-up of a generated message"
         return rejection.ROLLUP_INVALID.rejection(dialect.rollup.decode(), rollup, reason)
-    if ttl and not rules.allow_msg_ttl:
+    if ttl and not allow_msg_ttl:
         return ttls_disabled(dialect.ttl, ttl, rules)
     return None
 
@@ -223,18 +254,30 @@ def read_ttl(text: str) -> int | None:
     return None if isinstance(ttl, Invalid) else ttl
 
 
-def _grammar_fault(target: str, source: str, subject: str, dialect: Dialect) -> Rejection | None:
-    """Check the subjects of the target, the source (checks 7 and 8) and the schedule itself.
+def _schedule_fault(subject: str) -> Rejection | None:
+    """Check the subject of the schedule itself.
 
     A server stores a message that is published to `orders.>` under that subject. The native scheduler then ends the
     schedule with a purge of `orders.>`, which deletes every message on a subject that it matches
     (`test_a_schedule_on_a_wildcard_is_refused_before_it_purges`).
     """
-    if not is_literal_subject(subject):
-        reason = "is the subject of the schedule, but not a literal one: its purge would delete all that it matches"
-        return rejection.TARGET_INVALID.rejection("subject", subject, reason)
-    if fault := _subject_fault(target, subject):
-        return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, fault)
+    if is_literal_subject(subject):
+        return None
+    reason = "is the subject of the schedule, but not a literal one: its purge would delete all that it matches"
+    return rejection.TARGET_INVALID.rejection("subject", subject, reason)
+
+
+def _target_fault(target: str, subject: str, fields: Mapping[bytes, str], dialect: Dialect) -> Rejection | None:
+    """Check the subject of the target (check 7)."""
+    fault = _subject_fault(target, subject)
+    if not fault:
+        return None
+    advice = "" if target else missing_target_advice(fields, dialect)
+    return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, fault + advice)
+
+
+def _source_fault(source: str, target: str, subject: str, dialect: Dialect) -> Rejection | None:
+    """Check the subject of the source (check 8)."""
     if not source:
         return None
     fault = "is also the target: sample another subject" if source == target else ""
@@ -252,13 +295,18 @@ def _subject_fault(named: str, subject: str) -> str:
     return "is the subject of the schedule itself: expected another one" if named == subject else ""
 
 
-def _coverage_fault(target: str, source: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
-    """Check that the stream covers the target and the source (checks 9 and 10)."""
-    if not is_covered(target, rules.subjects):
-        return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, _uncovered(rules))
-    if source and not is_covered(source, rules.subjects):
-        return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, _uncovered(rules))
-    return None
+def _target_coverage_fault(target: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
+    """Check that the stream covers the target (check 9)."""
+    if is_covered(target, rules.subjects):
+        return None
+    return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, _uncovered(rules))
+
+
+def _source_coverage_fault(source: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
+    """Check that the stream covers the source (check 10)."""
+    if not source or is_covered(source, rules.subjects):
+        return None
+    return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, _uncovered(rules))
 
 
 def _uncovered(rules: StreamRules) -> str:

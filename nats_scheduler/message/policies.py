@@ -74,6 +74,8 @@ class Policies:
     """Whether each fire says for which time it is, which fire was stored before it, and how many were dropped."""
     syntax: Syntax | None = None
     """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
+    target_elsewhere: str | None = None
+    """The target if it is in another stream (`message.elsewhere`)."""
 
     @property
     def are_kept(self) -> bool:
@@ -260,6 +262,10 @@ def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
     return f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}"
 
 
+def _target(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    return replace(policies, target_elsewhere=value)  # what is wrong with it was found before: `message.elsewhere`
+
+
 _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Anchor": _anchor,
     "X-End": _end,
@@ -273,6 +279,7 @@ _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Report": _report,
     "X-Start": _start,
     "X-Syntax": _syntax,
+    "X-Target": _target,
 }
 
 _SYNTAX = extension_prefix(PORTABLE) + b"Syntax"

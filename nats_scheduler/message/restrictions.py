@@ -4,6 +4,7 @@ Rule: nothing is restricted unless the operator configures it. A schedule that v
 server would reject it, so that a publisher gets one kind of answer.
 Without restrictions, every client that may publish a schedule can write to any subject of the stream through
 `Nats-Schedule-Target` and read any through `Nats-Schedule-Source`, as on the server (`docs/operating/security.md`).
+A target in another stream (`message.elsewhere`) is the exception: the settings allow none unless the operator names it.
 Cost: one comparison per schedule if there are restrictions. Limit: a cancel may name any schedule, as on the server.
 """
 
@@ -24,6 +25,8 @@ class Restrictions:
     """Subjects, with or without wildcards, that schedules may have as sources."""
     max_schedules: int | None = None
     """How many schedules may be held at the same time."""
+    elsewhere: tuple[str, ...] | None = None
+    """Subjects of other streams, with or without wildcards, that schedules may name in `X-Target`."""
 
     def target_fault(self, header: bytes, target: str) -> Rejection | None:
         """Reject a target that is not allowed (10190)."""
@@ -36,6 +39,18 @@ class Restrictions:
         if not source or self.sources is None or _is_among(source, self.sources):
             return None
         return rejection.SOURCE_INVALID.rejection(header.decode(), source, _not_allowed("sources", self.sources))
+
+    def elsewhere_fault(self, target: str) -> str:
+        """Return the reason why a target in another stream is not allowed; "" if it is.
+
+        A wildcard as the first token of what is allowed does not stand for subjects that begin with `$`, which belong
+        to buckets and to the server.
+        """
+        if self.elsewhere is None:
+            return ""
+        is_special = target.startswith("$")
+        allowed = tuple(one for one in self.elsewhere if not is_special or one.startswith("$"))
+        return "" if _is_among(target, allowed) else _not_allowed("targets in other streams", self.elsewhere)
 
     def number_fault(self, header: bytes, pattern: str, held: int) -> Rejection | None:
         """Reject a further schedule if `held` schedules are already the maximum (10023)."""

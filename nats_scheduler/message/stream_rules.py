@@ -40,6 +40,8 @@ class StreamRules:
     """Whether a message may be stored on another subject than it was published to (`subject_transform`)."""
     has_policies: bool = True
     """Whether policies count; not if the server itself fires, which knows none."""
+    is_any: bool = False
+    """Whether they stand for a stream that is not known: it has every subject, and none is known to be another's."""
     restrictions: Restrictions = UNRESTRICTED
     """The operator's restrictions; they are not part of the stream's own configuration."""
     max_age: int = field(default=0, compare=False)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.elsewhere import X_TARGET
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF, HEADER_LINE
 from nats_scheduler.message.placing import Header
@@ -62,7 +63,7 @@ def _in_usual_order(definition: Definition) -> list[Header]:
     values = [
         (dialect.schedule, pattern.text),
         (dialect.time_zone, time_zone_of(pattern)),
-        (dialect.target, target),
+        (dialect.target, target if policies.target_elsewhere is None else None),
         (dialect.source, source),
         (dialect.ttl, ttl or None),
         (dialect.rollup, "sub" if rollup else None),
@@ -74,7 +75,7 @@ def _in_usual_order(definition: Definition) -> list[Header]:
 def _orders(headers: list[Header], dialect: Dialect) -> Iterable[list[Header]]:
     """Yield the usual order, and two that end in the target and the source: only these can hide other headers."""
     yield headers
-    subjects = [header for header in headers if header[0] in (dialect.target, dialect.source)]
+    subjects = [header for header in headers if header[0] in (dialect.target, dialect.source, X_TARGET)]
     others = [header for header in headers if header not in subjects]
     yield others + subjects
     yield others + subjects[::-1]

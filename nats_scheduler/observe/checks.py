@@ -14,7 +14,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.documents import CheckedDocument, checked_document
 
-ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True)
+ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True, is_any=True)
 """The rules of a stream in which only the message itself can be wrong."""
 DEFAULT_SUBJECT = "nats-scheduler.check"
 """The subject of a message if none is named."""

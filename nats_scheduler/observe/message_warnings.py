@@ -34,6 +34,10 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     if definition.terms.dialect is ADR51 and policies_text(definition.terms.policies):
         warnings.append(f"it has policies that {NO_SERVER_KNOWS}")
     warnings += pattern_warnings(definition.pattern)
+    if definition.terms.policies.target_elsewhere is not None and rules.restrictions.elsewhere is None:
+        warnings.append(
+            "its X-Target is accepted where the operator allows it: allowed_targets_elsewhere of the sidecar"
+        )
     timetable, jitter = definition.timetable(stored_at), definition.terms.policies.jitter
     if jitter is not None:
         warnings += _of_jitter(block, timetable, rules, jitter)

@@ -87,8 +87,8 @@ class Canary:
         self._target = f"nats_scheduler.canary.fired.{instance}"
         self._instance = instance
         ours = f"{CANARY_STREAM}={self._target}"
-        restrictions = {"allowed_targets": (ours,), "allowed_sources": (), "max_schedules": ()}
-        self._settings = settings.model_copy(update=restrictions)
+        none = dict.fromkeys(("allowed_sources", "allowed_targets_elsewhere", "max_schedules"), ())
+        self._settings = settings.model_copy(update={"allowed_targets": (ours,), **none})
         self._services = services
         self._clock = clock
         self._reporter = reporter

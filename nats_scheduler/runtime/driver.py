@@ -18,6 +18,7 @@ from typing import assert_never
 
 from nats_scheduler.engine.actions import (
     Action,
+    LookForFire,
     PublishFires,
     PurgeSchedule,
     ReadContent,
@@ -34,6 +35,7 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     DuplicateUnread,
     ExpiryConcluded,
+    FireNotLookedFor,
     Input,
     PublishConcluded,
     PurgeConcluded,
@@ -213,6 +215,8 @@ class StreamDriver:
                     self._read_duplicate(action)
                 case RemoveExpired():
                     self._remove(action)
+                case LookForFire():
+                    self._look_for(action)
                 case _:
                     assert_never(action)
 
@@ -234,6 +238,12 @@ class StreamDriver:
             self._port.read_duplicate(request)
         else:
             self.receive(DuplicateUnread(request.fire, NO_CONTACT))
+
+    def _look_for(self, request: LookForFire) -> None:
+        if self._port is not None:
+            self._port.look_for(request)
+        else:
+            self.receive(FireNotLookedFor(request.fire, NO_CONTACT))
 
     def _purge(self, request: PurgeSchedule) -> None:
         if self._port is not None:

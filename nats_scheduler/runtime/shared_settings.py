@@ -26,7 +26,13 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 SETTINGS = "settings"
 """The key."""
 
-SHARED_SETTINGS = ("portable_streams", "allowed_targets", "allowed_sources", "max_schedules")
+SHARED_SETTINGS = (
+    "portable_streams",
+    "allowed_targets",
+    "allowed_sources",
+    "allowed_targets_elsewhere",
+    "max_schedules",
+)
 """The settings on which it depends what is served, and what is rejected."""
 
 TOO_LARGE = "too_large"

@@ -1,7 +1,7 @@
 """The operator's restrictions as settings: lists of `STREAM=VALUE`, because flags and variables contain lists of text.
 
 Rule: the entries for a stream apply to it; if there are none, the entries for `*` apply.
-A stream without either is not restricted.
+A stream without either is not restricted, except that no target in another stream is allowed.
 Cost: once per stream. Limit: an entry cannot name a stream whose name contains `=`.
 """
 
@@ -21,13 +21,14 @@ _STREAM_PATTERN = r"^(\*|[^\s.*>/\\=]+)="
 
 
 def restrictions_on(
-    stream: str, targets: Sequence[str], sources: Sequence[str], max_schedules: Sequence[str]
+    stream: str, targets: Sequence[str], sources: Sequence[str], elsewhere: Sequence[str], max_schedules: Sequence[str]
 ) -> Restrictions:
     """Return the restrictions of a stream from lists of `STREAM=VALUE`; of several maxima the smallest applies."""
     numbers = _values_for(stream, max_schedules)
     return Restrictions(
         targets=_values_for(stream, targets),
         sources=_values_for(stream, sources),
+        elsewhere=_values_for(stream, elsewhere) or (),
         max_schedules=min(map(int, numbers)) if numbers is not None else None,
     )
 

@@ -65,6 +65,15 @@ class SidecarSettings(BaseModel):
             "stands for every stream that is not named. A stream without an entry is not restricted."
         ),
     )
+    allowed_targets_elsewhere: tuple[StreamSubject, ...] = Field(
+        default=(),
+        description=(
+            "Subjects of other streams that schedules may have as targets (X-Target), each as STREAM=SUBJECT, where "
+            "STREAM is the stream of the schedules; wildcards are allowed, and `*` stands for every stream that is not "
+            "named. A stream without an entry may have none. A wildcard as the first token does not stand for "
+            "subjects that begin with `$`."
+        ),
+    )
     max_schedules: tuple[StreamNumber, ...] = Field(
         default=(),
         description=(
@@ -221,4 +230,5 @@ class SidecarSettings(BaseModel):
 
     def restrictions_on(self, stream: str) -> Restrictions:
         """Return the operator's restrictions on schedules of a stream."""
-        return restrictions_on(stream, self.allowed_targets, self.allowed_sources, self.max_schedules)
+        allowed = self.allowed_targets, self.allowed_sources, self.allowed_targets_elsewhere
+        return restrictions_on(stream, *allowed, self.max_schedules)

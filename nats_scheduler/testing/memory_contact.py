@@ -8,7 +8,8 @@ The caller of `deliver` drives the contact: a test itself, a world in virtual ti
 (`MemoryContact(…, soon=loop.call_soon)`).
 A request in flight when the contact ends still arrives: continue to call `deliver` if that matters.
 
-Cost: a heap entry or two a request. Limit: one contact sees its own stream only, and the follower loses nothing.
+Cost: a heap entry or two a request. Limit: one contact sees its own stream, and others only as the targets of fires;
+the follower loses nothing.
 """
 
 import asyncio
@@ -16,27 +17,34 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
+    NO_STREAM,
     CaughtUp,
     ContentRead,
     ContentUnread,
     DuplicateRead,
     DuplicateUnread,
     ExpiryConcluded,
+    FireLookedFor,
+    FireNotLookedFor,
     Input,
     MessagesRead,
     PublishConcluded,
     PurgeConcluded,
     Refused,
+    Stored,
     Unknown,
 )
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import expiry_of
+from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import with_header
+from nats_scheduler.message.reading import read_generated
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
@@ -69,8 +77,11 @@ class MemoryContact:
         network: Network | None = None,
         *,
         soon: Callable[[Callable[[], None]], object] | None = None,
+        others: Sequence[MemoryStream] = (),
     ) -> None:
+        """Make contact with a stream; `others` are those of the account that may have the targets of its schedules."""
         self._stream = stream
+        self._others = others
         self._notify = notify
         self._clock = clock
         self._network = network or Perfect()
@@ -96,6 +107,11 @@ class MemoryContact:
         """Begin to read the message with the identity of a fire; for the network it is a read like any other."""
         fire = request.fire
         self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._comparing(request))
+
+    def look_for(self, request: LookForFire) -> None:
+        """Begin to look whether another stream has a fire; for the network it is a read like any other."""
+        fire = request.fire
+        self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._looking(request))
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge the versions of a schedule."""
@@ -184,8 +200,18 @@ class MemoryContact:
 
     def _storing(self, fire: Fire) -> _Request:
         target, block, body = fire.target, fire.block, fire.body  # the values at the time of sending
+
+        def do() -> Input:
+            if not fire.is_elsewhere:
+                return PublishConcluded(fire, self._stream.publish(target, block, body))
+            stream = self._stream_of(target)
+            outcome = NO_STREAM if stream is None else stream.publish(target, block, body)
+            if stream is not None and isinstance(outcome, Stored):
+                outcome = outcome._replace(stream=stream.rules.name)
+            return PublishConcluded(fire, outcome)
+
         return _Request(
-            do=lambda: PublishConcluded(fire, self._stream.publish(target, block, body)),
+            do=do,
             refuse=lambda refusal: PublishConcluded(fire, refusal),
             fail=lambda reason: PublishConcluded(fire, Unknown(reason)),
         )
@@ -210,11 +236,13 @@ class MemoryContact:
         )
 
     def _comparing(self, request: ReadDuplicate) -> _Request:
-        fire, sequence = request
+        fire, sequence, name = request
 
         def do() -> Input:
-            message = self._stream.message(sequence)
-            behind = message or next(self._stream.messages(after=sequence), None)
+            named = [one for one in (self._stream, *self._others) if one.rules.name == name]
+            stream = named[0] if named else self._stream
+            message = stream.message(sequence)
+            behind = message or next(stream.messages(after=sequence), None)
             return DuplicateRead(fire, sequence, message, None if behind is None else behind.stored_at)
 
         return _Request(
@@ -222,6 +250,28 @@ class MemoryContact:
             refuse=lambda refusal: DuplicateUnread(fire, refusal.description),
             fail=lambda reason: DuplicateUnread(fire, reason),
         )
+
+    def _looking(self, request: LookForFire) -> _Request:
+        fire, first, since = request.fire, request.first, request.since - MAX_CLOCK_DIFFERENCE_NS
+
+        def do() -> Input:
+            stream = self._stream_of(fire.target)
+            if stream is None:
+                return FireNotLookedFor(fire, NO_STREAM.description, NO_STREAM)
+            last = stream.last(fire.target)
+            stored = (one for one in stream.messages(fire.target) if one is last or one.stored_at >= since)
+            found = [message._replace(body=None) for message in stored if _is_fire_since(message, fire, first)]
+            return FireLookedFor(fire, found, first)
+
+        return _Request(
+            do=do,
+            refuse=lambda refusal: FireNotLookedFor(fire, refusal.description),
+            fail=lambda reason: FireNotLookedFor(fire, reason),
+        )
+
+    def _stream_of(self, target: str) -> MemoryStream | None:
+        """Return the stream that has a target as one of its subjects."""
+        return next((one for one in (self._stream, *self._others) if is_covered(target, one.rules.subjects)), None)
 
     def _purging(self, request: PurgeSchedule) -> _Request:
         schedule, through, stored_at, known = request
@@ -301,6 +351,14 @@ class _Follower:
     def _deliver(self, messages: list[StoredMessage]) -> None:
         if not self._is_over:
             self._contact._notify(MessagesRead(messages))
+
+
+def _is_fire_since(message: StoredMessage, fire: Fire, first: int) -> bool:
+    """Return whether a message claims to be a fire of the schedule of `fire`, for the fire time `first` or later."""
+    generated = read_generated(message.block)
+    if generated is None or generated[:2] != (fire.schedule, fire.sequence):
+        return False
+    return generated.fire_time >= first
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:

@@ -19,6 +19,7 @@ from typing import Any
 
 from nats_scheduler.engine.actions import (
     Action,
+    LookForFire,
     PublishFires,
     PurgeSchedule,
     ReadContent,
@@ -91,6 +92,8 @@ class ScheduleWorld:
         self.clock = ManualClock(_instant(start))
         basis = {"name": "WORLD", "subjects": list(subjects), "allow_msg_ttl": True, "allow_rollup_hdrs": True}
         self.stream = MemoryStream({**basis, **(config or {})}, self.clock.now, guard=guard)
+        self.others: list[MemoryStream] = []
+        """The other streams of the account, for targets there (`X-Target`): see `add_stream`."""
         self.generated: list[GeneratedMessage] = []
         """Every message that a fire stored, in the order of storage, including those that were removed since."""
         self.events: list[Event] = []
@@ -120,6 +123,14 @@ class ScheduleWorld:
             raise NotStoredError(f"{subject}: {why}")
         self.settle()
         return outcome.sequence
+
+    def add_stream(self, name: str, subjects: Sequence[str], config: Mapping[str, Any] | None = None) -> MemoryStream:
+        """Create another stream in the account, which the sidecar does not serve; `config` as for the world."""
+        basis = {"name": name, "subjects": list(subjects), "allow_msg_ttl": True, "allow_rollup_hdrs": True}
+        stream = MemoryStream({**basis, **(config or {})}, self.clock.now, guard=self.stream.guard)
+        stream.listen(self._stored)
+        self.others.append(stream)
+        return stream
 
     def delete(self, sequence: int) -> None:
         """Delete one message, as `nats stream rmm` does."""
@@ -223,7 +234,7 @@ class ScheduleWorld:
 
     def _connect(self) -> None:
         self._contacts = [contact for contact in self._contacts if contact.next_delivery() is not None]
-        contact = MemoryContact(self.stream, self._inbox.append, self.clock, self.network)
+        contact = MemoryContact(self.stream, self._inbox.append, self.clock, self.network, others=self.others)
         contact.begin_following(self.engine.last_read)
         self._contacts.append(contact)
 
@@ -266,6 +277,8 @@ class ScheduleWorld:
                 contact.read(action)
             elif isinstance(action, ReadDuplicate):
                 contact.read_duplicate(action)
+            elif isinstance(action, LookForFire):
+                contact.look_for(action)
             elif isinstance(action, PurgeSchedule):
                 contact.purge(action)
             elif isinstance(action, RemoveExpired):

@@ -288,3 +288,16 @@ def test_what_fires_before_its_stream_ends_it_is_no_warning(cli: Cli, tmp_path: 
     for pattern, more in (("@at 2020-01-01T00:00:00Z", []), ("@at 2200-01-01T00:00:00Z", ["Nats-TTL: never"])):
         arguments = headers(f"Nats-Schedule: {pattern}", TARGET, *more)
         assert cli("check", *arguments, "--stream-config", file).stderr == ""
+
+
+def test_a_target_in_another_stream_is_valid_where_the_operator_allows_it(cli: Cli, tmp_path: Path) -> None:
+    given = headers("X-Nats-Schedule: @daily", "X-Nats-Schedule-X-Target: jobs.run")
+    for more in ([], ["--stream-config", stream(tmp_path)]):
+        said = cli("check", *given, "--subject", "orders.s", *more)
+        assert said.exit_code == 0
+        assert "target: jobs.run\n" in said.stdout
+        assert "accepted where the operator allows it: allowed_targets_elsewhere" in said.stderr
+    own = headers("X-Nats-Schedule: @daily", "X-Nats-Schedule-X-Target: orders.run")
+    refused = cli("check", *own, "--subject", "orders.s", "--stream-config", stream(tmp_path))
+    assert refused.exit_code == 1
+    assert "is a subject of stream 'ORDERS' itself: name it in X-Nats-Schedule-Target" in refused.stderr

@@ -8,8 +8,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import CaughtUp, FiresStored, Input, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.engine.actions import LookForFire
+from nats_scheduler.engine.fire import Fire, FireElsewhere
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    FireLookedFor,
+    FiresStored,
+    Input,
+    MessagesRead,
+    PublishConcluded,
+    Stored,
+)
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -17,7 +26,8 @@ from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.message.generated import with_guard, with_identity
-from nats_scheduler.message.headers import EMPTY_BLOCK
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.testing.clock import ManualClock
@@ -51,6 +61,9 @@ class Backing(Protocol):
 
     async def add_consumer(self, name: str) -> None:
         """Create a durable consumer, if the implementation has consumers."""
+
+    async def add_stream(self, name: str, config: Mapping[str, Any]) -> "Backing":
+        """Create another stream in the account."""
 
 
 def each(given: Input) -> Iterable[Input]:
@@ -113,6 +126,28 @@ class PortSide:
         """Create a durable consumer, as an application does."""
         await self._backing.add_consumer(name)
 
+    async def add_stream(self, **config: Any) -> Backing:
+        """Create the other stream of the account."""
+        return await self._backing.add_stream(f"{self.name}_OTHER", config)
+
+    def elsewhere(
+        self, target: str = "run", *, fire_time: int = 0, sequence: int = 7, schedule: str = "schedule"
+    ) -> FireElsewhere:
+        """Build a fire of a schedule into the other stream."""
+        name = self.subject(schedule)
+        block = with_headers(None, [(b"X-Nats-Scheduler", name.encode()), (b"X-Nats-Schedule-Next", b"purge")])
+        block = with_identity(block, fire_identity(name, sequence, fire_time))
+        return FireElsewhere(name, sequence, fire_time, None, f"{self.name}_OTHER.{target}", block, b"body")
+
+    async def looked_for(
+        self, fire: Fire, since: int = 0, first: int | None = None, *, was_sent: bool = True
+    ) -> FireLookedFor:
+        """Look for a fire, and return the answer."""
+        before = len(self.received(FireLookedFor))
+        first = fire.fire_time if first is None else first
+        self.contact.look_for(LookForFire(fire, since, first, was_sent=was_sent))
+        return (await self.hears(FireLookedFor, before + 1))[before]
+
     def received(self, kind: type[Kind]) -> list[Kind]:
         """Return the inputs of one kind, in order."""
         return [given for given in self.inputs if isinstance(given, kind)]
@@ -160,8 +195,8 @@ class PortSide:
 
 
 class _MemoryBacking:
-    def __init__(self, stream: MemoryStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: MemoryStream, others: list[MemoryStream]) -> None:
+        self._stream, self._others = stream, others
 
     async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
         return self._stream.publish(subject, block, body)
@@ -178,6 +213,11 @@ class _MemoryBacking:
     async def consumers(self) -> int:
         return 0
 
+    async def add_stream(self, name: str, config: Mapping[str, Any]) -> "_MemoryBacking":
+        stream = MemoryStream(memory_config(name, config), self._stream._now)
+        self._others.append(stream)
+        return _MemoryBacking(stream, self._others)
+
     async def add_consumer(self, name: str) -> None:
         raise NotImplementedError(f"a stream in memory has no consumers, such as {name}")
 
@@ -191,8 +231,9 @@ async def memory_side(
     if stream is None:
         stream = MemoryStream(memory_config(name, config), clock.now)
     soon: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
-    contact = MemoryContact(stream, inputs.append, clock, soon=soon)
-    yield PortSide(name, contact, _MemoryBacking(stream), inputs, guard=True)
+    others: list[MemoryStream] = []
+    contact = MemoryContact(stream, inputs.append, clock, soon=soon, others=others)
+    yield PortSide(name, contact, _MemoryBacking(stream, others), inputs, guard=True)
 
 
 # -- on a real server ------------------------------------------------------------------------------------------------
@@ -223,6 +264,10 @@ class _ServerBacking:
     async def consumers(self) -> int:
         info = await self._api.stream(self._name)
         return int(info["state"]["consumer_count"])
+
+    async def add_stream(self, name: str, config: Mapping[str, Any]) -> "_ServerBacking":
+        await self._api.create_stream(memory_config(name, config))
+        return _ServerBacking(self._connection, self._api, name)
 
     async def add_consumer(self, name: str) -> None:
         body = {"stream_name": self._name, "config": {"durable_name": name, "ack_policy": "explicit"}}
@@ -255,7 +300,9 @@ async def server_side(
             )
             yield PortSide(name, contact, _ServerBacking(connection, api, name), inputs, guard=version >= (2, 11))
             contact.end("the test is over")
-        await api.call(f"STREAM.DELETE.{name}")
+        for stream in [info["config"]["name"] async for info in api.streams()]:
+            if stream.startswith(name):
+                await api.call(f"STREAM.DELETE.{stream}")
     finally:
         await connection.close()
 

@@ -7,6 +7,7 @@ import pytest
 from nats_scheduler.engine.events import FireRefused, FireUnknown
 from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings
@@ -117,3 +118,38 @@ async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
         assert running.told("heartbeats_not_received") == [] or kind != "CONSUMER.CREATE"
         lost = [told for told in running.told("contact_lost") if "stood still" not in told["reason"]]  # as machines do
         assert len(lost) == (kind == "CONSUMER.CREATE")
+
+
+async def test_a_fire_that_may_not_be_looked_for_is_refused_until_it_may(start_server: StartServer) -> None:
+    """It was due before the sidecar began, so that another one may have stored it."""
+    may = [*limited_to(V2_11, "orders.out"), Permission("publish", "work.>", ())]
+    may_not = [each for each in may if each.subject != "$JS.API.STREAM.MSG.GET.*"]
+    named = [
+        replace(each, subject=f"$JS.API.STREAM.MSG.GET.{name}")
+        for name in ("ORDERS", "KV_nats_scheduler")
+        for each in may
+        if each.subject == "$JS.API.STREAM.MSG.GET.*"
+    ]
+    server = await start_server(V2_11, config=accounts([[*may_not, *named]]))
+    limited = url_of(server.url, "sidecar-0")
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        await account.create("ORDERS", subjects=["orders.>"], metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create("WORK", subjects=["work.>"], allow_msg_schedules=False)
+        at = {"X-Nats-Schedule": "@at 2026-01-01T00:00:00Z", "X-Nats-Schedule-X-Target": "work.run"}
+        await account.publish("orders.s", at)
+        async with sidecar_on(limited, allowed_targets_elsewhere=("ORDERS=work.>",)) as running:
+            await eventually(
+                lambda: bool(running.of("ORDERS", FireRefused)),
+                within_seconds=WAIT_SECONDS,
+                describe="the fire is refused",
+            )
+            [refused] = running.of("ORDERS", FireRefused)
+            assert refused.code == NOT_PERMITTED
+            assert "STREAM.MSG.GET.WORK" in refused.description
+            await account.publish(
+                "orders.soon", {**at, "X-Nats-Schedule": f"@at {format_rfc3339(CLOCK.now() + SECOND)}"}
+            )
+            await account.wait_for("WORK", "work.run")
+            reload_config(server, accounts([may]))
+            stored = await account.wait_for("WORK", "work.run", 2)
+    assert {header_value(message.block, b"X-Nats-Scheduler") for message in stored} == {b"orders.s", b"orders.soon"}

@@ -40,7 +40,7 @@ def test_each_stage_waits_is_in_progress_or_is_done() -> None:
 def lifecycle_with(stage: Stage) -> tuple[Lifecycle, Held]:
     actions: list[Action] = []
     roster = Roster()
-    lifecycle = Lifecycle(roster, Ownership(reads_all=True), Landed(roster, moved=False), actions.append)
+    lifecycle = Lifecycle(roster, Ownership(reads_all=True), Landed(roster, (">",), moved=False), actions.append)
     desk = Desk(schedule("@every 5s"))
     held = desk.engine.held.on("s.one")
     assert held is not None

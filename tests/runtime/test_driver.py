@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from nats_scheduler.engine.actions import Action, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import Action, LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
@@ -46,6 +46,9 @@ class SilentStream:
         """Answer nothing."""
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Answer nothing."""
+
+    def look_for(self, request: LookForFire) -> None:
         """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:

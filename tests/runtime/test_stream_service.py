@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -56,6 +56,9 @@ class Fires:
         self.begun.append(request.schedule)
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Answer nothing."""
+
+    def look_for(self, request: LookForFire) -> None:
         """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:

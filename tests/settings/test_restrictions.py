@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,21 @@ def test_a_stream_that_is_named_has_its_own_and_others_what_stands_for_all() -> 
         NOWHERE | {"NATS_SCHEDULER_ALLOWED_SOURCES": "*=sensors.*"},
         None,
     )
-    assert settings.restrictions_on("ORDERS") == Restrictions(("due.>", "paid"), ("sensors.*",), 7)
-    assert settings.restrictions_on("OTHER") == Restrictions(("any.>",), ("sensors.*",), None)
+    assert settings.restrictions_on("ORDERS") == Restrictions(("due.>", "paid"), ("sensors.*",), 7, elsewhere=())
+    assert settings.restrictions_on("OTHER") == Restrictions(("any.>",), ("sensors.*",), None, elsewhere=())
 
 
 def test_nothing_is_restricted_unless_somebody_says_so(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text(json.dumps({"allowed_targets": ["ORDERS=due.>"]}))
     settings = load_settings({}, NOWHERE, file)
-    assert settings.restrictions_on("OTHER") == UNRESTRICTED
+    assert settings.restrictions_on("OTHER") == replace(UNRESTRICTED, elsewhere=()), "but other streams are not reached"
+
+
+def test_targets_in_other_streams_are_allowed_for_the_stream_of_the_schedules() -> None:
+    settings = load_settings({"allowed_targets_elsewhere": "CRON=jobs.>,CRON=mail.out,*=log.*"}, NOWHERE, None)
+    assert settings.restrictions_on("CRON").elsewhere == ("jobs.>", "mail.out")
+    assert settings.restrictions_on("OTHER").elsewhere == ("log.*",)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,7 @@ def test_nothing_is_restricted_unless_somebody_says_so(tmp_path: Path) -> None:
         ("allowed_targets", "ORDERS=due..x"),
         ("allowed_targets", "ORDERS=>.x"),
         ("allowed_sources", "OR.DERS=a"),
+        ("allowed_targets_elsewhere", "jobs.>"),
         ("max_schedules", "ORDERS=many"),
         ("max_schedules", "ORDERS=-1"),
     ],

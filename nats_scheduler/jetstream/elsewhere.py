@@ -1,0 +1,209 @@
+"""Fires into other streams of the account: publish them, and look whether one is stored there already.
+
+Which stream has a subject only the server knows, and it may change: an acknowledgement names the stream, and a look
+asks for it (`STREAM.LIST` with the subject).
+
+A look reads the last message on the target. Nearly always that is enough: it is older than the fire, or the fire
+itself. Otherwise what was stored since is read, from the newest message back, and kept for the looks that follow on the
+same target (`TargetReading`): after an outage thousands of schedules with one target look for their fires together.
+
+The rules:
+
+- A look that could not read everything has failed. To send the fire then could store it twice.
+- What was removed from the stream, by its consumers or its limits, is not found.
+
+Cost: two requests a look, one if the stream is known, none if its target was read within the last second; 10 µs for
+each message on a shared target, once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from nats_scheduler.engine.actions import LookForFire
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    NO_STREAM,
+    NOT_PERMITTED,
+    FireLookedFor,
+    FireNotLookedFor,
+    Input,
+    Outcome,
+    Refused,
+    Stored,
+)
+from nats_scheduler.engine.port import Notify
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.publish import Publisher, outcome_of
+from nats_scheduler.jetstream.target_reading import FRESH_SECONDS, TargetReading, TargetStream
+from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.reading import read_generated
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_covered
+
+MAX_LOOKS_IN_FLIGHT = 256
+"""As many as fires in flight: each look stands for a fire."""
+
+STREAM_KNOWN_SECONDS = 2.0
+"""How long the subjects of a stream are known; a stream that gives up a subject within this time is not noticed."""
+
+READING_KEPT_SECONDS = 5.0
+"""How long after the last look what was read of targets is kept."""
+
+
+class ElsewherePublisher(Publisher):
+    """Publishes the fires of one stream whose targets are in other streams."""
+
+    def outcome(self, block: bytes, body: bytes) -> Outcome | None:
+        """Return what the stream that has the target says; None if it is not a server that answers."""
+        if block.startswith(NO_RESPONDERS):
+            return NO_STREAM
+        stream = (read_object(body) or {}).get("stream")
+        if not isinstance(stream, str):
+            return None
+        outcome = outcome_of(stream, block, body)
+        return outcome._replace(stream=stream) if isinstance(outcome, Stored) else outcome
+
+
+class Looks:
+    """The looks into other streams on one connection."""
+
+    def __init__(self, connection: Connection, api: JetStreamApi, notify: Notify, tasks: asyncio.TaskGroup) -> None:
+        self._connection = connection
+        self._api = api
+        self._streams: list[tuple[float, TargetStream]] = []
+        """The streams that are known, and until when."""
+        self._readings: dict[tuple[str, str, str], TargetReading] = {}
+        """What was read, by the name and the creation of a stream, and by target."""
+        self._loop = asyncio.get_running_loop()
+        self._clearing: asyncio.TimerHandle | None = None
+        self._requests = BoundedRequests(notify, tasks, ask=self._ask, give_up=_give_up, limit=MAX_LOOKS_IN_FLIGHT)
+
+    def begin(self, request: LookForFire) -> None:
+        """Begin a look, which is answered by one input."""
+        self._requests.begin(request)
+
+    def end(self, reason: str) -> None:
+        """Answer everything that is still open."""
+        self._requests.end(reason)
+        if self._clearing is not None:
+            self._clearing.cancel()
+
+    async def _ask(self, request: LookForFire) -> Input:
+        self._clear_later()
+        try:
+            stream = await self._stream_of(request.fire.target)
+            if stream is None:
+                return FireNotLookedFor(request.fire, NO_STREAM.description, NO_STREAM)
+            return FireLookedFor(request.fire, await self._find(stream, request), request.first)
+        except NotPermittedError as error:
+            return FireNotLookedFor(request.fire, str(error), Refused(NOT_PERMITTED, NOT_PERMITTED, str(error)))
+        except JetStreamError as error:
+            return FireNotLookedFor(request.fire, str(error))
+
+    async def _find(self, stream: TargetStream, request: LookForFire) -> Sequence[StoredMessage]:
+        fire, since = request.fire, request.since - MAX_CLOCK_DIFFERENCE_NS
+        key = stream.name, stream.created, fire.target
+        reading = self._readings.get(key)
+        not_before = self._loop.time() if request.was_sent else -FRESH_SECONDS
+        if reading is not None and reading.knows(since, not_before):
+            return self._claims(reading, request)
+        last = await last_on(self._api, stream.name, fire.target)
+        if last is None:
+            return ()
+        if last.stored_at < since or is_fire_of(last, fire, fire.fire_time):
+            return (last._replace(body=None),) if is_fire_of(last, fire, request.first) else ()
+        if reading is None:
+            reading = self._readings.setdefault(key, TargetReading(self._connection, self._api, fire.target))
+        await reading.read_since(stream, since, last.sequence, not_before)
+        return self._claims(reading, request)
+
+    def _claims(self, reading: TargetReading, request: LookForFire) -> Sequence[StoredMessage]:
+        """Return which of the messages that were read matter to a look."""
+        fire, first = request.fire, request.first
+        return [message for message in reading.of(fire.schedule, fire.sequence) if is_fire_of(message, fire, first)]
+
+    async def _stream_of(self, target: str) -> TargetStream | None:
+        """Return the stream that has a target as one of its subjects."""
+        now = self._loop.time()
+        self._streams = [known for known in self._streams if known[0] > now]
+        for _until, stream in self._streams:
+            if is_covered(target, stream.subjects):
+                return stream
+        info = await self._api.stream_with(target)
+        if info is None:
+            return None
+        stream = TargetStream.from_info(info)
+        self._streams.append((now + STREAM_KNOWN_SECONDS, stream))
+        return stream
+
+    def _clear_later(self) -> None:
+        if self._clearing is not None:
+            self._clearing.cancel()
+        self._clearing = self._loop.call_later(READING_KEPT_SECONDS, self._readings.clear)
+
+
+class ElsewhereContact:
+    """The contact of one stream with the others that have targets of its schedules.
+
+    It costs nothing before the first of their fires: most streams have none.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        notify: Notify,
+        tasks: asyncio.TaskGroup,
+        *,
+        window: int,
+        ack_timeout: float,
+    ) -> None:
+        self._new_publisher = partial(
+            ElsewherePublisher, connection, "", notify, window=window, ack_timeout=ack_timeout
+        )
+        self._new_looks = partial(Looks, connection, api, notify, tasks)
+        self._publisher: ElsewherePublisher | None = None
+        self._looks: Looks | None = None
+        self._ended: str | None = None
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Begin to store fires, in this order."""
+        if self._publisher is None:
+            self._publisher = self._new_publisher()
+            if self._ended is not None:
+                self._publisher.end(self._ended)
+        self._publisher.publish(fires)
+
+    def look_for(self, request: LookForFire) -> None:
+        """Begin a look."""
+        if self._looks is None:
+            self._looks = self._new_looks()
+            if self._ended is not None:
+                self._looks.end(self._ended)
+        self._looks.begin(request)
+
+    def end(self, reason: str) -> None:
+        """Answer everything that is still open, and what comes later, with `reason`."""
+        self._ended = reason
+        if self._publisher is not None:
+            self._publisher.end(reason)
+        if self._looks is not None:
+            self._looks.end(reason)
+
+
+def is_fire_of(message: StoredMessage, fire: Fire, first: int) -> bool:
+    """Return whether a message claims to be a fire of the same schedule, for `first` (ns) or a later fire time."""
+    generated = read_generated(message.block)
+    if generated is None or generated[:2] != (fire.schedule, fire.sequence):
+        return False
+    return generated.fire_time >= first
+
+
+def _give_up(request: LookForFire, reason: str) -> Input:
+    return FireNotLookedFor(request.fire, reason)

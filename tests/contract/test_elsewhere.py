@@ -1,0 +1,157 @@
+"""Fires into other streams, on the stream in memory and on real servers: how they are answered, and found again."""
+
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.actions import LookForFire, ReadDuplicate
+from nats_scheduler.engine.inputs import (
+    NO_STREAM,
+    DuplicateRead,
+    FireLookedFor,
+    FireNotLookedFor,
+    PublishConcluded,
+    Refused,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.jetstream import target_reading
+from nats_scheduler.jetstream.backwards import BackwardReader
+from nats_scheduler.message.headers import with_header
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from tests.contract.conftest import OpenSide
+from tests.contract.sides import PortSide
+
+
+def found(side: PortSide, sequences: list[int], answer: FireLookedFor) -> None:
+    """Check which messages of the other stream were found."""
+    assert [message.sequence for message in answer.found] == sequences
+    assert all(message.body is None for message in answer.found)
+
+
+async def test_an_acknowledgement_names_the_other_stream(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        other = await side.add_stream()
+        await other.publish(f"{side.name}_OTHER.run")
+        fire = side.elsewhere()
+        assert await side.outcome(fire) == Stored(2, stream=f"{side.name}_OTHER")
+        assert await side.outcome(fire) == Stored(2, duplicate=True, stream=f"{side.name}_OTHER")
+        assert await side.stored() == [], "nothing of it is in the stream of the schedule"
+        side.contact.read_duplicate(ReadDuplicate(fire, 2, f"{side.name}_OTHER"))
+        [read] = await side.hears(DuplicateRead)
+        assert read.message is not None
+        assert (read.message.subject, read.message.block, read.message.body) == (fire.target, fire.block, b"body")
+
+
+async def test_fires_into_both_streams_are_each_answered_once(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        await side.add_stream()
+        fires = [side.fire() if number % 3 else side.elsewhere(fire_time=number) for number in range(300)]
+        side.contact.publish(fires)
+        concluded = await side.hears(PublishConcluded, 300)
+        assert {id(answer.fire) for answer in concluded} == {id(fire) for fire in fires}
+        assert all(isinstance(answer.outcome, Stored) for answer in concluded)
+        assert len(await side.stored()) == 200
+
+
+async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        fire = side.elsewhere()
+        assert await side.outcome(fire) == NO_STREAM
+        side.contact.look_for(LookForFire(fire, 0, 0))
+        assert await side.hears(FireNotLookedFor) == [FireNotLookedFor(fire, NO_STREAM.description, NO_STREAM)]
+
+
+async def test_the_rules_of_the_other_stream_refuse(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        await side.add_stream(allow_rollup_hdrs=False)
+        fire = side.elsewhere()
+        fire.block = with_header(fire.block, b"Nats-Rollup", b"sub")
+        refused = await side.outcome(fire)
+        assert isinstance(refused, Refused)
+        assert refused.code == 10111
+
+
+async def test_a_fire_that_is_the_last_message_is_found(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        await side.add_stream()
+        fire = side.elsewhere(fire_time=5 * SECOND)
+        found(side, [], await side.looked_for(fire))
+        await side.outcome(fire)
+        found(side, [1], await side.looked_for(fire))
+        found(side, [], await side.looked_for(side.elsewhere(fire_time=5 * SECOND, sequence=8)))
+        found(side, [], await side.looked_for(side.elsewhere(fire_time=5 * SECOND, schedule="another")))
+        found(side, [1], await side.looked_for(side.elsewhere(fire_time=4 * SECOND)))
+        found(side, [], await side.looked_for(side.elsewhere(fire_time=6 * SECOND)))
+        older = await side.looked_for(side.elsewhere(fire_time=6 * SECOND), since=1 << 62, first=5 * SECOND)
+        found(side, [1], older)
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+async def test_a_fire_is_found_under_the_messages_of_others(open_side: OpenSide, retention: str) -> None:
+    async with open_side() as side:
+        other = await side.add_stream(retention=retention)
+        subject = f"{side.name}_OTHER.run"
+        for number in range(40):
+            await other.publish(subject if number % 2 else f"{subject}.else")
+        fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(5)]
+        for fire in fires:
+            await side.outcome(fire)
+            await other.publish(subject)
+        for number, fire in enumerate(fires):
+            found(side, [41 + 2 * number], await side.looked_for(fire))
+        later = side.elsewhere(fire_time=9, schedule="s1")
+        await side.outcome(later)
+        await other.publish(subject)
+        found(side, [51], await side.looked_for(later))
+        both = await side.looked_for(fires[1])
+        assert sorted(message.sequence for message in both.found) == [43, 51]
+        found(side, [], await side.looked_for(side.elsewhere(fire_time=1, schedule="never")))
+        assert await other.consumers() == 0 or retention == "limits"
+
+
+async def test_thousands_of_looks_on_one_target_read_it_once(
+    open_side: OpenSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fire that another instance stored a moment ago may be missing; one that was stored before is found."""
+    reads = []
+
+    class Counted(BackwardReader):
+        def __init__(self, *given: Any) -> None:
+            reads.append(given)
+            super().__init__(*given)
+
+    monkeypatch.setattr(target_reading, "BackwardReader", Counted)
+    async with open_side() as side:
+        other = await side.add_stream()
+        fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(300)]
+        for fire in fires[::3]:
+            await side.outcome(fire)
+        await other.publish(f"{side.name}_OTHER.run")
+        for number, fire in enumerate(fires):
+            answer = await side.looked_for(fire, was_sent=False)
+            assert len(answer.found) == (number % 3 == 0)
+    assert len(reads) <= 30, "no more than one in a second, however slow the machine is"
+
+
+async def test_a_fire_that_was_removed_is_not_found(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        other = await side.add_stream()
+        fire = side.elsewhere(fire_time=HOUR)
+        await side.outcome(fire)
+        await other.delete(1)
+        found(side, [], await side.looked_for(fire))
+
+
+async def test_what_is_open_when_the_contact_ends_is_answered(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        await side.add_stream()
+        fire = side.elsewhere()
+        side.contact.look_for(LookForFire(fire, 0, 0))
+        side.contact.end("it is over")
+        side.contact.look_for(LookForFire(fire, 0, 0))
+        side.contact.publish([fire])
+        answers = await side.hears(FireNotLookedFor, 2)
+        assert [answer.refusal for answer in answers] == [None, None]
+        [concluded] = await side.hears(PublishConcluded)
+        assert isinstance(concluded.outcome, Unknown)
