@@ -99,13 +99,13 @@ def _document(past: Past, query: FireQuery) -> dict[str, object]:
         "searched": found.searched,
         "complete": found.is_complete,
         "oldest_read": None if found.oldest_read is None else format_rfc3339(found.oldest_read),
-        "fires": [past_fire_document(past.stream, fire) for fire in found.fires],
+        "fires": [past_fire_document(found.stream, fire) for fire in found.fires],
     }
 
 
 def _print(past: Past, query: FireQuery, *, wide: bool) -> None:
     found = past.found
-    where = f"in {past.stream}" if found.searched == ">" else f"on {found.searched} in {past.stream}"
+    where = f"in {found.stream}" if found.searched == ">" else f"on {found.searched} in {found.stream}"
     if found.fires:
         print_past_fires(found.fires, wide=wide)
         number = len(found.fires)

@@ -247,7 +247,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "words": None if one is None else _words(one),
         "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),
         "skipped": skipped_documents(entries),
-        "fires": [past_fire_document(name, fire) for fire in story.past.fires],
+        "fires": [past_fire_document(story.past.stream, fire) for fire in story.past.fires],
         "holder": story.holder,
         **listing.sidecars.document(),
     }

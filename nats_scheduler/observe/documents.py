@@ -122,6 +122,7 @@ class PastFireDocument(TypedDict):
     """A generated message."""
 
     stream: str
+    """The stream that holds it: another one than that of its schedule if the schedule has an `X-Target`."""
     schedule: str
     schedule_sequence: int | None
     """Null if the server fired it."""

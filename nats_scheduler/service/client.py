@@ -205,7 +205,9 @@ async def ask_for_fires(client: ServiceClient, stream: str, query: FireQuery) ->
         if not answer["complete"]:  # more may be read than fits into an answer
             raise UnexpectedAnswerError("not all fires")
         oldest = None if answer["oldest_read"] is None else read_instant(answer["oldest_read"])
-        return FoundFires(answer["searched"], [*map(read_past_fire, answer["fires"])], oldest, is_complete=True)
+        fires = answer["fires"]
+        searched_in = fires[0]["stream"] if fires else stream
+        return FoundFires(answer["searched"], searched_in, [*map(read_past_fire, fires)], oldest, is_complete=True)
 
     return await client.found(read())
 

@@ -3,6 +3,7 @@
 The rule: what is returned is what is stored. Nothing is written down about fires beside the fires themselves.
 Where to look is the schedule's own target, as it is stored now, so that the server skips all other messages. A schedule
 that is not stored any more has no target: then the caller names one, or all subjects are searched.
+A target that is in another stream is searched there.
 
 Cost: see `jetstream.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer, and other work of the
 event loop goes on after each `MESSAGES_PER_TURN` of them.
@@ -24,6 +25,7 @@ from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedul
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
 
 DEFAULT_FIRES = 20
 """Fires of one answer, unless the caller wants another number."""
@@ -58,6 +60,8 @@ class FoundFires:
 
     searched: str
     """The subject that was searched."""
+    stream: str
+    """The stream that was searched: the sequences of the fires are its own."""
     fires: list[PastFire] = field(default_factory=list)
     """The newest first."""
     oldest_read: int | None = None
@@ -75,13 +79,14 @@ async def find_fires(
     Raises `JetStreamError` if the server does not answer, or refuses.
     """
     stored = await _stored_schedule(api, state, rules or state.rules, query.schedule)
-    is_elsewhere = state.rules.moves_subjects  # the stream stores fires on another subject than their target
-    own_target = ALL_SUBJECTS if stored is None or is_elsewhere else stored.terms.target
-    found = FoundFires(query.target or own_target)
-    if not await _is_anything_on(api, state.name, found.searched):
+    searched = query.target or _target_of(stored, state)
+    own, state = state, await _stream_with(api, state, searched)
+    found = FoundFires(searched, state.name)
+    if not await _is_anything_on(api, state.name, searched):
         found.is_complete = True
         return found
-    past = PastFires(query.schedule, is_native=state.is_native, stored=stored, is_moved=is_elsewhere)
+    is_native = own.is_native and state is own
+    past = PastFires(query.schedule, is_native=is_native, stored=stored, is_moved=state.rules.moves_subjects)
     reader = BackwardReader(connection, api, state.config, found.searched)
     number = 0
     async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
@@ -95,6 +100,24 @@ async def find_fires(
     _take(past.rest(is_all=True), query, found)
     found.is_complete = True
     return found
+
+
+def _target_of(stored: StoredSchedule | None, state: StreamState) -> str:
+    """Return where the fires of a schedule are, as far as that is known."""
+    if stored is None:
+        return ALL_SUBJECTS
+    is_moved = state.rules.moves_subjects and stored.terms.policies.target_elsewhere is None
+    return ALL_SUBJECTS if is_moved else stored.terms.target  # moved: stored on another subject than the target
+
+
+async def _stream_with(api: JetStreamApi, state: StreamState, searched: str) -> StreamState:
+    """Return the stream that has the searched subject: that of the schedule, unless it is another's."""
+    if not is_literal_subject(searched) or is_covered(searched, state.rules.subjects):
+        return state
+    if state.rules.moves_subjects and await _is_anything_on(api, state.name, searched):
+        return state
+    info = await api.stream_with(searched)
+    return state if info is None else StreamState.from_info(info)
 
 
 async def _took_enough(chunk: Sequence[StoredMessage], past: PastFires, query: FireQuery, found: FoundFires) -> bool:

@@ -36,9 +36,7 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
         found = await find_fires(asked.connection, asked.api, state, query, rules)
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, str(error)) from None
-    documents = encode_items(
-        found.fires, lambda fire: past_fire_document(request.stream, fire), asked.room - FRAME_BYTES
-    )
+    documents = encode_items(found.fires, lambda fire: past_fire_document(found.stream, fire), asked.room - FRAME_BYTES)
     items = await asked.turns.run(documents)
     answer = {
         "at": format_rfc3339(asked.deployment.now()),

@@ -95,6 +95,29 @@ async def test_fires_are_found_on_a_target_that_is_not_allowed_any_more(cli: Cli
         assert await shown(cli, server.url, "S", "S.s") == asked
 
 
+async def test_fires_into_another_stream_are_found_there(cli: Cli, start_server: StartServer) -> None:
+    """By a sidecar that is asked, and without one, whatever the command itself allows."""
+    server = await start_server(V2_11)
+    headers = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-X-Target": "jobs.run"}
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url, allowed_targets_elsewhere=("S=jobs.>",)) as running:
+            await account.create("S")
+            await account.create("JOBS", subjects=["jobs.>"], allow_msg_schedules=False)
+            await running.ready("S")
+            await account.publish("S.s", headers)
+            await account.wait_for("JOBS", "jobs.run", 2)
+            asked = await shown(cli, server.url, "S", "S.s", "--limit", "1")
+            table = await asyncio.to_thread(cli, "history", "S", "S.s", "--server", server.url)
+        read = await shown(cli, server.url, "S", "S.s")
+        await account.api.call("STREAM.PURGE.S", {})
+        gone = await shown(cli, server.url, "S", "S.s", "--target", "jobs.run")
+    for found in (asked, read, gone):
+        assert (found["stream"], found["searched"]) == ("S", "jobs.run")
+        assert {fire["stream"] for fire in found["fires"]} == {"JOBS"}
+        assert {fire["schedule_sequence"] for fire in found["fires"]} == {1}
+    assert "newest first, on jobs.run in JOBS" in table.stdout
+
+
 async def test_a_schedule_that_never_fired_has_no_fires(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
