@@ -38,6 +38,7 @@ class Code(StrEnum):
     FIRES_REFUSED = "fires_refused"
     ENDS_BEFORE_FIRE = "ends_before_fire"
     SCHEDULE_INVALID = "schedule_invalid"
+    TARGET_WITHOUT_STREAM = "target_without_stream"
     DEFECT_STREAM_LOST = "defect_stream_lost"
     DEFECT_QUEUE_EMPTIED = "defect_queue_emptied"
     DEFECT_COPIES_STALL = "defect_copies_stall"
@@ -94,6 +95,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.FIRES_REFUSED: Meaning(_E, "the sidecar retries them, and nothing is stored until the cause is removed"),
     Code.ENDS_BEFORE_FIRE: Meaning(_E, "the stream removes the schedule before it fires"),
     Code.SCHEDULE_INVALID: Meaning(_E, "it stays stored and never fires"),
+    Code.TARGET_WITHOUT_STREAM: Meaning(_E, "no fire can be stored there, and the sidecar retries them"),
     Code.DEFECT_STREAM_LOST: Meaning(_E, "the server does not load the stream at its next start"),
     Code.DEFECT_QUEUE_EMPTIED: Meaning(_E, "the copy removes pending schedules, also those that it does not copy"),
     Code.DEFECT_COPIES_STALL: Meaning(_E, "the copy stops at the first schedule, without an error"),

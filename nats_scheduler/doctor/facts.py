@@ -153,6 +153,12 @@ class StreamFacts:
         return self.state.rules.subjects
 
 
+def targets_here(stream: StreamFacts) -> Sequence[str]:
+    """Return the targets in the stream of the schedules itself, in order."""
+    terms = (listed.terms for listed in stream.schedules)
+    return sorted({one.target for one in terms if one.policies.target_elsewhere is None})
+
+
 class Copy(NamedTuple):
     """A stream that takes messages from another one."""
 
@@ -161,6 +167,11 @@ class Copy(NamedTuple):
     name: str
     filters: Sequence[str]
     """The subjects that it takes; `>` for all."""
+
+
+def subjects_of(infos: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the subjects of streams, from the information on them."""
+    return [subject for info in infos for subject in StreamState.from_info(info).rules.subjects]
 
 
 def copies_in(streams: Iterable[StreamFacts]) -> dict[str, list[Copy]]:
@@ -205,6 +216,8 @@ class AccountFacts:
     """Those that are alive; None if that could not be read."""
     streams: Sequence[StreamFacts] = ()
     """All streams of the account, by name."""
+    stored_subjects: Sequence[str] | None = None
+    """The subjects of all streams of the account, also of those that are not among these; None if some are unknown."""
     subscriptions: Sequence[str] | None = None
     """The subjects that clients other than sidecars subscribe to; None if they could not be listed."""
     unexamined: Sequence[Unexamined] = ()

@@ -18,6 +18,7 @@ from nats_scheduler.doctor.facts import (
     StreamFacts,
     Unexamined,
     ZoneData,
+    subjects_of,
     unexamined,
 )
 from nats_scheduler.doctor.gather_clocks import read_clocks
@@ -42,6 +43,7 @@ class Gathering:
         self._now = now
         self._progress = progress
         self._unexamined: list[Unexamined] = []
+        self._knows_all_streams = False
         self._place = place_of(account.settings, account.api, account.registry)
 
     async def gather(
@@ -85,6 +87,7 @@ class Gathering:
             zones=_zones(streams),
             sidecars=sidecars,
             streams=streams,
+            stored_subjects=subjects_of(infos) if self._knows_all_streams else None,
             subscriptions=subscriptions,
             unexamined=self._unexamined,
         )
@@ -92,6 +95,7 @@ class Gathering:
     async def _infos(self) -> list[Mapping[str, Any]]:
         try:
             infos, unanswered = await self._account.api.listed_streams()
+            self._knows_all_streams = not unanswered
         except JetStreamError as error:
             self._unexamined.append(unexamined("the streams of the account", error))
             return []

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
+from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.graduation import BLOCKING_KINDS
@@ -71,11 +71,28 @@ def _targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     # Of many clients most subscribe to literal subjects, and a stream may have many targets.
     wide = tuple(sorted(one for one in filters if not is_literal_subject(one)))
     sampled = {listed.terms.source for listed in stream.schedules}
-    for target in sorted({listed.terms.target for listed in stream.schedules} - sampled):
+    for target in targets_here(stream):
+        if target in sampled:
+            continue
         if target not in filters and not is_covered(target, wide):
             what = f"no consumer of {stream.name} and no subscriber receives the target {target}"
             command = f"nats consumer add {stream.name} --filter {target}"
             yield Finding(Code.TARGET_UNREAD, what, command, stream.name, target)
+
+
+def _elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find targets in other streams that no stream has."""
+    if facts.stored_subjects is None:
+        return
+    reported = set()
+    for listed in stream.schedules:
+        target = listed.terms.policies.target_elsewhere
+        if target is None or target in reported or is_covered(target, facts.stored_subjects):
+            continue
+        reported.add(target)
+        what = f"no stream has the target {target} of {listed.subject} as one of its subjects"
+        command = f"nats stream add --subjects {target}, or publish {listed.subject} again with another X-Target"
+        yield Finding(Code.TARGET_WITHOUT_STREAM, what, command, stream.name, listed.subject)
 
 
 def _republishes(stream: StreamFacts) -> bool:
@@ -120,6 +137,7 @@ CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
     _rejections,
     _failures,
     _targets,
+    _elsewhere,
     _policies,
     _equals,
     _graduation,

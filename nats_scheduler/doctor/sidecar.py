@@ -18,7 +18,16 @@ from typing import Any
 from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.documents import report_document
 from nats_scheduler.doctor.examination import examination
-from nats_scheduler.doctor.facts import AccountFacts, Need, Sidecar, StreamFacts, Unexamined, ZoneData, copies_in
+from nats_scheduler.doctor.facts import (
+    AccountFacts,
+    Need,
+    Sidecar,
+    StreamFacts,
+    Unexamined,
+    ZoneData,
+    copies_in,
+    subjects_of,
+)
 from nats_scheduler.doctor.gather_clocks import read_clocks
 from nats_scheduler.doctor.gather_zones import zone_data_of, zones_in
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
@@ -98,6 +107,7 @@ class _Gathering:
             zones=await self._slices.do(Sliced(_zones(streams))),
             sidecars=sidecars,
             streams=streams,
+            stored_subjects=None if unanswered else subjects_of(infos),
             unexamined=[
                 Unexamined(f"stream {name}", "its leader does not answer", name, has_failed=True) for name in unanswered
             ],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
+from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.message.subjects import subject_matches
@@ -77,7 +77,7 @@ def _interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(Code.NO_INTEREST, what, f"nats consumer add {stream.name}", stream.name)
         return
     filters = [subject for consumer in stream.consumers for subject in consumer.filters]
-    for target in sorted({listed.terms.target for listed in stream.schedules}):
+    for target in targets_here(stream):
         if not _matches_any(target, filters):
             what = f"no consumer of {stream.name} receives the target {target}: its fires are not stored"
             command = f"nats consumer add {stream.name} --filter {target}"

@@ -16,7 +16,7 @@ from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.zone_files import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import FLAG, codes_on, findings_on, of
-from tests.doctor.scenes import SCENES, emulated, schedule, stored
+from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored
 from tests.e2e.test_denials import limited_to
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
@@ -45,6 +45,7 @@ EXAMINED_HERE = frozenset(
         Code.NO_SIDECAR,
         Code.CANNOT_SERVE,
         Code.FIRES_REFUSED,
+        Code.TARGET_WITHOUT_STREAM,
     }
 )
 PACKAGED = zone_data_versions()["the tzdata package"]
@@ -360,3 +361,28 @@ async def test_a_stream_without_a_leader_is_reported(tmp_path: Path) -> None:
         await cluster.meta_leader()
         (found,) = await reported(asked.url, Code.NO_ANSWER)
         assert (found.stream, found.what) == ("ORDERS", "stream ORDERS: its leader does not answer")
+
+
+async def test_a_target_that_no_stream_has_is_reported(start_server: StartServer) -> None:
+    """The operator's settings say which are allowed: the command takes them from the running sidecar."""
+    server = await start_server(V2_11)
+    headers = {"X-Nats-Schedule": NEVER, "X-Nats-Schedule-X-Target": "jobs.run"}
+    async with (
+        account_on(server.url) as account,
+        sidecar_on(server.url, allowed_targets_elsewhere=("CRON=jobs.>",)) as running,
+    ):
+        await account.create("CRON", metadata=FLAG)
+        await account.publish("CRON.s", headers)
+        await account.publish("CRON.more", headers)
+        await running.ready("CRON")
+
+        async def findings() -> list[Finding]:
+            return of(await findings_on(server), Code.TARGET_WITHOUT_STREAM)
+
+        await eventually(findings, within_seconds=WAIT_SECONDS, describe="the target without a stream is reported")
+        (found,) = await findings()
+        assert found.what == "no stream has the target jobs.run of CRON.more as one of its subjects"
+        await account.create("JOBS", subjects=["jobs.>"])
+        assert await findings() == []
+        codes = {one.code for one in await findings_on(server)}
+    assert Code.TARGET_UNREAD not in codes, "who reads the other stream is not the business of this one"
