@@ -260,7 +260,8 @@ def _stale(case: Case) -> list[Violation]:
             if fire.stored_at >= version.uncovered_from:
                 continue
             late = fire.stored_at - version.must_end_by
-            is_guarded = case.terms.guard and not (case.terms.lands_unguarded and _has_landing(case, version, fire))
+            is_unguarded = fire.elsewhere or (case.terms.lands_unguarded and _has_landing(case, version, fire))
+            is_guarded = case.terms.guard and not is_unguarded
             window = 0 if is_guarded else case.terms.window
             outrun = is_guarded and fire.sequence > version.replaced_at_sequence
             if outrun or late > window:

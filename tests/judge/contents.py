@@ -39,8 +39,9 @@ class Contents:
     def expected(self, version: Version, due: int, fire: FireSeen) -> list[Content]:
         """Return all contents that a fire of this version may have."""
         following = version.pattern.following(due, version.stored_at)
-        appended = [("Nats-Scheduler", version.schedule)]
-        appended.append(("Nats-Schedule-Next", "purge" if following is None else written(following)))
+        prefix = "X-" if fire.elsewhere else ""  # the portable headers, which such a schedule has
+        appended = [(f"{prefix}Nats-Scheduler", version.schedule)]
+        appended.append((f"{prefix}Nats-Schedule-Next", "purge" if following is None else written(following)))
         if version.fire_ttl:
             appended.append(("Nats-TTL", f"{version.fire_ttl}s"))
         return [
@@ -61,7 +62,9 @@ class Contents:
         known_by = fire.stored_at - self._terms.resumes_within - self._terms.window
         before = [one for one in version.fires if one.fire_time is not None and one.fire_time < due]
         sure = [one.fire_time or 0 for one in before if one.stored_at < known_by]
-        may_be_gone = self._terms.consumed or bool(version.fire_ttl) or self._lands(version) or self._purges
+        # What is in another stream is not read back, and so it is as if it was gone after a takeover.
+        may_be_gone = fire.elsewhere or self._terms.consumed or bool(version.fire_ttl) or self._lands(version)
+        may_be_gone = may_be_gone or self._purges
         named = {one.fire_time or 0 for one in before if may_be_gone or (one.fire_time or 0) >= max(sure, default=0)}
         dues = version.dues(due - 1)
         found: list[Headers] = []

@@ -87,6 +87,8 @@ class FireSeen:
     headers: Headers = ()
     taken: int = 0
     """The sequence of the message that has the first identity of this fire, from its own; 0 if it has the first one."""
+    elsewhere: bool = False
+    """Whether it is in another stream than its schedule, where no guard protects it."""
 
 
 class FireKey(NamedTuple):

@@ -14,7 +14,7 @@ def fire_seen(message: StoredMessage) -> FireSeen:
     values = dict(reversed(headers))
     identity = parse_identity(values.get("Nats-Msg-Id", ""))
     return FireSeen(
-        schedule=values.get("Nats-Scheduler", ""),
+        schedule=values.get("Nats-Scheduler", values.get("X-Nats-Scheduler", "")),
         schedule_sequence=identity and identity[1],
         fire_time=identity and identity[2],
         target=message.subject,

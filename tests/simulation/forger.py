@@ -16,6 +16,7 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from tests.judge.history import SECOND, FireKey, IdentityTaken
 from tests.simulation.publishers import SUBJECTS
+from tests.simulation.server import ELSEWHERE as OTHER_STREAM
 from tests.simulation.server import FORGED, Server
 
 FORGES_EVERY = SECOND
@@ -65,9 +66,11 @@ class Forger:
         """Store something under the identity of a fire, which `claims` to be that fire or makes no such claim."""
         headers = {FORGED: "yes", "Nats-Msg-Id": fire_identity(schedule.subject, schedule.sequence, fire_time)}
         if claims:
-            headers |= {"Nats-Scheduler": schedule.subject, "Nats-Schedule-Next": "9999-01-01T00:00:00Z"}
+            prefix = "X-" if subject.startswith(OTHER_STREAM) else ""
+            headers |= {f"{prefix}Nats-Scheduler": schedule.subject}
+            headers |= {f"{prefix}Nats-Schedule-Next": "9999-01-01T00:00:00Z"}
         block = with_headers(b"", [(name.encode(), value.encode()) for name, value in headers.items()])
-        outcome = self._server.stream.publish(subject, block, b"forged")
+        outcome = self._server.stream_of(subject).publish(subject, block, b"forged")
         if isinstance(outcome, Stored) and not outcome.duplicate:
             fire, now = FireKey(schedule.sequence, fire_time), self._server.timeline.now
             self._server.history.taken.append(IdentityTaken(fire, outcome.sequence, now))

@@ -36,6 +36,12 @@ from tests.simulation.planted_division import (
     record_taken_for_written,
     shards_never_let_go,
 )
+from tests.simulation.planted_elsewhere import (
+    fire_elsewhere_not_looked_for,
+    fire_of_a_holder_before_not_looked_for,
+    found_elsewhere_ignored,
+    guard_believed_elsewhere,
+)
 from tests.simulation.planted_policies import (
     backlog_collapsed,
     backlog_forgotten_at_a_start,
@@ -349,6 +355,10 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     grace_forgotten: ("Complete", 60),
     fire_before_forgotten: ("Faithful", 40),
     dropped_counted_wrong: ("Faithful", 20),
+    fire_elsewhere_not_looked_for: ("Unique", 150),
+    fire_of_a_holder_before_not_looked_for: ("Unique", 150),
+    found_elsewhere_ignored: ("Unique", 150),
+    guard_believed_elsewhere: ("Gone", 60),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 
@@ -368,6 +378,10 @@ LIKELY_SEEDS = {
     missed_fires_not_skipped: 144,
     grace_forgotten: 520,
     fire_before_forgotten: 33,
+    fire_elsewhere_not_looked_for: 116,
+    fire_of_a_holder_before_not_looked_for: 116,
+    found_elsewhere_ignored: 116,
+    guard_believed_elsewhere: 48,
 }
 """The seeds that are tried first, because they showed the bug the last time; it may be found in others."""
 

@@ -13,12 +13,18 @@ from nats_scheduler.message.headers import with_headers
 from tests.judge.history import EVERYTHING, NEVER, SECOND, Operation, Verb
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
 from tests.simulation.scenario import MILLISECOND, Scenario
-from tests.simulation.server import SOURCES, Server
+from tests.simulation.server import ELSEWHERE, SOURCES, Server
 
 SUBJECTS = [f"s.{number}" for number in range(12)]
 VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
 
 SAMPLED = [f"{SOURCES}{number}" for number in range(3)]
+
+SHARED_TARGETS = [f"{ELSEWHERE}{number}" for number in range(3)]
+"""Targets in the other stream."""
+
+PUBLISHED_ELSEWHERE_EVERY = 900 * MILLISECOND
+"""Mean time (ns) between two messages of others there."""
 
 FED_EVERY = 700 * MILLISECOND
 """Mean time (ns) between two messages on the sources."""
@@ -41,6 +47,7 @@ class Publishers:
         self._bounding = Random(f"what is bounded {scenario.seed}")
         self._jittering = Random(f"what is jittered {scenario.seed}")
         self._missing = Random(f"what is missed {scenario.seed}")
+        self._elsewhere = Random(f"what is elsewhere {scenario.seed}")
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
@@ -75,6 +82,14 @@ class Publishers:
             self._ask(Operation(Verb.PURGE, EVERYTHING, self._timeline.now), self._content)
             self.purge_now_and_again()
 
+    def publish_elsewhere_now_and_again(self) -> None:
+        """Publish on the targets in the other stream, repeatedly: their last messages are no fires then."""
+        if self.is_over:
+            return
+        self._server.other.publish(self._elsewhere.choice(SHARED_TARGETS), b"", b"of others")
+        wait = int(self._elsewhere.expovariate(1 / PUBLISHED_ELSEWHERE_EVERY))
+        self._timeline.after(wait, self.publish_elsewhere_now_and_again)
+
     def _sample_headers(self) -> dict[str, str]:
         """Return headers of which only the first may be found in a fire."""
         headers = {"X-Sample": str(self._fed), "Nats-Msg-Id": f"sample {self._fed}"}
@@ -98,6 +113,8 @@ class Publishers:
 
     def _target_of(self, subject: str) -> str:
         """Draw where a schedule fires to: onto another one, now and again, where that happens."""
+        if self._scenario.elsewhere and self._elsewhere.random() < 0.6:
+            return self._elsewhere.choice(SHARED_TARGETS)
         own = f"t.{subject[2:]}"
         if not self._scenario.lands or self._landing.random() < 0.6:
             return own
@@ -121,7 +138,9 @@ class Publishers:
         if self._scenario.expires and chance() < 0.3:
             operation.ttl = self._content.randint(1, 20) * SECOND
         if self._scenario.expires and chance() < 0.4:
-            operation.fire_ttl = self._content.choice([1, 5, 20])
+            fire_ttl = self._content.choice([1, 5, 20])
+            # A server of 2.10 does not act on it, and the sidecar does not either in another stream.
+            operation.fire_ttl = 0 if operation.target in SHARED_TARGETS else fire_ttl
 
     def _pattern(self) -> Pattern:
         kind = self._random.choice(["at", "at", "every", "cron"])
@@ -205,4 +224,11 @@ def _headers(operation: Operation) -> dict[str, str]:
         headers["Nats-TTL"] = f"{operation.ttl // SECOND}s"
     if operation.fire_ttl:
         headers["Nats-Schedule-TTL"] = f"{operation.fire_ttl}s"
-    return headers
+    return _elsewhere(headers) if operation.target in SHARED_TARGETS else headers
+
+
+def _elsewhere(headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers in the portable spelling, with the target in the other stream."""
+    target = headers.pop("Nats-Schedule-Target")
+    named = {f"X-{name}" if name.startswith("Nats-Schedule") else name: value for name, value in headers.items()}
+    return {**named, "X-Nats-Schedule-X-Target": target}

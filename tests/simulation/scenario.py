@@ -97,6 +97,8 @@ class Scenario:
     """Whether some schedules have a jitter."""
     misses: bool
     """Whether some schedules say what happens to missed fires, and ask for reports."""
+    elsewhere: bool
+    """Whether some schedules fire into another stream."""
 
     @property
     def heals_for(self) -> int:
@@ -156,4 +158,5 @@ def drawn(seed: int) -> Scenario:
         bounds=Random(f"bounds {seed}").random() < 0.3,
         jitters=Random(f"jitter {seed}").random() < 0.3,
         misses=Random(f"missed {seed}").random() < 0.3,
+        elsewhere=Random(f"elsewhere {seed}").random() < 0.3,
     )

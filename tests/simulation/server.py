@@ -4,6 +4,7 @@ Its rule: what is stored is recorded for the judge the moment it is stored.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.memory_stream import MemoryStream
-from tests.judge.history import Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
+from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen, taken_in
 from tests.simulation.bucket import BucketServer
 from tests.simulation.process import Process
@@ -29,6 +30,15 @@ CONSUMED_AFTER = 50 * MILLISECOND
 SOURCES = "src."
 """The prefix of the subjects that schedules sample."""
 
+
+ELSEWHERE = "o."
+"""The prefix of the subjects of the other stream."""
+
+SHORTEST_WINDOW = 7 * SECOND
+"""The duplicate window (ns) of the other stream: most faults last longer."""
+
+OTHER_SEQUENCES = 1_000_000
+"""What is added to its sequences in the record, so that they are none of the first stream."""
 
 FORGED = "X-Forged"
 """The header that marks a forgery for the record, whatever else the message says."""
@@ -65,7 +75,7 @@ class Server:
         self._trace = trace
         config = {
             "name": "SIM",
-            "subjects": [">"],
+            "subjects": ["s.*", "t.*", "x.>", f"{SOURCES}*"] if scenario.elsewhere else [">"],
             "allow_rollup_hdrs": True,
             "allow_msg_ttl": scenario.expires,
             "duplicate_window": scenario.duplicate_window,
@@ -73,6 +83,11 @@ class Server:
         }
         self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
         self.stream.listen(self._stored)
+        config = {**config, "name": "OTHER", "subjects": [f"{ELSEWHERE}*"], "num_replicas": 1}
+        config["duplicate_window"] = SHORTEST_WINDOW
+        self.other = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
+        """Another stream of the account, into which schedules fire."""
+        self.other.listen(self._stored_elsewhere)
 
     def information(self) -> Any:
         """Return the leader's information about the stream."""
@@ -122,6 +137,17 @@ class Server:
         own = tuple(header for header in headers if not header[0].startswith("Nats-"))
         self._trace(f"server: on {source} lies {body!r}")
         self.history.sources.append(SourceSeen(source, self.timeline.now, body, own))
+
+    def stream_of(self, subject: str) -> MemoryStream:
+        """Return the stream that has a subject."""
+        return self.other if subject.startswith(ELSEWHERE) else self.stream
+
+    def _stored_elsewhere(self, message: StoredMessage) -> None:
+        if _header(message, FORGED) or not _header(message, "X-Nats-Scheduler"):
+            return
+        seen = fire_seen(message)
+        self._trace(f"server: stores fire {message.sequence} elsewhere {_header(message, 'Nats-Msg-Id')}")
+        self.history.fires.append(replace(seen, sequence=OTHER_SEQUENCES + seen.sequence, elsewhere=True))
 
     def _stored(self, message: StoredMessage) -> None:
         if _header(message, FORGED):

@@ -11,12 +11,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
+    FireLookedFor,
     Input,
     PublishConcluded,
     PurgeConcluded,
@@ -47,7 +48,7 @@ from tests.simulation.bucket import SimulatedBucket
 from tests.simulation.link import Link
 from tests.simulation.process import Point, Process
 from tests.simulation.scenario import MILLISECOND
-from tests.simulation.server import Server
+from tests.simulation.server import ELSEWHERE, Server
 from tests.simulation.timeline import Event as Happening
 from tests.simulation.weather import Weather
 
@@ -57,7 +58,7 @@ FOLLOWS_ANEW_SECONDS = 1.0
 RECONNECT_AFTER = 500 * MILLISECOND
 """Longest wait (ns) between two attempts to connect."""
 
-SETTINGS = SidecarSettings()
+SETTINGS = SidecarSettings(allowed_targets_elsewhere=(f"SIM={ELSEWHERE}>",))
 METRICS = Metrics()
 
 V2_10 = Capabilities("2.10.0", 0, 1 << 20)
@@ -66,6 +67,7 @@ V2_11 = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
 ANSWERS: dict[type[Any], Point] = {
     CaughtUp: Point.CAUGHT_UP,
     ContentRead: Point.CONTENT_READ,
+    FireLookedFor: Point.CONTENT_READ,
     PublishConcluded: Point.PUBLISHED,
     PurgeConcluded: Point.PURGED,
 }
@@ -115,7 +117,8 @@ class SimulatedContact(MemoryContact):
         self._link = link
         self._machine_clock = clock
         self._server = server
-        super().__init__(server.stream, partial(self._heard, tell), server.timeline.clock, link.weather)
+        heard, others = partial(self._heard, tell), (server.other,)
+        super().__init__(server.stream, heard, server.timeline.clock, link.weather, others=others)
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, until the process dies."""
@@ -133,6 +136,11 @@ class SimulatedContact(MemoryContact):
         """Begin to read the message that has the identity of a fire."""
         self._link.process.point(Point.READ, f"the duplicate of {request.fire.fire_time}")
         super().read_duplicate(request)
+
+    def look_for(self, request: LookForFire) -> None:
+        """Begin to look whether the other stream has a fire."""
+        self._link.process.point(Point.READ, f"the fire of {request.fire.fire_time} elsewhere")
+        super().look_for(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge a schedule's versions; the other instances receive the request."""

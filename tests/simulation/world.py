@@ -14,7 +14,7 @@ from tests.simulation.instance import Instance
 from tests.simulation.process import Point
 from tests.simulation.publishers import Publishers
 from tests.simulation.scenario import CLOCK_OFF, LONGEST, LONGEST_LAG, PARTITION_NOTICED, SILENT, Scenario, drawn
-from tests.simulation.server import CONSUMED_AFTER, Server
+from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
 from tests.simulation.timeline import Timeline
 
 SHARED = ("lossy", "slow", "refusing", "cut")
@@ -82,6 +82,8 @@ class World:
         self.publishers.act_now_and_again(self.scenario.publishes_every)
         self.publishers.feed_now_and_again()
         self.publishers.purge_now_and_again()
+        if self.scenario.elsewhere:
+            self.publishers.publish_elsewhere_now_and_again()
         if self.scenario.forges:
             self.forger.forge_now_and_again()
         if self.scenario.consumes:
@@ -145,7 +147,8 @@ class World:
         self.history.end = self.timeline.now
         self.history.found_no_checkpoint = self.server.bucket.found_nothing_at
         self.history.remaining = {message.sequence for message in self.server.stream.messages("s.*")}
-        self.history.remaining_fires = {message.sequence for message in self.server.stream.messages()}
+        elsewhere = {OTHER_SEQUENCES + message.sequence for message in self.server.other.messages()}
+        self.history.remaining_fires = {message.sequence for message in self.server.stream.messages()} | elsewhere
         return self.history
 
     def _holders(self) -> dict[int, list[str]]:
