@@ -97,6 +97,8 @@ class Firing:
             if flight.missed_since is None:
                 flight.missed_since = held.fire_time
             held.fire_time = fire_time
+        if isinstance(held, HeldWithPolicies):
+            held.is_known = True  # what comes due from now on: nobody else is to store it
         fire = flight.fire
         if fire is None or fire.fire_time != fire_time:
             fire = self._build(held, flight, fire_time, held.next_fire(fire_time))

@@ -7,9 +7,8 @@ import pytest
 from nats_scheduler.engine.actions import Action, LookForFire, ReadContent
 from nats_scheduler.engine.events import FireForged, FireReadBack, FireRefused, FiresMissed, FireStored, ScheduleEnded
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import (
-    CheckpointLoaded,
-)
+from nats_scheduler.engine.inputs import CheckpointLoaded, Refused, ShardsHeld
+from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import MINUTE, SECOND
@@ -345,3 +344,20 @@ def test_fires_of_another_stream_are_not_counted_where_they_land() -> None:
         "jobs.due", with_headers(b"", [*claims[:2], (b"Nats-Msg-Id", fire_identity("cron.a", 2, START).encode())])
     )
     assert world.next_fire("jobs.due") is None, "it ends the schedule on which it lands, as any message does"
+
+
+def test_all_owes_what_comes_due_after_a_start_that_knew_nothing() -> None:
+    """Which fires of the time before are stored is not known, so the latest of them is made up."""
+    network = Watched()
+    world, jobs = world_of(network)
+    world.publish("cron.a", {**EVERY_5S, "X-Nats-Schedule-X-Missed": "all"})
+    world.advance("7s")
+    network.fate = Fate(refusal=Refused(503, 10077, "maximum messages exceeded"))
+    world.restart("20s", with_checkpoint=False)
+    for shards in (frozenset[int](), ALL_SHARDS):
+        world._pass_on(ShardsHeld(shards))
+    world.advance("10s")
+    assert stored(jobs) == [5]
+    network.fate = DONE
+    world.advance("2s")
+    assert stored(jobs) == [5, 25, 30, 35]
