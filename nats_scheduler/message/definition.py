@@ -107,7 +107,12 @@ def definition_of(
     fault = _fault(fields, block, subject, rules, dialect, elsewhere)
     if fault is not None:
         return fault
-    policies = read_policies(fields, dialect, pattern) if rules.has_policies else ignored_policies(fields, dialect)
+    keeps = rules.keeps_acknowledged
+    policies = (
+        read_policies(fields, dialect, pattern, keeps_acknowledged=keeps)
+        if rules.has_policies
+        else ignored_policies(fields, dialect)
+    )
     if isinstance(policies, Rejection):
         return policies
     bounded = with_policies(pattern, policies)

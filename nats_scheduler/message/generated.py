@@ -11,7 +11,7 @@ Limit: the base must be a stored block; the server's own limit of 64 KiB is not 
 from collections.abc import Sequence
 
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import (
     MSG_ID,
     MSG_ROLLUP,
@@ -125,3 +125,9 @@ def _kept(base: bytes | None, dialect: Dialect) -> bytes:
     if dialect.name == "adr51":
         return without_headers(base, _STRIPPED_NAMES, _STRIPPED_PREFIXES)
     return without_headers(base, _PORTABLE_NAMES, _PORTABLE_PREFIXES)
+
+
+def is_generated_by(block: bytes | None, schedule: str) -> bool:
+    """Return whether a message says that the schedule on this subject generated it."""
+    name = schedule.encode("utf-8", "surrogateescape")
+    return any(header_value(block, dialect.scheduler) == name for dialect in DIALECTS)

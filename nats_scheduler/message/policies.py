@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
+from nats_scheduler.message.overlap import Overlap, consumer_fault, misplaced_policy, read_timeout
 from nats_scheduler.message.policy_values import (
     DEFAULT_GRACE_NS,
     MAKE_UP_ONCE,
@@ -62,6 +63,8 @@ class Policies:
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
     """What `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` leave of the fire times of the pattern."""
+    consumer: str | None = None
+    """The consumer whose acknowledgement finishes a fire, on a stream that keeps what was acknowledged."""
     grace: int = DEFAULT_GRACE_NS
     """A fire that is sent later than this (ns) after its send time counts as missed."""
     jitter: int | None = None
@@ -69,6 +72,8 @@ class Policies:
     missed: Missed = MAKE_UP_ONCE
     """What happens to fires that could not be stored in time."""
     note: str | None = None
+    overlap: Overlap = Overlap.ALLOW
+    """What happens to a fire that comes due while the one before is unfinished."""
     owner: str | None = None
     report: bool = False
     """Whether each fire says for which time it is, which fire was stored before it, and how many were dropped."""
@@ -76,18 +81,26 @@ class Policies:
     """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
     target_elsewhere: str | None = None
     """The target if it is in another stream (`message.elsewhere`)."""
+    timeout: int | None = None
+    """How long (ns) after it was stored an unfinished fire counts as finished; None for never."""
 
     @property
     def are_kept(self) -> bool:
         """Whether more must be kept of a schedule with these policies than of one without any (`engine.held`)."""
-        return self.jitter is not None or self.missed != MAKE_UP_ONCE or self.report
+        needs_fire_before = self.overlap is not Overlap.ALLOW or self.missed != MAKE_UP_ONCE or self.report
+        return needs_fire_before or self.jitter is not None
 
 
 NO_POLICIES = Policies()
 
 
-def read_policies(fields: Mapping[bytes, str], dialect: Dialect, pattern: Pattern) -> Policies | Rejection:
-    """Read the policies among the headers of a schedule with this pattern; the first that is invalid rejects it."""
+def read_policies(
+    fields: Mapping[bytes, str], dialect: Dialect, pattern: Pattern, *, keeps_acknowledged: bool = False
+) -> Policies | Rejection:
+    """Read the policies among the headers of a schedule with this pattern; the first that is invalid rejects it.
+
+    `keeps_acknowledged` if its stream is known to keep what was acknowledged (limits retention).
+    """
     prefix = extension_prefix(dialect)
     names = sorted(name for name in fields if name.startswith(prefix))
     policies = NO_POLICIES
@@ -104,7 +117,12 @@ def read_policies(fields: Mapping[bytes, str], dialect: Dialect, pattern: Patter
     if start is not None and end is not None and start >= end:
         name = prefix + b"End"
         return POLICY_INVALID.rejection(name.decode(), fields[name], "is not later than X-Start: nothing would fire")
-    return replace(policies, written=_written(names, fields, dialect))
+    written = _written(names, fields, dialect)
+    overlap, shorts = policies.overlap, [one.name for one in written]
+    if misplaced := misplaced_policy(overlap, shorts, needs_consumer=keeps_acknowledged):
+        name = dialect.schedule + b"-" + misplaced.name.encode()
+        return POLICY_INVALID.rejection(name.decode(), fields[name], misplaced.reason)
+    return replace(policies, written=written)
 
 
 def read_syntax(fields: Mapping[bytes, str], pattern: str) -> Syntax | Rejection | None:
@@ -225,6 +243,10 @@ def _grace(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     return grace if isinstance(grace, str) else replace(policies, grace=grace)
 
 
+def _consumer(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    return consumer_fault(value) or replace(policies, consumer=value)
+
+
 def _jitter(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     duration = parse_duration(value)
     if isinstance(duration, Invalid):
@@ -242,6 +264,12 @@ def _missed(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
 def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
     fault = _text_fault(value)
     return fault or replace(policies, note=value)
+
+
+def _overlap(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    if value not in list(Overlap):
+        return f"is not what a fire may do: expected one of {', '.join(Overlap)}"
+    return replace(policies, overlap=Overlap(value))
 
 
 def _owner(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
@@ -266,8 +294,14 @@ def _target(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
     return replace(policies, target_elsewhere=value)  # what is wrong with it was found before: `message.elsewhere`
 
 
+def _timeout(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+    timeout = read_timeout(value)
+    return timeout if isinstance(timeout, str) else replace(policies, timeout=timeout)
+
+
 _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Anchor": _anchor,
+    "X-Consumer": _consumer,
     "X-End": _end,
     "X-Except": _except,
     "X-Grace": _grace,
@@ -275,11 +309,13 @@ _POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
     "X-Limit": _limit,
     "X-Missed": _missed,
     "X-Note": _note,
+    "X-Overlap": _overlap,
     "X-Owner": _owner,
     "X-Report": _report,
     "X-Start": _start,
     "X-Syntax": _syntax,
     "X-Target": _target,
+    "X-Timeout": _timeout,
 }
 
 _SYNTAX = extension_prefix(PORTABLE) + b"Syntax"

@@ -42,6 +42,8 @@ class StreamRules:
     """Whether policies count; not if the server itself fires, which knows none."""
     is_any: bool = False
     """Whether they stand for a stream that is not known: it has every subject, and none is known to be another's."""
+    keeps_acknowledged: bool = False
+    """Whether a message stays stored after it was acknowledged (limits retention); False too if that is not known."""
     restrictions: Restrictions = UNRESTRICTED
     """The operator's restrictions; they are not part of the stream's own configuration."""
     max_age: int = field(default=0, compare=False)
@@ -68,6 +70,7 @@ class StreamRules:
             allow_msg_ttl=_has_ttls(config),
             schedules_enabled=schedules_enabled,
             moves_subjects=bool(config.get("subject_transform")),
+            keeps_acknowledged=config.get("retention", "limits") == "limits",
             max_age=max_age,
             evicts=_limit(config, "max_msgs") > 0 or _limit(config, "max_bytes") > 0,
             duplicate_window=_limit(config, "duplicate_window") or shortest,

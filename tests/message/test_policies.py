@@ -50,6 +50,13 @@ def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
     return found
 
 
+def rejects(pattern: str, name: str, value: str, reason: str) -> None:
+    """Check that a policy rejects its schedule, with its header and value, and with this in the reason."""
+    fault = rejected(pattern, (name, value))
+    assert (fault.header, fault.value) == (f"Nats-Schedule-{name}", value)
+    assert reason in fault.reason
+
+
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     definition = accepted(
@@ -63,6 +70,9 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Jitter", "1h30m"),
         ("X-Missed", "all 12"),
         ("X-Report", "true"),
+        ("X-Overlap", "queue"),
+        ("X-Consumer", "billing"),
+        ("X-Timeout", "2h"),
         ("X-Note", "Rückfragen: Anna"),
         ("X-Owner", "billing"),
         dialect=dialect,
@@ -71,6 +81,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
     assert policies.jitter == 5_400 * SECOND
     assert (policies.missed, policies.grace, policies.report) == (Missed(Kept.ALL, 12), 60 * SECOND, True)
+    assert (policies.overlap, policies.consumer, policies.timeout) == ("queue", "billing", 7_200 * SECOND)
     assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax", "X-Target"})
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
@@ -171,16 +182,14 @@ def test_more_is_kept_of_a_schedule_only_if_its_policies_need_it(policies: dict[
         (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
         (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),
         (EVERY, "X-START", "2026-01-01T00:00:00Z", "names are case-sensitive: X-Start may be meant"),
-        (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-End"),
+        (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Consumer, X-End"),
         (EVERY, "X-", "1", "is an unknown policy"),
     ],
 )
 def test_what_is_wrong_rejects_the_schedule_with_the_header_its_value_and_what_is_expected(
     pattern: str, name: str, value: str, reason: str
 ) -> None:
-    fault = rejected(pattern, (name, value))
-    assert (fault.header, fault.value) == (f"Nats-Schedule-{name}", value)
-    assert reason in fault.reason
+    rejects(pattern, name, value, reason)
 
 
 @pytest.mark.parametrize(
