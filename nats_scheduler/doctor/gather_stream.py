@@ -35,6 +35,9 @@ from nats_scheduler.runtime.snapshot import read_stored, take_snapshot
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.schedule.patterns import time_zone_of
 
+TO_FIRE = frozenset({State.WAITING, State.OVERDUE, State.FAILING, State.UNFINISHED})
+"""The states of schedules that fire, now or later."""
+
 MAX_SEARCHED_MESSAGES = 100_000
 """Newest messages of a stream that is not served in which schedule headers are searched."""
 
@@ -171,7 +174,7 @@ async def _equal(
     """Return the groups of schedules that fire the same message at the same times."""
     alike: dict[tuple[object, ...], list[ListedSchedule]] = {}
     for one in schedules:
-        if one.fired_by is not FiredBy.NONE and one.state in (State.WAITING, State.OVERDUE, State.FAILING):
+        if one.fired_by is not FiredBy.NONE and one.state in TO_FIRE:
             terms = one.terms
             pattern = one.pattern.text, time_zone_of(one.pattern), terms.policies.written
             key = terms.target, terms.source, terms.ttl, terms.rollup, pattern

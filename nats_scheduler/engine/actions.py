@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Version
 
@@ -94,4 +95,14 @@ class Report(NamedTuple):
     event: Event
 
 
-Action = ReadContent | ReadDuplicate | LookForFire | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report
+Action = (
+    ReadContent
+    | ReadDuplicate
+    | LookForFire
+    | CheckFinished
+    | PublishFires
+    | PurgeSchedule
+    | RemoveExpired
+    | WakeAt
+    | Report
+)

@@ -18,18 +18,27 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import DONE, Flight, Stage
-from nats_scheduler.engine.held import Held, HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
-from nats_scheduler.engine.inputs import ContentRead, ContentUnread, Refused, RemovalRequested
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    ContentUnread,
+    FinishChecked,
+    FinishUnchecked,
+    Refused,
+    RemovalRequested,
+)
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import next_of_due
 from nats_scheduler.engine.neglect import Neglect, limit_of
+from nats_scheduler.engine.overlap import Overlaps
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
-from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
 """Longest look-ahead if the server does not refuse a stale fire (2.10).
@@ -39,6 +48,9 @@ The shorter, the smaller the window in which a removal can be missed.
 
 UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 """Content that was read longer ago is read again before it is published where no guard checks it."""
+
+HELD_BACK_LOOK_INTERVAL_NS = 300 * SECOND
+"""How often a due schedule of another holder is read if that holder may hold back or skip its fires for any time."""
 
 ATTEMPTS_PER_READ = 7
 """After so many attempts without an answer the content is read again, guard or not."""
@@ -53,6 +65,7 @@ class Course:
         in_flight: InFlight,
         purges: Purges,
         lifetimes: Lifetimes,
+        rules: StreamRules,
         limits: ServerLimits,
         emit: Callable[[Action], None],
     ) -> None:
@@ -66,6 +79,9 @@ class Course:
         self._emit = emit
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
         self._neglect = Neglect(lifecycle)
+        self.overlaps = Overlaps(lifecycle, rules, emit)
+        """Holds fires back until the one before is finished."""
+        self.overlaps.go_ahead = self._go_ahead
         self.firing = Firing(lifecycle, in_flight, limits, emit)
         """Builds and sends the fires of what this has brought so far."""
         self.drop_due: Callable[[HeldWithPolicies, int], None] = _undroppable
@@ -95,6 +111,8 @@ class Course:
             self._wake_with_content(held, flight, now)
         elif flight.stage is Stage.BACKING_OFF:
             self._retry(held, flight, now)
+        elif flight.stage is Stage.HELD_BACK:
+            self._wake_held_back(held, flight, now)
         elif flight.stage is Stage.PURGING:
             self._purges.purge_subject(held)
         elif flight.stage is Stage.DONE_ELSEWHERE:
@@ -105,11 +123,11 @@ class Course:
         if held.is_treated and self._is_dropped_elsewhere(held, now):
             return
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
-            self._read(held)
+            self.read(held)
         elif since < held.send_time:
             self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
         elif not self._neglect.wait(held, now):
-            self._read(held)
+            self.read(held)
 
     def _is_dropped_elsewhere(self, held: Held, now: int) -> bool:
         """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
@@ -130,27 +148,60 @@ class Course:
         else:
             self._publish(held, flight, now)
 
+    def _wake_held_back(self, held: Held, flight: Flight, now: int) -> None:
+        if not self._ownership.is_ours(held):
+            self.hand_over(held)
+        elif isinstance(held, HeldWithPolicies):
+            self.overlaps.woken(held, flight, now)
+
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
-        """Publish the fire of a schedule that is due, or go on after it if its policies drop all that is due."""
+        """Publish the fire of a schedule that is due, hold it back, or go on after it if its policies drop it."""
         if not isinstance(held, HeldWithPolicies):
             self.firing.publish(held, flight, now)
+        elif self.overlaps.holds_back(held, flight, now):
+            return
+        elif flight.has_waited:  # for the fire before: so none of what is due was missed
+            self.firing.publish_chosen(held, flight, held.fire_time, now)
         elif (chosen := next_of_due(held, now)) is not None:
             self.firing.publish_chosen(held, flight, chosen, now)
         else:
             self.drop_due(held, now)
 
+    def _go_ahead(self, held: HeldWithPolicies, flight: Flight, now: int) -> None:
+        """Publish a fire that was held back; it is read again if it had to wait, or if what was read may be old."""
+        may_change = held.terms.source is not None or not self.firing.is_guarded(held)
+        is_old = now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS
+        if flight.content is None or (may_change and is_old):
+            flight.fire = None
+            self.read(held)
+        elif self.firing.may_publish:
+            self._publish(held, flight, now)
+        else:
+            self.firing.make_ready(held, flight)
+
+    def finish_answered(self, answer: FinishChecked | FinishUnchecked, now: int) -> None:
+        """Go on with a schedule that asked about its fire before."""
+        request = answer.request
+        held = self._lifecycle.in_stage(request.schedule, request.sequence, Stage.HELD_BACK)
+        if not isinstance(held, HeldWithPolicies):
+            return
+        if self._ownership.is_ours(held):
+            self.overlaps.answered(held, answer, now)
+        else:
+            self.leave_to_holder(held, now)
+
     # -- what may have changed -----------------------------------------------------------------------------------
 
     def hand_over(self, held: Held) -> None:
         """Leave a schedule to another holder: what is in flight is concluded here, and not repeated."""
-        if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.BACKING_OFF):
+        if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.BACKING_OFF):
             self._lifecycle.move(held, Stage.WAITING)
             self.await_due(held)
 
     def recheck_waiting(self, held: Held) -> None:
         """Read whether a schedule that waits is still stored."""
         if held.flight is None:
-            self._read(held)
+            self.read(held)
 
     def removal_requested(self, request: RemovalRequested, now: int) -> None:
         """Re-check what the request may have removed, before it fires, and retry what was refused.
@@ -206,7 +257,7 @@ class Course:
             return False
         if self._landed.found(held, found.sequence, is_next=flight.above > 0):
             flight.found_landing()
-        self._read(held, is_covered=True)
+        self.read(held, is_covered=True)
         return True
 
     def conditions_changed(self, now: int) -> None:
@@ -283,7 +334,8 @@ class Course:
         is_close = held.is_elsewhere or self._landed.covers(held)
         return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if is_close else self._look_ahead
 
-    def _read(self, held: Held, *, is_covered: bool = False) -> None:
+    def read(self, held: Held, *, is_covered: bool = False) -> None:
+        """Have what is stored of a schedule read; the answer decides how it goes on."""
         self._lifecycle.move(held, Stage.READING)
         flight = held.flight
         assert flight is not None, "what is in progress has a flight"
@@ -301,28 +353,16 @@ class Course:
     def _recheck(self, doubtful: Iterable[Held]) -> None:
         for held in doubtful:
             flight = held.flight
-            if flight is not None and flight.stage in (Stage.READY, Stage.KEPT, Stage.READING):
+            if flight is not None and flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.READING):
                 if flight.stage is not Stage.READING:
                     flight.fire = None
-                self._read(held)
+                self.read(held)
 
     def leave_to_holder(self, held: Held, now: int) -> None:
         """Leave a schedule to its holder, and look at it after a while."""
         self._lifecycle.move(held, Stage.WAITING)
-        self._lifecycle.set_aside(held, max(held.send_time, now) + limit_of(held))
-
-    def was_not_found(self, held: HeldElsewhere, fire: Fire, now: int) -> None:
-        """Go on with a fire that another stream does not have: what is read of its schedule has aged meanwhile.
-
-        One that was not sent before may have become a make-up fire for a later time.
-        """
-        held.was_not_found(fire.fire_time, now)
-        if not self._ownership.is_ours(held):
-            self.leave_to_holder(held, now)
-            return
-        if held.flight is not None and not held.flight.may_be_stored:
-            held.flight.fire = None
-        self._read(held)
+        wait = limit_of(held) if held.fires_each_time else HELD_BACK_LOOK_INTERVAL_NS
+        self._lifecycle.set_aside(held, max(held.send_time, now) + wait)
 
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and return whether the content was asked for again since."""
@@ -340,7 +380,7 @@ class Course:
         if flight.fire is not None and self.firing.is_guarded(held) and not reads:
             self.firing.send(held, flight, flight.fire, now)
         else:
-            self._read(held)
+            self.read(held)
 
     def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
         """Re-check a schedule whose guard refused, or have it retried when its turn comes."""
@@ -348,7 +388,7 @@ class Course:
         if outcome.code in WRONG_LAST_SEQUENCE and not flight.was_rechecked:
             flight.fire = flight.content = None
             flight.was_rechecked = True
-            self._read(held)
+            self.read(held)
         else:
             self.firing.refused(held, flight, fire, outcome, now)
 

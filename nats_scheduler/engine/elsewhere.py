@@ -19,6 +19,7 @@ from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import FireForged
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.forgeries import fault_elsewhere
 from nats_scheduler.engine.held import Held, HeldElsewhere
 from nats_scheduler.engine.inputs import FireLookedFor, FireNotLookedFor, PublishConcluded, Stored, Unknown
@@ -62,7 +63,20 @@ class Elsewhere:
         if latest > fire.fire_time:
             self._outcomes.was_fired(held, latest)
         else:
-            self._course.was_not_found(held, fire, now)
+            self._was_not_found(held, held.flight, fire, now)
+
+    def _was_not_found(self, held: HeldElsewhere, flight: Flight, fire: Fire, now: int) -> None:
+        """Go on with a fire that another stream does not have: what is read of its schedule has aged meanwhile.
+
+        One that was not sent before may have become a make-up fire for a later time.
+        """
+        held.was_not_found(fire.fire_time, now)
+        if not self._lifecycle.ownership.is_ours(held):
+            self._course.leave_to_holder(held, now)
+            return
+        if not flight.may_be_stored:
+            flight.fire = None
+        self._course.read(held)
 
     def _latest(self, held: Held, look: FireLookedFor) -> tuple[int, StoredMessage | None]:
         """Return the fire time of the latest fire that was found and can be genuine, and it; None if there is none."""

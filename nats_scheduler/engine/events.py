@@ -21,6 +21,7 @@ class Ending(StrEnum):
     LIMITS = "the max_msgs or max_bytes of its stream: it is gone, and nobody was seen to ask for that"
     CANCELLED = "cancelled"
     MISSED_ITS_TIME = "its time passed, and it is not made up"
+    SKIPPED = "its last fire was skipped, because the one before was unfinished"
     EXHAUSTED = "no further fire within the horizon of five years"
 
 
@@ -107,9 +108,12 @@ class FireReadBack(NamedTuple):
     stored_at: int
     stored_sequence: int
     overdue: bool = False
-    """It came due before this instance could fire it: before its schedule was stored, or before it held its shard."""
+    """It came due before this instance could fire it: before its schedule was stored, before it held its shard, or
+    before the fire before it was finished."""
     schedule_stored_at: int = 0
     """When (ns) its schedule was stored, 0 if that is not known."""
+    waited: bool = False
+    """It waited until the fire before it was finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,44 @@ class FiresMissed:
     """How many fires that were; 0 if they were not counted, because the schedule has no policy that drops them."""
     policy: str = ""
     """The policy that dropped them, such as `X-Missed: skip`; "" if the schedule has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiresSkipped:
+    """`count` fires from `first` (ns) on were not sent, because the fire before them was unfinished."""
+
+    schedule: str
+    sequence: int
+    first: int
+    count: int
+    overlap: str
+    """The value of its `X-Overlap`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FireTimedOut:
+    """A fire is unfinished for longer than `X-Timeout`: the next one is sent all the same."""
+
+    schedule: str
+    sequence: int
+    unfinished: int
+    """The stream sequence of the unfinished fire, or of a later message if it is not known."""
+    stored_at: int
+    """When (ns) it was stored; its fire time if that is not known."""
+    due: int
+    """The fire time (ns) of the fire that waited."""
+    reason: str = ""
+    """Why it could not be found out whether it is finished; "" if it is unfinished."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishUnknown:
+    """A fire that is `due` (ns) is not sent, because nothing can show whether the one before is finished."""
+
+    schedule: str
+    sequence: int
+    due: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +278,9 @@ Event = (
     | FireRefused
     | FireForged
     | FiresMissed
+    | FiresSkipped
+    | FireTimedOut
+    | FinishUnknown
     | FiresDropped
     | StillRefused
     | SchedulesFailing

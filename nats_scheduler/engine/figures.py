@@ -7,6 +7,7 @@ The rules:
 
 - Nothing is changed. The visit may run in another thread than the engine: each row is copied at once, and what changes
   meanwhile is seen before or after its change.
+- A schedule whose fire waits until the one before is finished is held back, and not overdue.
 - A schedule is overdue if a fire of it that this instance has to send is due for longer than `OVERDUE_AFTER_NS` and is
   not stored. What is due for less is in flight: with 1,000 fires a second there is always some.
 - An `@at` that was past when it was stored is due from when it was stored.
@@ -47,6 +48,8 @@ class Figures:
     """Schedules that are done and old versions of schedules, still to be purged, also if the server refuses that."""
     held: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     """Schedules by kind, whichever instance fires them."""
+    held_back: int = 0
+    """Schedules of the shards that this instance holds whose fires wait until the one before is finished."""
     overdue: int = 0
     """Schedules that are overdue, of the shards that this instance holds."""
     overdue_since: int | None = None
@@ -103,6 +106,8 @@ class Visit:
     def _note_overdue(self, suspects: list[Held]) -> None:
         found = self._found
         for held in suspects:
+            if held.flight is not None and held.flight.is_held_back and self._ownership.is_ours(held):
+                found.held_back += 1
             since = _due_since(held)
             if held.jitters and since > self._now:
                 self._note_coming([held])
@@ -122,7 +127,7 @@ class Visit:
         flight = held.flight
         if flight is not None:
             fire = flight.fire
-            if flight.stage in DONE or (fire is not None and fire.stored_as):
+            if flight.stage in DONE or flight.is_held_back or (fire is not None and fire.stored_as):
                 return False
         return self._lifetimes.ends(held) > held.send_time
 

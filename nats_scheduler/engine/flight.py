@@ -5,6 +5,7 @@
     READING         the content was asked for
     KEPT            the content of the fire before is kept, and the next fire is not built yet
     READY           the fire is built and waits for its due time
+    HELD_BACK       the fire is due, and it is not known that the fire before is finished (`X-Overlap`)
     IN_FLIGHT       the fire was handed out to be published, and its outcome is not known
     BACKING_OFF     an attempt to read or to publish failed, and the next one waits
     DONE_ELSEWHERE  the schedule is done, and its holder, another instance, is to purge it
@@ -22,6 +23,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
@@ -50,6 +52,7 @@ class Stage(Enum):
     READING = "reading"
     KEPT = "kept"
     READY = "ready"
+    HELD_BACK = "held back"
     IN_FLIGHT = "in flight"
     BACKING_OFF = "backing off"
     DONE_ELSEWHERE = "done elsewhere"
@@ -60,11 +63,15 @@ class Stage(Enum):
 _DONE_NEXT = (Stage.PURGING, Stage.DONE_ELSEWHERE)
 """After any stage: a fire that is read back, or a checkpoint, may say that the schedule is done."""
 
+_BUILT_NEXT = (Stage.IN_FLIGHT, Stage.HELD_BACK)
+"""When a fire is due: it is sent, or the fire before is unfinished."""
+
 TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
     Stage.WAITING: (Stage.WAITING, Stage.READING, Stage.KEPT, *_DONE_NEXT),
-    Stage.READING: (Stage.READY, Stage.IN_FLIGHT, Stage.BACKING_OFF, Stage.READING, Stage.WAITING, *_DONE_NEXT),
-    Stage.KEPT: (Stage.READY, Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
-    Stage.READY: (Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.READING: (Stage.READY, *_BUILT_NEXT, Stage.BACKING_OFF, Stage.READING, Stage.WAITING, *_DONE_NEXT),
+    Stage.KEPT: (Stage.READY, *_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.READY: (*_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.HELD_BACK: (Stage.READY, *_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
     Stage.IN_FLIGHT: (Stage.IN_FLIGHT, Stage.WAITING, Stage.BACKING_OFF, Stage.READING, *_DONE_NEXT),
     Stage.BACKING_OFF: (Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
     Stage.DONE_ELSEWHERE: _DONE_NEXT,
@@ -76,7 +83,7 @@ TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
 DONE = (Stage.PURGING, Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE)
 """The stages in which a schedule fires no more."""
 
-IN_PROGRESS = (Stage.READING, Stage.KEPT, Stage.READY, Stage.IN_FLIGHT, Stage.BACKING_OFF)
+IN_PROGRESS = (Stage.READING, Stage.KEPT, Stage.READY, Stage.HELD_BACK, Stage.IN_FLIGHT, Stage.BACKING_OFF)
 """The stages in which the next fire is in progress."""
 
 for _stage, _following in TRANSITIONS.items():
@@ -89,6 +96,31 @@ class Failing(NamedTuple):
     code: int
     description: str
     since: int
+
+
+@dataclass(slots=True)
+class FireBefore:
+    """The fire before the one that is due, if it has to be finished first (`engine.overlap`)."""
+
+    since: int
+    """When (ns) the fire that is due was first held back."""
+    after: int
+    through: int
+    """It is stored above sequence `after`, up to `through`; if several may be, the first that is unfinished counts."""
+    stored_at: int
+    """When (ns) it was stored; `X-Timeout` counts from then."""
+    question: CheckFinished | None = None
+    """What was asked and is not answered."""
+    has_turn: bool = False
+    """Whether the next question has a time of its own."""
+    waited: bool = False
+    """Whether the fire that is due had to wait: then it may stand for later ones, and none of them was missed."""
+    asked_at: int = 0
+    """When (ns) it was asked last."""
+    failures: int = 0
+    """How many questions in a row were not answered."""
+    is_over: bool = False
+    """Whether it is finished, or counts as finished."""
 
 
 @dataclass(slots=True)
@@ -125,8 +157,20 @@ class Flight:
     """Whether `fire` may be stored although no answer said so."""
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
+    before: FireBefore | None = None
+    """The fire before, None if it need not be finished, or was not asked about."""
     missed_since: int | None = None
     """The earliest fire (ns) that `fire` stands for as well, None if it stands for itself alone."""
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether the fire that is due had to wait until the one before was finished, or still has to."""
+        return self.before is not None and self.before.waited
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the fire that is due waits until the one before is finished."""
+        return self.before is not None and self.before.waited and not self.before.is_over
 
     def found_landing(self) -> None:
         """Re-check after the next refusal by the guard too: the last message on the subject was another one."""

@@ -10,6 +10,7 @@ from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.jitter import jittered
+from nats_scheduler.message.overlap import Overlap
 from nats_scheduler.message.timetable import Timetable
 
 NO_WAKE = -1
@@ -36,6 +37,8 @@ class Held(Timetable):
     """Whether it has policies that need more than its definition: it is a `HeldWithPolicies`."""
     is_elsewhere: ClassVar[bool] = False
     """Whether its target is in another stream: it is a `HeldElsewhere`."""
+    fires_each_time: bool = True
+    """Whether a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule that was stored on a subject under a sequence; it waits for its first fire."""
@@ -86,18 +89,23 @@ class HeldWithPolicies(Held):
         "_fire_time_asked",
         "_send_time_found",
         "dropped",
+        "fires_each_time",
         "is_known",
         "jitters",
+        "last_unfinished",
+        "overlap_fault",
         "previous_fire",
         "previous_sequence",
         "previous_stored_at",
         "unreported",
+        "waited_fire",
     )
     is_treated: ClassVar[bool] = True
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule as `Held` does; nothing is known of its fires."""
         self.jitters = definition.terms.policies.jitter is not None
+        self.fires_each_time = definition.terms.policies.overlap is Overlap.ALLOW
         super().__init__(subject, sequence, definition, stored_at)
         self._fire_time_asked: int | None = None
         self._send_time_found = 0
@@ -117,6 +125,12 @@ class HeldWithPolicies(Held):
         """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
         self.is_known = True
         """Whether no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
+        self.last_unfinished = 0
+        """The sequence of a fire of it that was unfinished when it was asked about last, 0 if none was."""
+        self.overlap_fault = ""
+        """Why nothing can show whether its fire before is finished, as it was reported."""
+        self.waited_fire: int | None = None
+        """The fire time (ns) of its last fire that waited for the one before: it is not late."""
 
     def send_time_of(self, fire_time: int) -> int:
         """Return when the fire of a fire time is published: never before it."""

@@ -42,8 +42,8 @@ from nats_scheduler.message.stored import StoredMessage
 MAX_UNSETTLED_PER_SHARD = 32
 """Most exceptions that a checkpoint names for each shard held, so that those of all holders fit into one value.
 
-Refused fires come first, by their times. Schedules that were rejected when they were due follow; those for which there
-is no room count as settled.
+Refused fires come first, by their times. Fires that wait for the one before follow, and then schedules that were
+rejected when they were due; those of both for which there is no room count as settled.
 """
 
 OWED_NUMBERS = 2
@@ -176,10 +176,11 @@ class Holdings:
         named, owed, unnamed = _named(failing, room)
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
-        left = room - len(named) - OWED_NUMBERS * len(owed)
-        unsettled = frozenset(chain(named, islice(rejected, left if unnamed is None else 0)))
+        left = room - len(named) - OWED_NUMBERS * len(owed) if unnamed is None else 0
+        held_back = nsmallest(left, self._lifecycle.all_held_back(), key=lambda held: held.send_time)
+        more = islice(chain((held.sequence for held in held_back), rejected), left)
         stored_by = 0 if last is None else last.stored_at
-        return CheckpointLoaded(through, last_read, unsettled, shards, stored_by, owed)
+        return CheckpointLoaded(through, last_read, frozenset(chain(named, more)), shards, stored_by, owed)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
@@ -184,6 +185,32 @@ class FireNotLookedFor:
     """Set if the fire cannot be stored either, as things are."""
 
 
+@dataclass(frozen=True, slots=True)
+class FinishChecked:
+    """Whether a fire in question is unfinished."""
+
+    request: CheckFinished
+    unfinished: int = 0
+    """The sequence of the first one that is unfinished, 0 if all are finished; if it cannot be said which one of
+    several it is, `through` of the request."""
+    stored_at: int = 0
+    """When (ns) that one was stored, 0 if that is not known."""
+    fault: str = ""
+    """Why no acknowledgement can finish it: the consumer does not exist, or does not receive the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishUnchecked:
+    """It could not be found out whether a fire in question is unfinished."""
+
+    request: CheckFinished
+    reason: str
+    after: int = 0
+    """Up to this sequence none is unfinished: the search continues there. 0 if nothing was searched."""
+    denied: bool = False
+    """Our user may not ask."""
+
+
 class PublishConcluded(NamedTuple):
     """The one and only answer about a fire of `PublishFires`, unless that is a `FiresStored`."""
 
@@ -267,6 +294,8 @@ Input = (
     | DuplicateUnread
     | FireLookedFor
     | FireNotLookedFor
+    | FinishChecked
+    | FinishUnchecked
     | PublishConcluded
     | FiresStored
     | PurgeConcluded

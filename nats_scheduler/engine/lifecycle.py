@@ -11,7 +11,7 @@ Cost: two dictionary entries for each schedule in progress.
 from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, Report
-from nats_scheduler.engine.events import Ending, FiresDropped, ScheduleEnded, ScheduleLost
+from nats_scheduler.engine.events import Ending, FiresDropped, FiresSkipped, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import IN_PROGRESS, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
@@ -31,6 +31,8 @@ class Lifecycle:
         """What landed on the subjects of schedules, which is forgotten with them."""
         self.refusals = Refusals(roster)
         """The schedules whose fires the server refuses."""
+        self.held_back: dict[int, Held] = {}
+        """Those that are due and wait until their fire before is finished, by sequence (`engine.overlap`)."""
         self._emit = emit
         self._active: dict[int, Held] = {}
         """Those whose next fire is in progress, by sequence."""
@@ -78,14 +80,25 @@ class Lifecycle:
             code, description, _since = flight.failing
             first = held.fire_time if flight.missed_since is None else flight.missed_since
             self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
+        elif flight is not None and flight.before is not None and self._is_lost_waiting(held, flight):
+            count = max(held.count(held.fire_time - 1, flight.before.asked_at), 1)
+            overlap = held.terms.policies.overlap
+            self._emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
         self._clear(held)
         self.landed.forget(held)
+
+    def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
+        """Return whether a fire that waited for the one before is not sent any more."""
+        waited = flight.before is not None and flight.before.waited and flight.stage in IN_PROGRESS
+        return waited and flight.stage is not Stage.IN_FLIGHT and self.ownership.is_ours(held)
 
     def _clear(self, held: Held) -> None:
         sequence = held.sequence
         self._active.pop(sequence, None)
         if sequence in self.refusals.held:
             self.refusals.discard(sequence)
+        if sequence in self.held_back:
+            del self.held_back[sequence]
         self._aside.pop(sequence, None)
         self.ownership.excuse(held)
 
@@ -123,15 +136,26 @@ class Lifecycle:
         """Return our schedules whose fires the server refuses."""
         return [held for held in self.refusals.held.values() if self.ownership.is_ours(held)]
 
+    def all_held_back(self) -> list[Held]:
+        """Return our schedules whose fires wait until the one before is finished."""
+        return [held for held in self.held_back.values() if self.ownership.is_ours(held)]
+
+    def earliest_to_send(self) -> int | None:
+        """Return the earliest send time (ns) in progress, by whichever instance, of what is not held back."""
+        return min(
+            (held.send_time for held in self.all_not_waiting() if held.sequence not in self.held_back), default=None
+        )
+
     def earliest_unsettled(self) -> int | None:
-        """Return the send time (ns) of our earliest fire in progress that is neither stored nor refused."""
-        shards, refused = self.ownership.shards, self.refusals.held
+        """Return the send time (ns) of our earliest fire in progress that is not stored, refused or held back."""
+        shards, refused, held_back = self.ownership.shards, self.refusals.held, self.held_back
         # Asked once a second, of everything in its look-ahead: no call for each.
         send_times = [
             held.send_time if held.jitters else held.fire_time
             for held in self._active.values()
             if held.shard in shards
             and held.sequence not in refused
+            and held.sequence not in held_back
             and (held.flight is None or held.flight.fire is None or not held.flight.fire.stored_as)
         ]
         return min(send_times, default=None)
@@ -139,8 +163,8 @@ class Lifecycle:
     def clock_stepped_back(self, by: int) -> None:
         """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
         for held in self.all_not_waiting():
-            backs_off = held.flight is not None and held.flight.stage in (Stage.BACKING_OFF, Stage.PURGING)
-            if backs_off and held.wake != NO_WAKE:
+            waits = held.flight is not None and held.flight.stage in (Stage.BACKING_OFF, Stage.HELD_BACK, Stage.PURGING)
+            if waits and held.wake != NO_WAKE:
                 self.roster.wake(held, held.wake - by)
         self.refusals.clock_stepped_back(by)
 
@@ -163,8 +187,9 @@ def is_failing(held: Held) -> bool:
 def has_ended(held: Held, now: int) -> bool:
     """Return whether a schedule's TTL has run out, and no fire that was due before is still to be sent.
 
-    One that the server refuses is given up then, as if the server itself removed the schedule.
+    One that the server refuses, or that waits for the fire before, is given up then, as if the server itself removed
+    the schedule.
     """
     if held.expires > now:
         return False
-    return held.only_expires if held.flight is None else is_failing(held)
+    return held.only_expires if held.flight is None else is_failing(held) or held.flight.is_held_back

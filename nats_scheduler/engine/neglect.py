@@ -47,6 +47,9 @@ class Neglect:
         """Leave a due schedule to its holder for a while; returns False if it is to be read now."""
         ownership, shard = self._ownership, held.shard
         since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
+        if not held.fires_each_time:
+            self._lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+            return True
         is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.send_time
         if is_settled or held.is_elsewhere or not ownership.reads_all:
             self._lifecycle.set_aside(held, held.send_time + limit_of(held))
@@ -62,7 +65,7 @@ class Neglect:
     def is_stored(self, held: Held, now: int) -> None:
         """Note that a schedule of another holder is stored although its due time has passed."""
         since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
-        if self._ownership.reads_all and since <= now < held.send_time + OTHER_HOLDER_LIMIT_NS:
+        if self._ownership.reads_all and held.fires_each_time and since <= now < held.send_time + OTHER_HOLDER_LIMIT_NS:
             self._ownership.neglect(held)
 
     def unread(self, held: Held, now: int) -> None:

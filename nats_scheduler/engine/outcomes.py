@@ -89,6 +89,7 @@ class Outcomes:
         self._course = course
         self._firing = course.firing
         course.drop_due = self.drop_due
+        course.overlaps.pass_over = self.pass_over
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
         self._in_flight = in_flight
@@ -309,6 +310,13 @@ class Outcomes:
             dropped = dropped if made_up is None else dropped_between(held, first, made_up)
             event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
         self._emit(Report(event))
+
+    def pass_over(self, held: Held, next_fire: int | None) -> None:
+        """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
+        if next_fire is None and held.ends_by_itself:
+            self._purges.purge(held, Ending.SKIPPED)
+        else:
+            self.advance(held, next_fire)
 
     def join_late(self, held: Held, now: int) -> bool:
         """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.flight import DONE
+from nats_scheduler.engine.flight import DONE, Flight
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.schedule.native import fire_after
@@ -27,6 +27,8 @@ class State(StrEnum):
     """It fires once, its time has passed, and its fire is not stored yet."""
     FAILING = "failing"
     """It is due, and the server refuses its fires. A stream alone cannot show that: its holder knows it."""
+    UNFINISHED = "unfinished"
+    """It is due, and waits until its fire before is finished (`X-Overlap`). A stream alone cannot show that either."""
     FIRED = "fired"
     """It fires once, and has; it is still to be removed."""
     CANCELLED = "cancelled"
@@ -73,7 +75,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     ends, fire_time, send_time = lifetimes.ends(held), held.fire_time, held.send_time
     if ends <= send_time:
         return Outlook(None, State.EXPIRING)
-    usual = State.WAITING if flight is None or flight.failing is None else State.FAILING
+    usual = State.WAITING if flight is None else _in_flight(flight)
     if send_time > now:
         return Outlook(fire_time, usual)
     if not held.repeats:
@@ -82,6 +84,13 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     if following is None:
         return Outlook(fire_time, _due(usual)) if held.ends_by_itself else Outlook(None, State.ENDED)
     return Outlook(None, State.EXPIRING) if ends <= held.send_time_of(following) else Outlook(following, usual)
+
+
+def _in_flight(flight: Flight) -> State:
+    """Return the state of a schedule whose next fire is in progress."""
+    if flight.failing is not None:
+        return State.FAILING
+    return State.UNFINISHED if flight.is_held_back else State.WAITING
 
 
 def _due(usual: State) -> State:

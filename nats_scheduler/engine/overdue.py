@@ -2,7 +2,7 @@
 
 The rule: a fire is overdue if its send time is before its schedule was stored (an `@at` in the past), or before this
 instance could fire for its shard: it held the shard and had read all that is stored. A fire that another instance
-stored before that is not overdue.
+stored before that is not overdue. A fire that this instance held back until the one before was finished is.
 Limit: what delayed the fire of a schedule that is held no longer is known only if this instance sent it.
 Cost: 64 integers a stream, two comparisons a fire.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.message.reading import Generated
@@ -57,6 +57,7 @@ class OverdueRule:
             shard, known_since = held.shard, held.stored_at
             send_time = held.send_time_of(fire_time)
         overdue = send_time < known_since or send_time < self._able_since[shard] <= stored_at
-        return FireReadBack(
-            generated.schedule, message.subject, fire_time, send_time, stored_at, message.sequence, overdue, known_since
-        )
+        waited = isinstance(held, HeldWithPolicies) and held.waited_fire == fire_time
+        times = fire_time, send_time, stored_at
+        late = overdue or waited
+        return FireReadBack(generated.schedule, message.subject, *times, message.sequence, late, known_since, waited)

@@ -6,10 +6,11 @@ tests runs over both (`tests/contract/`).
 What every implementation promises:
 
 - It passes inputs to a `Notify` function, from the event loop's thread, in the order in which it received them.
-- `publish`, `read`, `read_duplicate`, `look_for`, `purge` and `remove` return at once. Each fire, read, purge and
-  removal is answered by exactly one input, also when the contact ends: then with `Unknown`, `ContentUnread`,
-  `DuplicateUnread`, `FireNotLookedFor`, or a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were
-  stored anew may be answered together, by one `FiresStored`, unless their targets are in other streams.
+- `publish`, `read`, `read_duplicate`, `look_for`, `check_finished`, `purge` and `remove` return at once. Each fire,
+  read, look, check, purge and removal is answered by exactly one input, also when the contact ends: then with
+  `Unknown`, `ContentUnread`, `DuplicateUnread`, `FireNotLookedFor`, `FinishUnchecked`, or a `PurgeConcluded` or
+  `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one `FiresStored`, unless
+  their targets are in other streams.
 - Fires are sent in the order in which they were given. A fire answered `Stored` is in the stream; one answered
   `Refused` is not and never will be; one answered `Unknown` may be or not.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
@@ -22,6 +23,8 @@ What every implementation promises:
 - `ContentRead` says that there is no message on the schedule's subject, or an older one, only if the server that
   answered had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that
   was followed: then the answer is `ContentUnread`, so that no fire is sent before the leader has its schedule.
+- `FinishChecked` says that a fire is finished because it is not stored only if the server that answered had reached
+  the sequence of the fire. What was finished once stays so.
 - A fire that the server has in process under the same identity is `Unknown`: it may be stored yet.
 - `remove` removes a schedule or a generated message whose own TTL has run out, and nothing else, whatever sequence it
   is given.
@@ -35,6 +38,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
 
@@ -59,6 +63,10 @@ class StreamPort(Protocol):
 
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether another stream has a fire."""
+        ...
+
+    def check_finished(self, request: CheckFinished) -> None:
+        """Begin to find out whether a fire is unfinished."""
         ...
 
     def purge(self, request: PurgeSchedule) -> None:

@@ -40,6 +40,8 @@ from nats_scheduler.engine.inputs import (
     DuplicateRead,
     DuplicateUnread,
     ExpiryConcluded,
+    FinishChecked,
+    FinishUnchecked,
     FireLookedFor,
     FireNotLookedFor,
     FiresStored,
@@ -105,7 +107,7 @@ class StreamEngine:
         self.landed = Landed(self._roster, rules.subjects, moved=rules.moves_subjects)
         self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
         self._purges = Purges(self._lifecycle, self.in_flight, emit, may_return=not limits.guard)
-        self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, limits, emit)
+        self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, rules, limits, emit)
         parts = self._course, self._lifecycle, self.in_flight, self._purges, self.lifetimes
         self._outcomes = Outcomes(
             *parts, limits, emit, lambda fires: self._intake.expect(fires), moved=rules.moves_subjects
@@ -124,18 +126,9 @@ class StreamEngine:
         self.misnaming = Misnaming(emit)
         self._sightings = Sightings()
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
-        readers = Readers(
-            self._lifecycle,
-            self._course,
-            self.lifetimes,
-            self._outcomes,
-            self._purges,
-            self._admission,
-            self._rejections,
-            self.misnaming,
-            self._sightings,
-            self._expiry,
-        )
+        acting = self._lifecycle, self._course, self.lifetimes, self._outcomes, self._purges
+        noting = self._admission, self._rejections, self.misnaming, self._sightings, self._expiry
+        readers = Readers(*acting, *noting)
         self._intake = Intake(reader, readers, reads_all=reads_all)
         self._reads_all = reads_all
         self._read_through = 0
@@ -190,7 +183,7 @@ class StreamEngine:
     @property
     def urgency(self) -> tuple[int, int]:
         """What orders streams by their next fires: the smallest is the most urgent. Checks all that is in progress."""
-        send_time = min((held.send_time for held in self._lifecycle.all_not_waiting()), default=None)
+        send_time = self._lifecycle.earliest_to_send()
         if send_time is not None:
             return 0, send_time  # within the look-ahead, or overdue
         wake = self._roster.next_wake()
@@ -283,6 +276,8 @@ class StreamEngine:
                 self._elsewhere.concluded(given, now)
             case DuplicateUnread():
                 self._outcomes.duplicate_unread(given, now)
+            case FinishChecked() | FinishUnchecked():
+                self._course.finish_answered(given, now)
             case RemovalRequested():
                 self._removal_requested(given, now)
             case HistoryRead():
@@ -311,6 +306,7 @@ class StreamEngine:
         if self._intake.is_live:
             return
         self._intake.is_live = self._admission.is_live = True
+        self._course.overlaps.caught_up(self._intake.last_read)
         self._outcomes.overdue.caught_up(now)
         self._course.firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self.rejected))))
@@ -382,7 +378,7 @@ class StreamEngine:
 
     def _clock_stepped_back(self, by: int) -> None:
         """Keep all waits as long as they were although the wall clock shows `by` ns less than before."""
-        for part in (self._lifecycle, self._purges, self.in_flight, self._expiry):
+        for part in (self._lifecycle, self._course.overlaps, self._purges, self.in_flight, self._expiry):
             if part is not None:
                 part.clock_stepped_back(by)
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
@@ -17,6 +18,7 @@ from nats_scheduler.jetstream.duplicates import duplicate_reader
 from nats_scheduler.jetstream.elsewhere import ElsewhereContact
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.expire import remover
+from nats_scheduler.jetstream.finished import finish_checker
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.history import walk_through
 from nats_scheduler.jetstream.publish import Publisher
@@ -107,6 +109,7 @@ class StreamContact:
             RangeReader(connection, api, config, notify, tasks, self._reader, reach) if reads_all(config) else None
         )
         self._duplicates = duplicate_reader(api, stream, notify, tasks)
+        self._finish_checks = finish_checker(api, stream, notify, tasks, reach)
         self._purger = purger(api, stream, notify, tasks, reach)
         self._remover = remover(api, stream, notify, tasks, reach)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, notify))
@@ -131,6 +134,10 @@ class StreamContact:
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether another stream has a fire."""
         self._elsewhere.look_for(request)
+
+    def check_finished(self, request: CheckFinished) -> None:
+        """Begin to find out whether a fire is unfinished."""
+        self._finish_checks.begin(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge a schedule's versions."""
@@ -158,5 +165,6 @@ class StreamContact:
             self._ranges.end()
         self._reader.end(reason)
         self._duplicates.end(reason)
+        self._finish_checks.end(reason)
         self._purger.end(reason)
         self._remover.end(reason)

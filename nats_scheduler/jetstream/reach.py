@@ -17,9 +17,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.bounded import is_started
+from nats_scheduler.jetstream.combined import Combined
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, LeaderBehindError
+from nats_scheduler.jetstream.errors import LeaderBehindError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
@@ -45,10 +45,8 @@ class LeaderReach:
         """Ask about a stream; if its leader cannot lag, nothing is asked and every answer counts."""
         self._api = api
         self._stream = stream
-        self._tasks = tasks
         self.may_lag = may_lag
-        self._waiting: list[asyncio.Future[tuple[str, int]]] = []
-        self._is_asking = False
+        self._leader = Combined(tasks, self._state)
 
     async def confirmed(self, sequence: int, read: Read) -> StoredMessage | None:
         """Return what `read` finds: a message at or behind `sequence`, or an older one or None if that is confirmed.
@@ -76,31 +74,11 @@ class LeaderReach:
 
     async def _ask(self) -> tuple[str, int]:
         """Return the leader's name and last sequence, from a request that is sent after this call began."""
-        answer: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(answer)
-        if not self._is_asking:
-            self._is_asking = is_started(self._answer_all(), self._tasks)
-        if not self._is_asking:
-            raise LeaderBehindError(f"the contact with stream {self._stream} is ending")
-        return await answer
+        return await self._leader.answer()
 
-    async def _answer_all(self) -> None:
-        """Ask once for all that wait, and again for all that came meanwhile."""
-        try:
-            while self._waiting:
-                asked, self._waiting = self._waiting, []
-                try:
-                    info = inner(await self._api.stream(self._stream))
-                except JetStreamError as error:
-                    for answer in asked:
-                        answer.set_exception(error)
-                    continue
-                leader = str(inner(info.get("cluster")).get("leader", ""))
-                last = integer(inner(info.get("state")).get("last_seq"))
-                for answer in asked:
-                    answer.set_result((leader, last))
-        finally:
-            self._is_asking = False
+    async def _state(self) -> tuple[str, int]:
+        info = inner(await self._api.stream(self._stream))
+        return str(inner(info.get("cluster")).get("leader", "")), integer(inner(info.get("state")).get("last_seq"))
 
 
 def _is_as_new_as(message: StoredMessage | None, sequence: int) -> bool:

@@ -125,6 +125,28 @@ class FiresSkippedAdvisory(Advisory):
     policy: str = Field(description="The policy, such as `X-Missed: skip`.")
 
 
+class FireTimedOutAdvisory(Advisory):
+    """A fire is unfinished for longer than the `X-Timeout` of its schedule, and counts as finished."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.fire_timed_out"]
+    schedule: Schedule
+    seq: Sequence
+    stored_as: int = Field(description="The stream sequence of that fire, or of a later message if it is not known.")
+    stored: Annotated[Instant, Field(description="When it was stored, or when it was due if that is not known.")]
+    due: Annotated[Instant, Field(description="The fire time of the fire that is sent now, RFC 3339 in UTC.")]
+    reason: str = Field(description="What is known of it.")
+
+
+class FinishUnknownAdvisory(Advisory):
+    """A fire waits, because nothing can show whether the fire before it is finished."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.finish_unknown"]
+    schedule: Schedule
+    seq: Sequence
+    due: Due
+    reason: str = Field(description="Why it cannot be found out.")
+
+
 class FiresDroppedAdvisory(Advisory):
     """A schedule ended while its fires were refused: what came due meanwhile is not stored."""
 
@@ -208,6 +230,8 @@ AnyAdvisory = Annotated[
     | FireForgedAdvisory
     | FiresMissedAdvisory
     | FiresSkippedAdvisory
+    | FireTimedOutAdvisory
+    | FinishUnknownAdvisory
     | FiresDroppedAdvisory
     | FireLateAdvisory
     | PurgeFailedAdvisory

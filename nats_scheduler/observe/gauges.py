@@ -106,6 +106,9 @@ class StreamGauges(Collector):
             "schedules_overdue", "Schedules of this instance with a fire due for more than a second and not stored."
         )
         oldest = _by_stream("oldest_overdue_age_seconds", "How long the oldest of them is due; 0 if there is none.")
+        held_back = _by_stream(
+            "schedules_held_back", "Schedules of this instance whose fires wait until the one before is finished."
+        )
         coming = _by_stream("next_fire_timestamp_seconds", "When the next schedule is due, in seconds since the epoch.")
         flying = _by_stream("fires_in_flight", "Fires published of which the outcome is not known yet.")
         purges = _by_stream("purges_pending", "Schedules that are done, and old versions, still to be purged.")
@@ -118,13 +121,14 @@ class StreamGauges(Collector):
             overdue.add_metric(name, found.overdue)
             since = stream.now if found.overdue_since is None else found.overdue_since
             oldest.add_metric(name, (stream.now - since) / SECOND)
+            held_back.add_metric(name, found.held_back)
             if found.next_due is not None:
                 coming.add_metric(name, found.next_due / SECOND)
             flying.add_metric(name, found.in_flight)
             purges.add_metric(name, found.purges_pending)
             if number % STREAMS_PER_SLICE == 0:
                 sleep(REST_SECONDS)
-        yield from (ready, mode, held, overdue, oldest, coming, flying, purges)
+        yield from (ready, mode, held, overdue, oldest, held_back, coming, flying, purges)
 
 
 class ProcessGauges(Collector):

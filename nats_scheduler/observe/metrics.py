@@ -56,6 +56,7 @@ class Metrics:
         self.forged = self._counter("fires_forged", "Messages that claim to be fires and cannot be.")
         self.missed = self._counter("fires_missed", "Make-up fires stored, each for all missed fires of a schedule.")
         self.skipped = self._counter("fires_skipped", "Fires that a policy of their schedule dropped.", "policy")
+        self.timed_out = self._counter("fires_timed_out", "Unfinished fires that count as finished after X-Timeout.")
         self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
         self.failing = self._gauge(
             "schedules_failing", "Schedules whose fires the server refuses at the moment.", "stream"
@@ -124,9 +125,10 @@ class Metrics:
         self.fires_of(stream)
         self.schedules_of(stream)
         counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
-        for counter in (*counters, self.misnamed):
+        for counter in (*counters, self.misnamed, self.timed_out):
             counter.labels(stream)
         self.skipped.labels(stream, "X-Missed")
+        self.skipped.labels(stream, "X-Overlap")
         for ending in EARLY_ENDINGS:
             self.ends_early.labels(stream, ending.name.lower())
         for code in REFUSAL_CODES:

@@ -13,12 +13,15 @@ from typing import Any, assert_never
 from nats_scheduler.engine.events import (
     Event,
     ExpiryFailed,
+    FinishUnknown,
     FireForged,
     FireReadBack,
     FireRefused,
     FiresDropped,
     FiresMissed,
+    FiresSkipped,
     FireStored,
+    FireTimedOut,
     FireUnknown,
     HeadersMisnamed,
     MessagesExpired,
@@ -34,12 +37,11 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
-from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice, rejection_fields
-from nats_scheduler.observe.allowance import Allowance
+from nats_scheduler.observe.advisory_messages import no_advice, rejection_fields
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
-from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.overlap_reports import OverlapReports
 from nats_scheduler.observe.overload import Overload
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
@@ -52,21 +54,17 @@ Listener = Callable[[str, Event], None]
 _time = format_rfc3339
 
 
-class Reporter:
+class Reporter(OverlapReports):
     """Turns events into counts, log lines and advisories."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._fires = metrics.fires
         self.activity = Activity(metrics.fires)
         """What happened in the last hour, by minute."""
-        self._log = logger()
         self._logs_debug = bool(self._log.is_enabled_for(logging.DEBUG))
         self._listeners: list[Listener] = []
-        self._allowance = Allowance(self._left_out)
         self._overload = Overload()
-        self.advise: Publish = no_advice
-        """Publishes an advisory; `no_advice` while there is no connection."""
         self.late_after = SECOND
         """How late (ns) a fire is stored that is reported as late."""
 
@@ -114,6 +112,8 @@ class Reporter:
                 self._forged(stream, event)
             case FiresMissed():
                 self._missed(stream, event)
+            case FiresSkipped() | FireTimedOut() | FinishUnknown():
+                self._of_overlap(stream, event)
             case FiresDropped():
                 self._dropped(stream, event)
             case StillRefused():
@@ -287,7 +287,7 @@ class Reporter:
         self._fires.read_back(stream, event, seconds)
         if not event.overdue:
             self._overload.record_fire(seconds)
-        if late >= self.late_after:
+        if late >= self.late_after and not event.waited:
             self._late(stream, event)
 
     def _late(self, stream: str, event: FireReadBack) -> None:
@@ -373,15 +373,6 @@ class Reporter:
         elif self._warn("purge_failed", stream, {"stream": stream, **fields}):
             self._advise("purge_failed", stream, **fields)
 
-    def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> bool:
-        """Log a warning; return whether it was granted, so that not more advisories are published than lines."""
-        if is_granted := self._allowance.grants(kind, stream):
-            self._log.warning(kind, **fields)
-        return is_granted
-
-    def _left_out(self, kind: str, stream: str, count: int) -> None:
-        self._log.warning("lines_suppressed", kind=kind, count=count, **({"stream": stream} if stream else {}))
-
     def _expired(self, stream: str, event: MessagesExpired) -> None:
         self._metrics.expired.labels(stream).inc(event.count)
         self._log.debug("messages_expired", stream=stream, count=event.count)
@@ -393,6 +384,3 @@ class Reporter:
             self._log.debug("expiry_failed", stream=stream, **fields)
         elif self._warn("expiry_failed", stream, {"stream": stream, **fields}):
             self._advise("expiry_failed", stream, **fields)
-
-    def _advise(self, kind: str, stream: str, **fields: Any) -> None:
-        self.advise(advisory_message(kind, stream, fields))

@@ -28,6 +28,7 @@ from nats_scheduler.engine.actions import (
     WakeAt,
 )
 from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -35,6 +36,7 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     DuplicateUnread,
     ExpiryConcluded,
+    FinishUnchecked,
     FireNotLookedFor,
     Input,
     PublishConcluded,
@@ -211,14 +213,22 @@ class StreamDriver:
                     self._publish(action)
                 case WakeAt():
                     self._wake_at(action)
-                case ReadDuplicate():
-                    self._read_duplicate(action)
                 case RemoveExpired():
                     self._remove(action)
-                case LookForFire():
-                    self._look_for(action)
                 case _:
-                    assert_never(action)
+                    self._ask(action)
+
+    def _ask(self, question: ReadDuplicate | LookForFire | CheckFinished) -> None:
+        """Begin to find out something about one fire."""
+        match question:
+            case ReadDuplicate():
+                self._read_duplicate(question)
+            case LookForFire():
+                self._look_for(question)
+            case CheckFinished():
+                self._check_finished(question)
+            case _:
+                assert_never(question)
 
     def _publish(self, request: PublishFires) -> None:
         if self._port is not None:
@@ -244,6 +254,12 @@ class StreamDriver:
             self._port.look_for(request)
         else:
             self.receive(FireNotLookedFor(request.fire, NO_CONTACT))
+
+    def _check_finished(self, request: CheckFinished) -> None:
+        if self._port is not None:
+            self._port.check_finished(request)
+        else:
+            self.receive(FinishUnchecked(request, NO_CONTACT))
 
     def _purge(self, request: PurgeSchedule) -> None:
         if self._port is not None:

@@ -2,8 +2,8 @@
 
 A `Network` decides what happens to each request (`testing.network`).
 
-The rule: `publish`, `read`, `read_duplicate`, `purge` and `remove` only begin a request; `deliver` executes it, in the
-order of arrival.
+The rule: `publish`, `read`, `read_duplicate`, `check_finished`, `purge` and `remove` only begin a request; `deliver`
+executes it, in the order of arrival.
 The caller of `deliver` drives the contact: a test itself, a world in virtual time, or an event loop
 (`MemoryContact(…, soon=loop.call_soon)`).
 A request in flight when the contact ends still arrives: continue to call `deliver` if that matters.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
@@ -27,6 +28,7 @@ from nats_scheduler.engine.inputs import (
     DuplicateRead,
     DuplicateUnread,
     ExpiryConcluded,
+    FinishUnchecked,
     FireLookedFor,
     FireNotLookedFor,
     Input,
@@ -47,13 +49,12 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.memory_finish import NOT_APPLIED, answer_to
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Network, Perfect
 
 ANSWER_DEADLINE_NS = 5 * SECOND
 """After this long without an answer, an outcome is unknown."""
-
-NOT_APPLIED = "the leader has not come so far"
 
 
 class ContactEndedError(Exception):
@@ -112,6 +113,10 @@ class MemoryContact:
         """Begin to look whether another stream has a fire; for the network it is a read like any other."""
         fire = request.fire
         self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._looking(request))
+
+    def check_finished(self, request: CheckFinished) -> None:
+        """Begin to find out whether a fire is unfinished; for the network it is a read like any other."""
+        self._begin(self._network.read(ReadContent(request.schedule, request.sequence, None)), self._checking(request))
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge the versions of a schedule."""
@@ -272,6 +277,13 @@ class MemoryContact:
     def _stream_of(self, target: str) -> MemoryStream | None:
         """Return the stream that has a target as one of its subjects."""
         return next((one for one in (self._stream, *self._others) if is_covered(target, one.rules.subjects)), None)
+
+    def _checking(self, request: CheckFinished) -> _Request:
+        return _Request(
+            do=lambda: answer_to(request, self._stream),
+            refuse=lambda refusal: FinishUnchecked(request, refusal.description),
+            fail=lambda reason: FinishUnchecked(request, reason),
+        )
 
     def _purging(self, request: PurgeSchedule) -> _Request:
         schedule, through, stored_at, known = request

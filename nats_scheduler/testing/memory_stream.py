@@ -7,8 +7,8 @@ With `behind` it represents a stream of a cluster whose leader has not yet appli
 The time comes from a function, so messages and identities expire when a test decides it.
 
 Messages are in dictionaries, which keep the order of storage: the last message of a subject is the last key.
-Cost: a few microseconds a message. Limit: no consumers, no replicas, no limits on count and bytes of the stream, no
-delete markers; `take` stands for a consumer of a work queue.
+Cost: a few microseconds a message. Limit: no replicas, no limits on count and bytes of the stream, no delete
+markers; `take` stands for a consumer of a work queue, and a consumer of `consumers` only acknowledges.
 """
 
 import heapq
@@ -24,6 +24,7 @@ from nats_scheduler.message.subjects import is_covered, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.ttls import NEVER, parse_ttl
+from nats_scheduler.testing.memory_consumer import MemoryConsumer
 
 IN_PROCESS = 0
 """The sequence of an identity whose message is not stored.
@@ -61,6 +62,8 @@ class MemoryStream:
         self._expiries: list[tuple[int, int]] = []
         self._identities: dict[bytes, tuple[int, int]] = {}
         self._listeners: list[Listener] = []
+        self.consumers: dict[str, MemoryConsumer] = {}
+        """The consumers that users have created, by name; see `add_consumer`."""
 
     # -- storing -------------------------------------------------------------------------------------------------
 
@@ -82,6 +85,11 @@ class MemoryStream:
             self._note_identity(block, IN_PROCESS, self._now())
         refusal = refusal or self._rollup_fault(block) or self._ttl_fault(block)
         return refusal or Stored(self._store(subject, block, body))
+
+    def add_consumer(self, name: str, matching: str = ">") -> MemoryConsumer:
+        """Create a consumer that receives what is stored on the subjects that match."""
+        consumer = self.consumers[name] = MemoryConsumer(self, matching)
+        return consumer
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every message from now on; return a function that ends this."""

@@ -30,6 +30,7 @@ from nats_scheduler.engine.actions import (
 )
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.inputs import (
     CheckpointLoaded,
     ContactLost,
@@ -275,10 +276,6 @@ class ScheduleWorld:
                 contact.publish(action.fires)
             elif isinstance(action, ReadContent):
                 contact.read(action)
-            elif isinstance(action, ReadDuplicate):
-                contact.read_duplicate(action)
-            elif isinstance(action, LookForFire):
-                contact.look_for(action)
             elif isinstance(action, PurgeSchedule):
                 contact.purge(action)
             elif isinstance(action, RemoveExpired):
@@ -287,11 +284,22 @@ class ScheduleWorld:
                 self._wake = action.instant
             elif isinstance(action, Report):
                 self.events.append(action.event)
+            else:
+                _ask(contact, action)
 
     def _stored(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, self._dialects)
         if reading is not None and reading.generated is not None:
             self.generated.append(generated_message(message, reading.generated))
+
+
+def _ask(contact: MemoryContact, question: ReadDuplicate | LookForFire | CheckFinished) -> None:
+    if isinstance(question, ReadDuplicate):
+        contact.read_duplicate(question)
+    elif isinstance(question, LookForFire):
+        contact.look_for(question)
+    else:
+        contact.check_finished(question)
 
 
 def _block(headers: Headers) -> bytes:

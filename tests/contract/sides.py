@@ -34,6 +34,7 @@ from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.harness.waiting import eventually
+from tests.harness.workers import Worker
 
 ANSWER_SECONDS = 30.0
 """Longest wait for an input; a busy machine is slow, and the promise is only that it comes."""
@@ -59,8 +60,11 @@ class Backing(Protocol):
     async def consumers(self) -> int:
         """Count the consumers."""
 
-    async def add_consumer(self, name: str) -> None:
-        """Create a durable consumer, if the implementation has consumers."""
+    async def add_consumer(self, name: str, matching: str | None = None) -> None:
+        """Create a durable consumer of what is stored on the subjects that match, None for all."""
+
+    async def acknowledge(self, name: str, sequence: int) -> None:
+        """Have a consumer acknowledge one message that it receives, after all before it were delivered too."""
 
     async def add_stream(self, name: str, config: Mapping[str, Any]) -> "Backing":
         """Create another stream in the account."""
@@ -122,9 +126,13 @@ class PortSide:
         """Return how many consumers the stream has."""
         return await self._backing.consumers()
 
-    async def add_consumer(self, name: str) -> None:
-        """Create a durable consumer, as an application does."""
-        await self._backing.add_consumer(name)
+    async def add_consumer(self, name: str, matching: str | None = None) -> None:
+        """Create a durable consumer, as an application does; `matching` names what it receives, without for all."""
+        await self._backing.add_consumer(name, None if matching is None else self.subject(matching))
+
+    async def acknowledge(self, name: str, sequence: int) -> None:
+        """Have a consumer acknowledge one message."""
+        await self._backing.acknowledge(name, sequence)
 
     async def add_stream(self, **config: Any) -> Backing:
         """Create the other stream of the account."""
@@ -218,8 +226,11 @@ class _MemoryBacking:
         self._others.append(stream)
         return _MemoryBacking(stream, self._others)
 
-    async def add_consumer(self, name: str) -> None:
-        raise NotImplementedError(f"a stream in memory has no consumers, such as {name}")
+    async def add_consumer(self, name: str, matching: str | None = None) -> None:
+        self._stream.add_consumer(name, matching or ">")
+
+    async def acknowledge(self, name: str, sequence: int) -> None:
+        self._stream.consumers[name].acknowledge(sequence)
 
 
 @asynccontextmanager
@@ -242,6 +253,7 @@ async def memory_side(
 class _ServerBacking:
     def __init__(self, connection: Connection, api: JetStreamApi, name: str) -> None:
         self._connection, self._api, self._name = connection, api, name
+        self._workers: dict[str, Worker] = {}
 
     async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
         return outcome_of(self._name, *await self._connection.request(subject, body, block))
@@ -269,9 +281,16 @@ class _ServerBacking:
         await self._api.create_stream(memory_config(name, config))
         return _ServerBacking(self._connection, self._api, name)
 
-    async def add_consumer(self, name: str) -> None:
-        body = {"stream_name": self._name, "config": {"durable_name": name, "ack_policy": "explicit"}}
-        await self._api.call(f"CONSUMER.DURABLE.CREATE.{self._name}.{name}", body)
+    async def add_consumer(self, name: str, matching: str | None = None) -> None:
+        worker = self._workers[name] = Worker(self._connection, self._api, self._name, name)
+        await worker.begin(**({} if matching is None else {"filter_subject": matching}))
+
+    async def acknowledge(self, name: str, sequence: int) -> None:
+        worker = self._workers[name]
+        while sequence not in worker.taken:
+            worker.pull(1)
+            await worker.takes(len(worker.taken) + 1)
+        await worker.acknowledge(sequence)
 
 
 @asynccontextmanager

@@ -321,3 +321,11 @@ def test_a_fire_that_is_to_be_skipped_is_not_made_up_before_the_server_goes_on(
 ) -> None:
     handover = read(schedule("@every 8s", Nats_Schedule_X_Missed=missed, Nats_Schedule_X_Grace=grace))
     assert [(one.fire_time - START) // SECOND for one in handover.make_ups(NOW)] == made_up
+
+
+def test_a_schedule_that_waits_for_its_fire_before_blocks_the_handover_and_is_made_up() -> None:
+    one = schedule("@every 8s", Nats_Schedule_X_Overlap="queue")
+    handover = read(one)
+    assert kinds(handover)[:1] == [(Kind.POLICIES, 1)]
+    assert [made.fire_time - START for made in handover.make_ups(NOW)] == [8 * SECOND]
+    assert (Kind.POLICIES, 1) not in kinds(read(schedule("@every 8s", Nats_Schedule_X_Overlap="allow")))

@@ -12,6 +12,7 @@ import pytest
 from nats_scheduler.engine.actions import Action, LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, Input, MessagesRead, PurgeConcluded
 from nats_scheduler.engine.stream import StreamEngine
@@ -49,6 +50,9 @@ class SilentStream:
         """Answer nothing."""
 
     def look_for(self, request: LookForFire) -> None:
+        """Answer nothing."""
+
+    def check_finished(self, request: CheckFinished) -> None:
         """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:

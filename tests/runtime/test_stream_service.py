@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -59,6 +60,9 @@ class Fires:
         """Answer nothing."""
 
     def look_for(self, request: LookForFire) -> None:
+        """Answer nothing."""
+
+    def check_finished(self, request: CheckFinished) -> None:
         """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
 from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -141,6 +142,11 @@ class SimulatedContact(MemoryContact):
         """Begin to look whether the other stream has a fire."""
         self._link.process.point(Point.READ, f"the fire of {request.fire.fire_time} elsewhere")
         super().look_for(request)
+
+    def check_finished(self, request: CheckFinished) -> None:
+        """Begin to find out whether a fire is unfinished."""
+        self._link.process.point(Point.READ, f"whether {request.schedule} is finished through {request.through}")
+        super().check_finished(request)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge a schedule's versions; the other instances receive the request."""

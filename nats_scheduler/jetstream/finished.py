@@ -1,0 +1,168 @@
+"""Find out whether a fire is finished: whether it is still stored, and what a consumer has acknowledged.
+
+A fire that is not stored any more is finished, whatever removed it: an acknowledgement (work queue, interest), a limit,
+a TTL or a user. The server itself drops such a message from what its consumers still have to acknowledge.
+A fire that is stored is finished if the named consumer has acknowledged it and everything before it: a consumer's
+*acknowledgement floor* is all that the server tells. So one that is acknowledged out of order counts once the others
+are.
+
+The rules:
+
+- Only the leader of the stream is asked for messages, and "it is gone" counts only once the leader has reached the
+  sequence (`jetstream.reach`).
+- A consumer that does not exist, or whose filter does not match the target, has acknowledged nothing. That is said.
+
+Cost: a request for the consumer, one for all that ask for it at the same moment, and one for the message, which comes
+with its body. If the sequence of the fire is not known, one for each message on the target until one is found.
+Limit: `MAX_MESSAGES_SEARCHED` for each question; the next one continues.
+"""
+
+import asyncio
+from functools import partial
+from typing import NamedTuple
+
+from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked, Input
+from nats_scheduler.engine.port import Notify
+from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.combined import Combined
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.foreign_json import inner, integer, is_expressible
+from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.message.generated import is_generated_by
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import subject_matches
+
+MAX_CHECKS_IN_FLIGHT = 32
+"""Questions in flight at once: few, so that what fires read and store does not wait for them."""
+
+MAX_MESSAGES_SEARCHED = 500
+"""Messages on a target that one question looks at: some tenths of a second, so that others get their turn."""
+
+
+class ConsumerProgress(NamedTuple):
+    """How far a consumer has come, and what it receives."""
+
+    acknowledged_through: int
+    """The sequence up to which everything that it receives is acknowledged."""
+    has_work: bool
+    """Whether a message is still to be delivered to it, or to be acknowledged by it."""
+    filters: tuple[str, ...]
+    """The subjects that it receives, empty for all."""
+
+    def receives(self, subject: str) -> bool:
+        """Return whether it receives messages on a subject; `>` stands for any."""
+        return not self.filters or subject == ">" or any(subject_matches(subject, one) for one in self.filters)
+
+
+class FinishChecks:
+    """Finds out what is finished in one stream."""
+
+    def __init__(self, api: JetStreamApi, stream: str, tasks: asyncio.TaskGroup, reach: LeaderReach) -> None:
+        self._api = api
+        self._stream = stream
+        self._tasks = tasks
+        self._reach = reach
+        self._consumers: dict[str, Combined[ConsumerProgress | None]] = {}
+
+    async def check(self, request: CheckFinished) -> Input:
+        """Answer a question."""
+        try:
+            return await self._checked(request)
+        except JetStreamError as error:
+            return FinishUnchecked(request, str(error), denied=isinstance(error, NotPermittedError))
+
+    async def _checked(self, request: CheckFinished) -> Input:
+        progress, fault = None, ""
+        if request.consumer is not None:
+            progress = await self._progress(request.consumer)
+            fault = self._fault(request, progress)
+        if progress is not None and not fault:
+            if progress.acknowledged_through >= request.through:
+                return FinishChecked(request)
+            if not request.names_one:
+                return FinishChecked(request, request.through if progress.has_work else 0)
+        if request.names_one:
+            return _found(request, await self._named(request), fault)
+        return (
+            await self._search(request)
+            if request.consumer is None
+            else FinishChecked(request, request.through, 0, fault)
+        )
+
+    def _fault(self, request: CheckFinished, progress: ConsumerProgress | None) -> str:
+        if progress is None:
+            return f"stream {self._stream} has no consumer {request.consumer!r}"
+        if not progress.receives(request.target):
+            return f"consumer {request.consumer!r} does not receive {request.target!r}"
+        return ""
+
+    async def _named(self, request: CheckFinished) -> StoredMessage | None:
+        """Return the fire in question if it is stored."""
+        read = partial(self._api.message, self._stream, seq=request.through)
+        message = await self._reach.confirmed(request.through, read)
+        # A stream that went back may have another message under this sequence.
+        return message if message is not None and is_generated_by(message.block, request.schedule) else None
+
+    async def _search(self, request: CheckFinished) -> Input:
+        """Search a fire of the schedule among the messages on its target."""
+        where, after = request.target if is_expressible(request.target) else ">", request.after
+        for _ in range(MAX_MESSAGES_SEARCHED):
+            message = await self._api.message(self._stream, seq=after + 1, next_by_subj=where)
+            if message is None and self._reach.may_lag:
+                await self._reach.leader_at(request.through)
+                message = await self._api.message(self._stream, seq=after + 1, next_by_subj=where)
+            if message is None or message.sequence > request.through:
+                return FinishChecked(request)
+            if is_generated_by(message.block, request.schedule):
+                return _found(request, message, "")
+            after = message.sequence
+        return FinishUnchecked(request, f"{MAX_MESSAGES_SEARCHED} messages on {where} were searched", after)
+
+    async def _progress(self, consumer: str) -> ConsumerProgress | None:
+        """Return how far a consumer has come, None if it does not exist."""
+        combined = self._consumers.get(consumer)
+        if combined is None:
+            combined = self._consumers[consumer] = Combined(self._tasks, partial(self._ask_consumer, consumer))
+        try:
+            return await combined.answer()
+        finally:
+            if combined.is_idle:
+                self._consumers.pop(consumer, None)
+
+    async def _ask_consumer(self, consumer: str) -> ConsumerProgress | None:
+        try:
+            info = inner(await self._api.consumer(self._stream, consumer))
+        except ApiError as error:
+            if error.code == CONSUMER_NOT_FOUND:
+                return None
+            raise
+        config, has_work = (
+            inner(info.get("config")),
+            integer(info.get("num_pending")) + integer(info.get("num_ack_pending")),
+        )
+        several = config.get("filter_subjects")
+        filters = several if isinstance(several, list) else [config.get("filter_subject")]
+        through = integer(inner(info.get("ack_floor")).get("stream_seq"))
+        return ConsumerProgress(through, has_work > 0, tuple(str(one) for one in filters if one))
+
+
+def finish_checker(
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
+) -> BoundedRequests[CheckFinished]:
+    """Return what finds out whether fires of a stream are finished."""
+    checks = FinishChecks(api, stream, tasks, reach)
+
+    def give_up(request: CheckFinished, reason: str) -> Input:
+        return FinishUnchecked(request, reason)
+
+    return BoundedRequests(notify, tasks, ask=checks.check, give_up=give_up, limit=MAX_CHECKS_IN_FLIGHT)
+
+
+def _found(request: CheckFinished, message: StoredMessage | None, fault: str) -> Input:
+    return (
+        FinishChecked(request)
+        if message is None
+        else FinishChecked(request, message.sequence, message.stored_at, fault)
+    )

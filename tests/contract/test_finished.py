@@ -1,0 +1,162 @@
+"""What the contract promises about unfinished fires: on streams that keep what is acknowledged, and on others."""
+
+import pytest
+
+from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked
+from tests.contract.conftest import OpenSide
+from tests.contract.sides import PortSide
+from tests.harness.blocks import block_of
+
+KEPT, CONSUMED, INTEREST = {"retention": "limits"}, {"retention": "workqueue"}, {"retention": "interest"}
+WORKERS = "workers"
+
+
+def block_of_fire(side: PortSide, schedule: str = "schedule") -> bytes:
+    return block_of(("X-Nats-Scheduler", side.subject(schedule)), ("X-Nats-Schedule-Next", "purge"))
+
+
+def question(
+    side: PortSide, after: int, through: int, consumer: str | None = None, *, target: str = "out"
+) -> CheckFinished:
+    return CheckFinished(side.subject("schedule"), 1, side.subject(target), after, through, consumer)
+
+
+async def checked(side: PortSide, request: CheckFinished) -> FinishChecked:
+    """Ask, and return the answer."""
+    before = len(side.received(FinishChecked))
+    side.contact.check_finished(request)
+    answer = (await side.hears(FinishChecked, before + 1))[before]
+    assert answer.request == request
+    return answer
+
+
+async def unfinished(side: PortSide, after: int, through: int, consumer: str | None = None) -> int:
+    """Return the sequence of the unfinished fire, 0 for none."""
+    return (await checked(side, question(side, after, through, consumer))).unfinished
+
+
+@pytest.mark.parametrize("retention", [CONSUMED, INTEREST], ids=["work queue", "interest"])
+async def test_a_fire_is_finished_once_its_message_was_removed_by_its_acknowledgement(
+    open_side: OpenSide, retention: dict[str, str]
+) -> None:
+    async with open_side(**retention) as side:
+        await side.add_consumer(WORKERS, "out")
+        first, second = [await side.store("out", block_of_fire(side)) for _ in range(2)]
+        answer = await checked(side, question(side, first - 1, first))
+        assert (answer.unfinished, answer.fault) == (first, "")
+        assert answer.stored_at > 0
+        await side.acknowledge(WORKERS, first)
+        if (first, "out") in await side.stored():
+            await side.delete(first)  # a stream in memory removes nothing by itself
+        assert await unfinished(side, first - 1, first) == 0
+        assert await unfinished(side, second - 1, second) == second
+
+
+async def test_a_kept_fire_is_finished_once_the_consumer_has_acknowledged_it(open_side: OpenSide) -> None:
+    async with open_side(**KEPT) as side:
+        await side.add_consumer(WORKERS)
+        await side.add_consumer("others")
+        await side.store("schedule")
+        fire = await side.store("out", block_of_fire(side))
+        assert await unfinished(side, fire - 1, fire, WORKERS) == fire
+        await side.acknowledge("others", fire - 1)
+        await side.acknowledge("others", fire)
+        assert await unfinished(side, fire - 1, fire, WORKERS) == fire, "another consumer says nothing about it"
+        await side.acknowledge(WORKERS, fire - 1)
+        assert await unfinished(side, fire - 1, fire, WORKERS) == fire
+        await side.acknowledge(WORKERS, fire)
+        assert await unfinished(side, fire - 1, fire, WORKERS) == 0
+
+
+async def test_a_fire_that_is_acknowledged_out_of_order_is_finished_with_those_before_it(open_side: OpenSide) -> None:
+    async with open_side(**KEPT) as side:
+        await side.add_consumer(WORKERS, "out")
+        other = await side.store("out")
+        fire = await side.store("out", block_of_fire(side))
+        await side.acknowledge(WORKERS, fire)
+        assert await unfinished(side, fire - 1, fire, WORKERS) == fire
+        await side.acknowledge(WORKERS, other)
+        assert await unfinished(side, fire - 1, fire, WORKERS) == 0
+
+
+async def test_a_kept_fire_that_is_removed_is_finished_whatever_its_consumer_does(open_side: OpenSide) -> None:
+    async with open_side(**KEPT) as side:
+        await side.add_consumer(WORKERS, "out")
+        await side.store("out")
+        fire = await side.store("out", block_of_fire(side))
+        await side.delete(fire)
+        assert await unfinished(side, fire - 1, fire, WORKERS) == 0
+        assert await unfinished(side, fire - 1, fire, "nobody") == 0
+
+
+@pytest.mark.parametrize(("consumer", "says"), [("nobody", "has no consumer 'nobody'"), (WORKERS, "does not receive")])
+async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault(
+    open_side: OpenSide, consumer: str, says: str
+) -> None:
+    async with open_side(**KEPT) as side:
+        await side.add_consumer(WORKERS, "elsewhere")
+        fire = await side.store("out", block_of_fire(side))
+        answer = await checked(side, question(side, fire - 1, fire, consumer))
+        assert answer.unfinished == fire
+        assert says in answer.fault
+        several = await checked(side, question(side, 0, fire, consumer))
+        assert (several.unfinished, several.fault) == (fire, answer.fault)
+
+
+async def test_another_message_under_the_sequence_is_no_fire(open_side: OpenSide) -> None:
+    async with open_side(**CONSUMED) as side:
+        plain = await side.store("out")
+        other = await side.store("out", block_of_fire(side, "another"))
+        assert await unfinished(side, plain - 1, plain) == 0
+        assert await unfinished(side, other - 1, other) == 0
+
+
+async def test_a_fire_whose_sequence_is_not_known_is_searched_on_the_target(open_side: OpenSide) -> None:
+    async with open_side(**CONSUMED) as side:
+        old = await side.store("out", block_of_fire(side))
+        await side.store("elsewhere", block_of_fire(side))
+        await side.store("out", block_of_fire(side, "another"))
+        fire = await side.store("out", block_of_fire(side))
+        later = await side.store("out", block_of_fire(side))
+        assert await unfinished(side, old, later) == fire
+        assert await unfinished(side, old, fire - 1) == 0
+        anywhere = CheckFinished(side.subject("schedule"), 1, ">", old, later)
+        assert (await checked(side, anywhere)).unfinished == old + 1
+        await side.delete(fire)
+        assert await unfinished(side, old, later) == later
+        await side.delete(later)
+        assert await unfinished(side, old, later) == 0
+
+
+async def test_what_a_consumer_has_to_do_says_whether_fires_of_unknown_sequences_are_finished(
+    open_side: OpenSide,
+) -> None:
+    async with open_side(**KEPT) as side:
+        await side.add_consumer(WORKERS, "out")
+        first = await side.store("out", block_of_fire(side))
+        last = await side.store("elsewhere")
+        assert await unfinished(side, 0, last, WORKERS) == last
+        await side.acknowledge(WORKERS, first)
+        assert await unfinished(side, 0, last, WORKERS) == 0
+
+
+async def test_each_of_many_questions_is_answered_once(open_side: OpenSide) -> None:
+    async with open_side(**KEPT) as side:
+        await side.add_consumer(WORKERS)
+        fire = await side.store("out", block_of_fire(side))
+        requests = [question(side, fire - 1, fire, name) for name in (WORKERS, "nobody", None)] * 100
+        for request in requests:
+            side.contact.check_finished(request)
+        answers = await side.hears(FinishChecked, len(requests))
+        assert [answer.unfinished for answer in answers] == [fire] * len(requests)
+        assert sorted(map(repr, (answer.request for answer in answers))) == sorted(map(repr, requests))
+
+
+async def test_a_question_that_contact_ends_over_is_answered(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        requests = [question(side, number, number + 1, WORKERS) for number in range(2)]
+        side.contact.check_finished(requests[0])
+        side.contact.end("enough")
+        side.contact.check_finished(requests[1])
+        assert await side.hears(FinishUnchecked, 2) == [FinishUnchecked(request, "enough") for request in requests]
