@@ -16,11 +16,13 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
 - *Live*: while an instance is ready no fire is late, and after the last fault something fires.
 - *Divided* is no promise, but what saves the work: where instances divide it, each part has one holder in the end,
   and keeps it.
+- *Overlap* is what a policy asks for: no fire while the one before is unfinished (`tests.judge.overlaps`).
 """
 
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
@@ -28,6 +30,7 @@ from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, Hi
 from tests.judge.identities import Identities
 from tests.judge.matching import matched
 from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
+from tests.judge.overlaps import free_from, holds_back, is_too_soon
 from tests.judge.versions import Version, versions_of
 
 ALL_SHARDS = range(64)
@@ -94,7 +97,8 @@ def complete(case: Case) -> list[Violation]:
         horizon = min(version.may_end_from, case.history.end)
         dues = version.owed(horizon)
         for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
-            begin, end = max(version.sent_at(due), version.stored_at), min(following, horizon)
+            free = free_from(case.history, version, due)
+            begin, end = max(version.sent_at(due), version.stored_at, free), min(following, horizon)
             ready = case.ready_for(version, due, begin, end)
             if (version.sequence, due) not in case.stored and ready >= needed(case, version):
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
@@ -113,8 +117,15 @@ def _given_up(case: Case, version: Version, horizon: int) -> int:
 def _has_vanished(case: Case, version: Version) -> bool:
     is_done = version.last_fires
     may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
-    may_end |= last_is_skipped(case, version)
+    may_end |= last_is_skipped(case, version) or _is_last_skipped(case, version)
     return not is_done and not may_end and version.sequence not in case.history.remaining
+
+
+def _is_last_skipped(case: Case, version: Version) -> bool:
+    """Return whether the last fire of a version may have been skipped, and the version removed."""
+    dues = version.dues(case.history.end + case.terms.clock_ahead)
+    is_last = bool(dues) and version.pattern.repeats and version.pattern.following(dues[-1], version.stored_at) is None
+    return is_last and holds_back(version) and free_from(case.history, version, dues[-1]) == NEVER
 
 
 def _lost(case: Case) -> list[Violation]:
@@ -286,13 +297,19 @@ def live(case: Case) -> list[Violation]:
     found = []
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
-        waited = case.ready_for(version, due, max(version.sent_at(due), version.stored_at), fire.stored_at)
+        free = free_from(case.history, version, due)
+        begin = max(version.sent_at(due), version.stored_at, free)
+        waited = case.ready_for(version, due, begin, fire.stored_at)
         is_late = waited > needed(case, version) and version.uncovered_from == NEVER
         if is_late and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
     for version in case.versions.values():
-        dues = [due for due in version.owed(case.history.end - case.terms.slack) if version.sent_at(due) >= last]
+        dues = [
+            due
+            for due in version.owed(case.history.end - case.terms.slack)
+            if version.sent_at(due) >= last and not free_from(case.history, version, due)
+        ]
         is_silent = all((version.sequence, due) not in case.stored for due in dues)
         if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:
             found.append(_violation("Live", version, f"silent since {case.at(last)}, when all was well"))
@@ -317,6 +334,19 @@ def divided(case: Case) -> list[Violation]:
         return [Violation("Divided", "record", 0, f"it was changed {case.history.hand_overs} times in the end")]
     wrong = {shard: names for shard in ALL_SHARDS if len(names := holders.get(shard, [])) != 1}
     return [Violation("Divided", f"shard {shard}", 0, f"it is held by {names}") for shard, names in wrong.items()]
+
+
+def overlapping(case: Case) -> list[Violation]:
+    """Find fires that were stored while the fire before was unfinished, although their policy forbids it."""
+    found = []
+    for version in case.versions.values():
+        if not holds_back(version) or version.uncovered_from < NEVER:
+            continue
+        for before, fire in pairwise(sorted(version.fires, key=lambda one: one.sequence)):
+            if is_too_soon(case.history, version, before, fire):
+                stored = f"the fire of {_time(case, fire)} is stored at {case.at(fire.stored_at)}"
+                found.append(_violation("Overlap", version, f"{stored}, and {before.sequence} is unfinished"))
+    return found
 
 
 def _matched_to_dues(history: History, versions: dict[int, Version]) -> dict[int, tuple[int, int]]:
@@ -351,4 +381,4 @@ def _violation(promise: str, version: Version, evidence: str) -> Violation:
 
 PROMISES = (complete, unique, timely, faithful, latest, gone, live)
 
-CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, divided)
+CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, divided, overlapping)

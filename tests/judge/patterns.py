@@ -41,6 +41,11 @@ class Policies:
     """How many seconds late a fire is not missed; for `at` too."""
     report: bool = False
     """Whether fires say which fire was stored before them; for `at` too."""
+    overlap: str = "allow"
+    """What happens to a fire while the one before is unfinished; the consumer of its target says what is finished."""
+    consumer: str = ""
+    timeout: int | None = None
+    """After how many milliseconds an unfinished fire counts as finished."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers as a publisher writes them."""
@@ -50,6 +55,9 @@ class Policies:
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
         found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}
         found |= {} if self.grace is None else {"Nats-Schedule-X-Grace": f"{self.grace}s"}
+        if self.overlap != "allow":
+            found |= {"Nats-Schedule-X-Overlap": self.overlap, "Nats-Schedule-X-Consumer": self.consumer}
+        found |= {} if self.timeout is None else {"Nats-Schedule-X-Timeout": f"{self.timeout}ms"}
         return found | ({"Nats-Schedule-X-Report": "true"} if self.report else {})
 
     @property

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly, firing, outcomes
-from nats_scheduler.engine.actions import ReadContent
+from nats_scheduler.engine import assembly, firing
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Flight, Stage
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, Input, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
 from nats_scheduler.engine.intake import Intake
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.purges import Purges
@@ -23,12 +22,21 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import engine_basis, wakes
+from nats_scheduler.runtime import wakes
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
-from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.simulation.planted_answers import (
+    absence_believed_of_anybody,
+    blocked_identities_forgotten,
+    content_read_past_the_leader,
+    duplicate_believed,
+    ended_by_what_lands,
+    forgery_believed,
+    identity_changed_at_any_time,
+    identity_waited_for_at_any_time,
+    schedule_expected_under_what_landed,
+)
 from tests.simulation.planted_division import (
     Changes,
     dead_holders_never_buried,
@@ -48,7 +56,10 @@ from tests.simulation.planted_policies import (
     backlog_unbounded,
     delayed_fire_settled,
     dropped_counted_wrong,
+    finished_fire_not_noticed,
     fire_before_forgotten,
+    fire_before_ignored,
+    first_fire_taken_for_the_one_before,
     grace_forgotten,
     grid_of_the_anchor_forgotten,
     jitter_forgotten,
@@ -56,6 +67,7 @@ from tests.simulation.planted_policies import (
     last_fire_ends_nothing,
     limit_counted_wrong,
     missed_fires_not_skipped,
+    waiting_fire_settled,
 )
 from tests.simulation.planted_runtime import (
     checkpoint_of_all_shards_believed,
@@ -233,74 +245,6 @@ def nothing_expires() -> Changes:
     yield Expiry, "remove_due", remove_due
 
 
-def absence_believed_of_anybody() -> Changes:
-    """Treat a schedule as removed that the leader does not have yet."""
-    yield MemoryContact, "_reading", _reading_from(MemoryStream.last_applied)
-
-
-def content_read_past_the_leader() -> Changes:
-    """Send fires whose schedule the leader does not have yet: it refuses them, and keeps their identity."""
-    yield MemoryContact, "_reading", _reading_from(MemoryStream.last)
-
-
-def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> Callable[..., Any]:
-    original = MemoryContact._reading
-
-    def reading(self: MemoryContact, request: ReadContent) -> Any:
-        def do() -> Input:
-            source = self._stream.last(request.source) if request.source else None
-            return ContentRead(request.schedule, request.sequence, last(self._stream, request.schedule), source)
-
-        return original(self, request)._replace(do=do)
-
-    return reading
-
-
-def ended_by_what_lands() -> Changes:
-    """Let whatever comes onto the subject of a schedule end it."""
-    original = Intake._overwritten
-
-    def overwritten(self: Intake, message: StoredMessage, *, has_landed: bool, now: int) -> None:
-        original(self, message, has_landed=False, now=now)
-
-    yield Intake, "_overwritten", overwritten
-
-
-def schedule_expected_under_what_landed() -> Changes:
-    """Have the guard expect the schedule itself, whatever has landed on it."""
-    original = assembly.assembled
-
-    def assembled(held: Held, *rest: Any, **more: Any) -> Any:
-        return original(held, *rest, **{**more, "last": held.sequence})
-
-    yield firing, "assembled", assembled
-
-
-def blocked_identities_forgotten() -> Changes:
-    """Send fires as if a server kept nothing of what its guard refused, whatever the replicas of the stream."""
-    yield engine_basis, "is_replicated", lambda _state: False
-
-
-def forgery_believed() -> Changes:
-    """Accept any message that claims to be a fire."""
-    yield outcomes, "fault_of_generated", lambda *_args, **_more: ""
-
-
-def duplicate_believed() -> Changes:
-    """Accept any message with the identity of a fire as that fire."""
-    yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
-
-
-def identity_changed_at_any_time() -> Changes:
-    """Send a fire whose identity is taken under another one, also if its own one is free soon."""
-    yield outcomes, "free_soon", lambda *_args: None
-
-
-def identity_waited_for_at_any_time() -> Changes:
-    """Wait for an identity that is taken until it is free."""
-    yield outcomes, "free_soon", lambda read, window, now: read.stored_by + window - now
-
-
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
@@ -359,10 +303,15 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     fire_of_a_holder_before_not_looked_for: ("Unique", 150),
     found_elsewhere_ignored: ("Unique", 150),
     guard_believed_elsewhere: ("Gone", 60),
+    fire_before_ignored: ("Overlap", 20),
+    first_fire_taken_for_the_one_before: ("Overlap", 20),
+    waiting_fire_settled: ("Complete", 100),
+    finished_fire_not_noticed: ("Complete", 20),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 
 LIKELY_SEEDS = {
+    waiting_fire_settled: 1061,
     no_guard: 12,
     record_taken_for_written: 26,
     dead_holders_never_buried: 42,

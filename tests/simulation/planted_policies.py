@@ -3,6 +3,7 @@
 Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
 """
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -10,8 +11,10 @@ from nats_scheduler.engine import course, firing, intake
 from nats_scheduler.engine import held as held_module
 from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings, _had_read
-from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.inputs import CheckpointLoaded, FinishChecked
+from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.missed import dropped_before, next_of_due
+from nats_scheduler.engine.overlap import Overlaps
 from nats_scheduler.message.jitter import jittered
 from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.message.report import report_headers
@@ -131,3 +134,36 @@ def fire_before_forgotten() -> Changes:
 def dropped_counted_wrong() -> Changes:
     """Count the fire itself among those that were dropped before it."""
     yield firing, "dropped_before", lambda held, due, since: dropped_before(held, due, since) + 1
+
+
+def fire_before_ignored() -> Changes:
+    """Send each fire at its time, whether or not the one before is finished."""
+    yield Overlaps, "holds_back", lambda _self, _held, _flight, _now: False
+
+
+def first_fire_taken_for_the_one_before() -> Changes:
+    """Ask about the first fire of a schedule again and again, and not about the last one."""
+    original = HeldWithPolicies.fire_is_stored
+
+    def fire_is_stored(self: HeldWithPolicies, fire_time: int, sequence: int, stored_at: int) -> None:
+        if self.previous_fire is None:
+            original(self, fire_time, sequence, stored_at)
+
+    yield HeldWithPolicies, "fire_is_stored", fire_is_stored
+
+
+def waiting_fire_settled() -> Changes:
+    """Let a checkpoint settle fires that wait for the one before."""
+    yield Lifecycle, "all_held_back", lambda _self: []
+
+
+def finished_fire_not_noticed() -> Changes:
+    """Take every fire that was asked about for unfinished."""
+    original = Overlaps.answered
+
+    def answered(self: Overlaps, held: HeldWithPolicies, answer: Any, now: int) -> None:
+        if isinstance(answer, FinishChecked) and not answer.unfinished:
+            answer = replace(answer, unfinished=answer.request.through)
+        original(self, held, answer, now)
+
+    yield Overlaps, "answered", answered

@@ -14,6 +14,7 @@ from tests.judge.history import EVERYTHING, NEVER, SECOND, Operation, Verb
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import ELSEWHERE, SOURCES, Server
+from tests.simulation.workers import worker_of
 
 SUBJECTS = [f"s.{number}" for number in range(12)]
 VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
@@ -48,6 +49,7 @@ class Publishers:
         self._jittering = Random(f"what is jittered {scenario.seed}")
         self._missing = Random(f"what is missed {scenario.seed}")
         self._elsewhere = Random(f"what is elsewhere {scenario.seed}")
+        self._overlapping = Random(f"what overlaps {scenario.seed}")
         self._trace = trace
         self._last: dict[str, int] = {}
         self._fed = 0
@@ -105,6 +107,7 @@ class Publishers:
         if verb is Verb.STORE:
             operation.pattern = self._pattern()
             operation.target = self._target_of(subject)
+            operation.pattern = self._held_back(operation.pattern, operation.target)
             operation.body = b"%d" % len(self._server.history.operations)
             self._fill(operation)
         elif verb is Verb.DELETE:
@@ -163,6 +166,17 @@ class Publishers:
         if not self._scenario.jitters or self._jittering.random() < 0.4:
             return policies
         return replace(policies, jitter=self._jittering.choice([1, 30, 700, 3_000, 8_000, 8_000, 60_000]))
+
+    def _held_back(self, pattern: Pattern, target: str) -> Pattern:
+        """Draw what happens while the fire before is unfinished, for a target that has a worker."""
+        draw = self._overlapping
+        if not self._scenario.overlaps or not target.startswith("t.") or draw.random() < 0.3:
+            return pattern
+        if pattern.policies.missed or pattern.policies.report:
+            return pattern  # what both do together is tested without a world: no judge could say what is owed
+        overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, None, 400, 3_000, 9_000])
+        held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
+        return replace(pattern, policies=held_back)
 
     def _policies(self, kind: str) -> Policies:
         """Draw the bounds of a pattern that repeats; each leaves at least one fire."""

@@ -16,6 +16,7 @@ from tests.simulation.publishers import Publishers
 from tests.simulation.scenario import CLOCK_OFF, LONGEST, LONGEST_LAG, PARTITION_NOTICED, SILENT, Scenario, drawn
 from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
 from tests.simulation.timeline import Timeline
+from tests.simulation.workers import Workers
 
 SHARED = ("lossy", "slow", "refusing", "cut")
 """Faults of the server, which concern all instances at once."""
@@ -54,6 +55,8 @@ class World:
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, scenario, written)
         self.forger = Forger(self.server, scenario.seed, written)
+        if scenario.overlaps:
+            self.workers = Workers(self.server, scenario.seed)
         self.instances = [
             Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written)
             for n in range(scenario.instances)

@@ -1,0 +1,60 @@
+"""What an unfinished fire holds back.
+
+Its rule: a fire is finished once the worker of its target has finished it and everything before it there, once it is
+gone, or once its timeout has passed. A fire that may have been unfinished excuses that the next one is missing or late;
+only one that certainly was unfinished makes the next one a violation.
+"""
+
+from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, History
+from tests.judge.versions import Version
+
+MILLISECOND = SECOND // 1000
+
+SHORTEST_PAUSE, LONGEST_PAUSE = SECOND // 10, 5 * SECOND
+"""A question is asked again after an eighth of the time that a fire has waited, within these limits (ns)."""
+
+ASKED_WITHIN = SECOND // 2
+"""A fire that is finished so long (ns) before the next one is due does not hold that one back."""
+
+
+def holds_back(version: Version) -> bool:
+    """Return whether fires of a version may hold back the next ones."""
+    return version.pattern.repeats and version.pattern.policies.overlap != "allow"
+
+
+def free_from(history: History, version: Version, due: int) -> int:
+    """Return from when on (ns) the fire of a due instant is not held back; `NEVER` if it may be dropped.
+
+    With `queue` it may be held back by a pause that began before it was due, because another one waited already.
+    """
+    if not holds_back(version):
+        return 0
+    earlier = [fire for fire in version.fires if fire.fire_time is not None and fire.fire_time < due]
+    if not earlier:
+        return 0
+    finished = max(_finished_at(history, version, fire) for fire in earlier)
+    if version.pattern.policies.overlap == "skip":
+        return 0 if finished + ASKED_WITHIN <= version.sent_at(due) else NEVER
+    first = version.following_sent_at(max(fire.fire_time or 0 for fire in earlier))
+    if first is None or finished + ASKED_WITHIN <= first:
+        return 0
+    return finished + min(max((finished - first) // 8, SHORTEST_PAUSE), LONGEST_PAUSE) + ASKED_WITHIN
+
+
+def is_too_soon(history: History, version: Version, before: FireSeen, fire: FireSeen) -> bool:
+    """Return whether a fire was stored although the one stored before it was certainly unfinished."""
+    if fire.stored_at - before.stored_at <= history.terms.window:
+        return False  # an instance may not have known of it
+    may_be_purged = any(
+        operation.schedule in (EVERYTHING, version.target) and operation.invoked_at <= fire.stored_at
+        for operation in history.operations
+    )
+    slack = history.terms.clock_ahead + history.terms.window
+    return not may_be_purged and fire.stored_at + slack < _finished_at(history, version, before)
+
+
+def _finished_at(history: History, version: Version, fire: FireSeen) -> int:
+    timeout = version.pattern.policies.timeout
+    timed_out = NEVER if timeout is None else fire.stored_at + timeout * MILLISECOND
+    gone = fire.stored_at if history.terms.consumed else version.fire_gone_at(fire)
+    return min(history.finished.get(fire.sequence, NEVER), timed_out, gone)

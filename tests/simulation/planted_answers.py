@@ -1,0 +1,86 @@
+"""Bugs in what is believed of a server's answers and of other clients, planted on purpose.
+
+Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from nats_scheduler.engine import assembly, firing, outcomes
+from nats_scheduler.engine.actions import ReadContent
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import ContentRead, Input
+from nats_scheduler.engine.intake import Intake
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime import engine_basis
+from nats_scheduler.testing.memory_contact import MemoryContact
+from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.simulation.planted_division import Changes
+
+
+def absence_believed_of_anybody() -> Changes:
+    """Treat a schedule as removed that the leader does not have yet."""
+    yield MemoryContact, "_reading", _reading_from(MemoryStream.last_applied)
+
+
+def content_read_past_the_leader() -> Changes:
+    """Send fires whose schedule the leader does not have yet: it refuses them, and keeps their identity."""
+    yield MemoryContact, "_reading", _reading_from(MemoryStream.last)
+
+
+def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> Callable[..., Any]:
+    original = MemoryContact._reading
+
+    def reading(self: MemoryContact, request: ReadContent) -> Any:
+        def do() -> Input:
+            source = self._stream.last(request.source) if request.source else None
+            return ContentRead(request.schedule, request.sequence, last(self._stream, request.schedule), source)
+
+        return original(self, request)._replace(do=do)
+
+    return reading
+
+
+def ended_by_what_lands() -> Changes:
+    """Let whatever comes onto the subject of a schedule end it."""
+    original = Intake._overwritten
+
+    def overwritten(self: Intake, message: StoredMessage, *, has_landed: bool, now: int) -> None:
+        original(self, message, has_landed=False, now=now)
+
+    yield Intake, "_overwritten", overwritten
+
+
+def schedule_expected_under_what_landed() -> Changes:
+    """Have the guard expect the schedule itself, whatever has landed on it."""
+    original = assembly.assembled
+
+    def assembled(held: Held, *rest: Any, **more: Any) -> Any:
+        return original(held, *rest, **{**more, "last": held.sequence})
+
+    yield firing, "assembled", assembled
+
+
+def blocked_identities_forgotten() -> Changes:
+    """Send fires as if a server kept nothing of what its guard refused, whatever the replicas of the stream."""
+    yield engine_basis, "is_replicated", lambda _state: False
+
+
+def forgery_believed() -> Changes:
+    """Accept any message that claims to be a fire."""
+    yield outcomes, "fault_of_generated", lambda *_args, **_more: ""
+
+
+def duplicate_believed() -> Changes:
+    """Accept any message with the identity of a fire as that fire."""
+    yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
+
+
+def identity_changed_at_any_time() -> Changes:
+    """Send a fire whose identity is taken under another one, also if its own one is free soon."""
+    yield outcomes, "free_soon", lambda *_args: None
+
+
+def identity_waited_for_at_any_time() -> Changes:
+    """Wait for an identity that is taken until it is free."""
+    yield outcomes, "free_soon", lambda read, window, now: read.stored_by + window - now
