@@ -28,6 +28,8 @@ AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*", "$JS.API.
 """What is asked only when the sidecar ends, in some mode at least."""
 ASKED_OF_OTHERS = Permission("publish", "nats_scheduler.v1.>", (OPTIONAL,) * 4)
 """What is asked only where there are other instances: `tests/service/test_shared.py` takes it away."""
+WORK = "work.orders"
+"""Where the consumer of the account's owner delivers."""
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.*.*"
 STREAMS: dict[str, dict[str, Any]] = {
     "ORDERS": {"subjects": ["orders.>"], "allow_msg_ttl": True},
@@ -59,6 +61,14 @@ class Life:
             await self.account.create(
                 name, allow_msg_schedules=not is_portable, allow_rollup_hdrs=is_portable, **config
             )
+        await self._create_consumer()
+
+    async def _create_consumer(self) -> None:
+        """Create a consumer that finishes what it is given."""
+        self.account.connection.subscribe(WORK, lambda *_message: None)
+        config = {"durable_name": "workers", "filter_subject": "orders.worked", "deliver_subject": WORK}
+        body = {"stream_name": "ORDERS", "config": {**config, "ack_policy": "none"}}
+        await self.account.api.call("CONSUMER.DURABLE.CREATE.ORDERS.workers", body)
 
     async def publish_schedules(self) -> None:
         """Store schedules of all kinds, on streams of both kinds."""
@@ -71,6 +81,12 @@ class Life:
         await self.account.publish("orders.every", self.headers("@every 1s", "orders.tock", Source="orders.sample"))
         await self.account.publish("orders.ttl", self.headers(soon, "orders.short", TTL="1s"))
         await self.account.publish("orders.rollup", self.headers(soon, "orders.one", Rollup="sub"))
+        if self.mode != "native":
+            more = {"X-Overlap": "skip", "X-Consumer": "workers"}
+            await self.account.publish("orders.overlap", self.headers("@every 1s", "orders.worked", **more))
+            await self.account.publish(
+                "jobs.overlap", self.headers("@every 1s", "jobs.worked", **{"X-Overlap": "skip"})
+            )
         await self.account.publish("jobs.at", self.headers(soon, "jobs.out"))
 
     async def expect_everything(self) -> None:
@@ -79,6 +95,12 @@ class Life:
             assert len(await self.account.wait_for(stream, f"{stream.lower()}.{subject}")) == 1
         sampled = await self.account.wait_for("ORDERS", "orders.tock", 2)
         assert {message.body for message in sampled} == {b"sampled"}
+        if self.mode != "native":
+            await self.account.wait_for("ORDERS", "orders.worked", 2)
+            [unfinished] = await self.account.wait_for("JOBS", "jobs.worked")
+            await self.account.api.delete_message("JOBS", unfinished.sequence)
+            [following] = await self.account.wait_for("JOBS", "jobs.worked")
+            assert following.sequence > unfinished.sequence
         gone = {"orders.at", "orders.at-\udcff", "orders.short", "jobs.at"}
         await eventually(
             lambda: self._are_gone(gone), within_seconds=WAIT_SECONDS, describe="what is done or expired is removed"
