@@ -13,11 +13,13 @@ from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.misnamed import misnamed_headers
+from nats_scheduler.message.overlap import Overlap
 from nats_scheduler.message.policies import Policies
 from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.checks import ANY_STREAM_RULES
 from nats_scheduler.observe.policies import NO_SERVER_KNOWS, policies_text
 from nats_scheduler.observe.texts import printable, span_text, time_text
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
@@ -42,7 +44,20 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
     if jitter is not None:
         warnings += _of_jitter(block, timetable, rules, jitter)
     warnings += _of_missed(timetable, definition.terms.policies, stored_at)
+    warnings += _of_overlap(timetable, definition.terms.policies, rules)
     return warnings + list(_of_lifetime(block, timetable, rules))
+
+
+def _of_overlap(timetable: Timetable, policies: Policies, rules: StreamRules) -> Iterator[str]:
+    """Warn of policies about the fire before that have no effect, or that a stream may insist on."""
+    if policies.overlap is Overlap.ALLOW:
+        return
+    if not timetable.repeats:
+        yield "its X-Overlap has no effect: it fires once"
+    if rules is ANY_STREAM_RULES and policies.consumer is None:
+        yield "on a stream with limits retention it is rejected, because its X-Overlap needs X-Consumer there"
+    elif rules is not ANY_STREAM_RULES and policies.consumer is not None and not rules.keeps_acknowledged:
+        yield "its X-Consumer has no effect on this stream, which removes what was acknowledged"
 
 
 def _of_missed(timetable: Timetable, policies: Policies, stored_at: int) -> Iterator[str]:

@@ -6,6 +6,7 @@ Cost: none for a schedule without policies.
 
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.overlap import Overlap
 from nats_scheduler.message.policies import Policies
 from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.schedule.durations import format_duration
@@ -31,7 +32,7 @@ def schedule_words(pattern: Pattern, policies: Policies, stored_at: int) -> str:
     words = explain_pattern(pattern, stored_at)
     if policies.jitter is not None:
         words += f", each sent up to {format_duration(policies.jitter)} later, before the next"
-    return words + _missed_words(policies)
+    return words + _missed_words(policies) + _overlap_words(policies)
 
 
 def _missed_words(policies: Policies) -> str:
@@ -42,6 +43,15 @@ def _missed_words(policies: Policies) -> str:
     if kept is Kept.ALL and most is not None:
         return f"; of missed fires the latest {most} are made up" if most > 1 else ""
     return "; each missed fire is made up" if kept is Kept.ALL else ""
+
+
+def _overlap_words(policies: Policies) -> str:
+    """Say what happens to a fire while the one before is unfinished, unless it is sent."""
+    if policies.overlap is Overlap.ALLOW:
+        return ""
+    words = "is skipped" if policies.overlap is Overlap.SKIP else "waits"
+    most = "" if policies.timeout is None else f", for {format_duration(policies.timeout)} at most"
+    return f"; a fire {words} while the one before is unfinished{most}"
 
 
 def has_ignored_policies(listed: ListedSchedule) -> bool:

@@ -270,7 +270,7 @@ def test_a_jitter_that_may_outlast_the_schedule_is_a_warning(
         ("@every 1h", ("X-Grace: 1m", "X-Missed: skip"), ""),
         ("@at 2020-01-01T00:00:00Z", ("X-Missed: skip",), "X-Missed: skip removes it without a fire"),
         ("@at 2020-01-01T00:00:00Z", ("X-Missed: all",), ""),
-        ("@at 2999-01-01T00:00:00Z", ("X-Missed: skip",), ""),
+        ("@at 2200-01-01T00:00:00Z", ("X-Missed: skip",), ""),
     ],
 )
 def test_a_policy_for_missed_fires_that_does_what_few_expect_is_a_warning(
@@ -301,3 +301,32 @@ def test_a_target_in_another_stream_is_valid_where_the_operator_allows_it(cli: C
     refused = cli("check", *own, "--subject", "orders.s", "--stream-config", stream(tmp_path))
     assert refused.exit_code == 1
     assert "is a subject of stream 'ORDERS' itself: name it in X-Nats-Schedule-Target" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("pattern", "retention", "policies", "warning"),
+    [
+        ("@every 1h", None, ("X-Overlap: skip",), "its X-Overlap needs X-Consumer there"),
+        ("@every 1h", None, ("X-Overlap: skip", "X-Consumer: work"), ""),
+        ("@every 1h", None, ("X-Overlap: allow",), ""),
+        ("@every 1h", "workqueue", ("X-Overlap: skip",), ""),
+        (
+            "@every 1h",
+            "workqueue",
+            ("X-Overlap: skip", "X-Consumer: work"),
+            "its X-Consumer has no effect on this stream",
+        ),
+        ("@every 1h", "limits", ("X-Overlap: skip", "X-Consumer: work"), ""),
+        ("@at 2200-01-01T00:00:00Z", "workqueue", ("X-Overlap: skip",), "its X-Overlap has no effect: it fires once"),
+    ],
+)
+def test_an_overlap_that_does_what_few_expect_is_a_warning(
+    cli: Cli, tmp_path: Path, pattern: str, retention: str | None, policies: tuple[str, ...], warning: str
+) -> None:
+    given = ("Nats-Schedule-Target: orders.out", *(f"Nats-Schedule-{policy}" for policy in policies))
+    arguments = headers(*(f"X-{one}" for one in (f"Nats-Schedule: {pattern}", *given)))
+    stored = [] if retention is None else ["--stream-config", stream(tmp_path, retention=retention)]
+    said = cli("check", *arguments, *stored)
+    assert said.exit_code == 0
+    overlaps = [line for line in said.stderr.splitlines() if "X-Overlap" in line or "X-Consumer" in line]
+    assert [warning in line for line in overlaps] == ([True] if warning else [])

@@ -119,3 +119,21 @@ def test_notes_and_owners_are_for_people_wherever_the_schedule_fires() -> None:
     one = listed({"X-Note": "a", "X-Owner": "b"}, FiredBy.SERVER)
     assert (one.terms.policies.note, one.terms.policies.owner) == ("a", "b")
     assert not has_ignored_policies(one)
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        ({"X-Overlap": "skip"}, "; a fire is skipped while the one before is unfinished"),
+        (
+            {"X-Overlap": "queue", "X-Timeout": "2h"},
+            "; a fire waits while the one before is unfinished, for 2h0m0s at most",
+        ),
+        ({"X-Overlap": "allow", "X-Timeout": "2h"}, ""),
+    ],
+)
+def test_the_words_say_what_happens_while_the_fire_before_is_unfinished(policies: dict[str, str], words: str) -> None:
+    one = listed(policies, FiredBy.SIDECAR)
+    usual = "every hour, counted from 2026-01-01T00:00:00Z"
+    assert schedule_words(one.pattern, one.terms.policies, START) == usual + words
+    assert read_schedule(schedule_document("S", "emulated", one)) == one
