@@ -2,6 +2,7 @@
 
 The rule: the delay follows from the identity of the fire alone, so every instance computes the same one, and a restart
 changes nothing. It is a fraction of a span: of the jitter, or of the time until the next fire time if that is less.
+Days of calendars, and a limit beside them, do not count there: their edits change no send time.
 The fraction is the BLAKE2b hash of the identity (8 bytes, as a big-endian number) divided by 2 to the power of 64.
 
 So a fire is sent before the next fire time. The send times of a schedule are in the order of its fire times, and at
@@ -32,7 +33,8 @@ def jittered(timetable: Timetable, schedule: str, sequence: int, jitter: int, fi
 
     A time before the schedule was stored is that of an `@at`, or was made up by the author of a message.
     """
-    following = timetable.next_fire(max(fire_time, timetable.stored_at))
+    # Not the next one that a calendar leaves: instances that see its edits at different times would not agree.
+    following = timetable.next_possible(max(fire_time, timetable.stored_at))
     span = jitter if following is None else min(jitter, following - fire_time)
     return fire_time + delay_of(schedule, sequence, fire_time, span)
 

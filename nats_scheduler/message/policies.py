@@ -31,9 +31,10 @@ from nats_scheduler.message.policy_values import (
     read_report,
 )
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
-from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds, Days, in_order
+from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
+from nats_scheduler.schedule.days import in_order, read_days
 from nats_scheduler.schedule.durations import format_duration, parse_duration
-from nats_scheduler.schedule.instants import HOUR, SECOND, days_from_civil, days_in_month
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -231,7 +232,7 @@ def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
         return f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}"
     found = []
     for part in parts:
-        days = _days(part.strip(" "))
+        days = read_days(part.strip(" "))
         if isinstance(days, str):
             return days
         found.append(days)
@@ -325,33 +326,10 @@ POLICY_NAMES = tuple(_POLICIES)
 """The names of all policies, without the prefix."""
 
 _NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
-_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
 
 
 def _not(invalid: Invalid) -> str:
     return f"is not a time: {invalid.reason}"
-
-
-def _days(text: str) -> Days | str:
-    """Read a day or a range of days; a reason if it is neither."""
-    first, dots, last = text.partition("..")
-    begin, end = _day(first), _day(last if dots else first)
-    if begin is None or end is None:
-        return f"contains {text[:80]!r}: expected days such as 2026-12-25 or 2026-12-27..2027-01-01"
-    if end < begin:
-        return f"contains {text[:80]!r}, which ends before it begins"
-    return Days(begin, end)
-
-
-def _day(text: str) -> int | None:
-    """Return the number of a day since 1970-01-01; None if there is no such day."""
-    match = _DAY(text)
-    if match is None:
-        return None
-    year, month, day = map(int, match.groups())
-    if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
-        return None
-    return days_from_civil(year, month, day)
 
 
 def _text_fault(value: str) -> str:

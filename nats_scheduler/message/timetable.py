@@ -19,6 +19,7 @@ objects would take 60 MB. A question costs a call more than the pattern's answer
 Limit: the native scheduler of a server has rules of its own (`schedule.native`).
 """
 
+from nats_scheduler.schedule.bounds import possible_of
 from nats_scheduler.schedule.counting import count_fires
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -100,8 +101,15 @@ class Timetable:
         return self.next_fire(late)
 
     def is_fire(self, instant: int) -> bool:
-        """Return whether an instant is one of the fire times."""
-        return self.pattern.is_fire(instant, self.stored_at)
+        """Return whether an instant is one of the fire times, or may have been before a calendar was edited."""
+        return possible_of(self.pattern).is_fire(instant, self.stored_at)
+
+    def next_possible(self, after: int) -> int | None:
+        """Return the first fire time strictly after an instant that an edit of a calendar may leave; None if none.
+
+        `after` is not before the stored time.
+        """
+        return possible_of(self.pattern).next_fire(after, self.stored_at)
 
     def fires(self, most: int) -> list[int]:
         """Return the first fire times, at most so many; fewer if the schedule ends before."""

@@ -5,9 +5,14 @@ times are those of its own pattern, less what the bounds leave out: nothing is m
 
 - The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
 - No fire time is before `start`, and none is at `end` or later.
-- No fire time lies on one of the days `excepted`, as the clock of the pattern's zone shows them (UTC if it has none).
+- No fire time lies on one of the days `excepted`, or of the `calendars`, as the clock of the pattern's zone shows them
+  (UTC if it has none).
 - After the `limit`-th fire time that these bounds leave there is none. It is counted from the stored time, so all
   instances agree without a counter, and a fire that was missed counts too.
+
+A pattern with calendars is another one after each edit. What no edit changes is its *possible* fire times: those that
+are left if no calendar excepts a day, and without its limit, which is reached later the more days are excepted.
+It answers with them as long as the days of one of its calendars are not known.
 
 Cost: one more call for each question; some microseconds for each fire time up to `limit`, once for each schedule, but
 for `@every` without excepted days.
@@ -16,12 +21,12 @@ Limit: days are those of the Gregorian calendar; a range that ends before it beg
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
+from nats_scheduler.schedule.calendars import Calendar
+from nats_scheduler.schedule.days import Days, row_around
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone
@@ -35,13 +40,6 @@ _LONG_AGO = -(1 << 100)
 _NEVER = 1 << 100
 
 
-class Days(NamedTuple):
-    """Days in a row, both included, as days since 1970-01-01."""
-
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What is left of the fire times of a pattern; instants are nanoseconds since the Unix epoch, None is no bound."""
@@ -53,7 +51,9 @@ class Bounds:
     anchor: int | None = None
     """A whole second; only `@every` has a grid."""
     excepted: tuple[Days, ...] = ()
-    """In their order, without overlaps: see `in_order`."""
+    """In their order, without overlaps: see `schedule.days.in_order`."""
+    calendars: tuple[Calendar, ...] = ()
+    """By their names."""
 
 
 NO_BOUNDS = Bounds()
@@ -132,6 +132,21 @@ class Bounded:
         """Return whether an instant lies on an excepted day."""
         return self._exception_around(instant) is not None
 
+    @property
+    def unknown_calendar(self) -> str | None:
+        """The name of the first calendar whose days are not known: until they are, it must not fire."""
+        return next((calendar.name for calendar in self.bounds.calendars if calendar.days is None), None)
+
+    @property
+    def possible(self) -> Bounded:
+        """The pattern that no edit of a calendar changes: its fire times are those that an edit may leave."""
+        return Bounded(self.base, replace(self.bounds, calendars=(), limit=None)) if self.bounds.calendars else self
+
+    def with_calendars(self, known: Mapping[str, Calendar]) -> Bounded:
+        """Return the pattern with the days of its calendars as they are known; one that is not in there is unknown."""
+        calendars = tuple(known.get(one.name) or Calendar(one.name) for one in self.bounds.calendars)
+        return Bounded(self.base, replace(self.bounds, calendars=calendars))
+
     def _grid(self, stored_at: int) -> int:
         """Return from where the base counts: one step before the anchor, which is a fire time itself."""
         if self.bounds.anchor is None or not isinstance(self.base, Every):
@@ -165,16 +180,18 @@ class Bounded:
 
         The period ends with the days, or where the offset of the zone changes before that.
         """
-        excepted = self.bounds.excepted
-        if not excepted:
+        bounds = self.bounds
+        if not bounds.excepted and not bounds.calendars:
             return None
         segment = (self.zone or UTC).segment_at(instant)
         offset = segment.offset * SECOND
         day = (instant + offset) // DAY
-        number = bisect_right(excepted, day, key=_first_day) - 1
-        if number < 0 or excepted[number].last < day:
+        row = row_around(bounds.excepted, day)
+        if row is None and bounds.calendars:
+            row = _row_of_calendars(bounds.calendars, day)
+        if row is None:
             return None
-        first, last = excepted[number].first * DAY - offset, (excepted[number].last + 1) * DAY - offset - 1
+        first, last = row.first * DAY - offset, (row.last + 1) * DAY - offset - 1
         if segment.start is not None:
             first = max(first, segment.start)
         if segment.end is not None:
@@ -187,24 +204,24 @@ class Bounded:
         return self.base.zone if isinstance(self.base, Cron) else None
 
 
-def in_order(days: Iterable[Days]) -> tuple[Days, ...]:
-    """Return days in their order, with those that overlap or follow each other in one; empty ones are left out."""
-    found: list[Days] = []
-    for one in sorted(one for one in days if one.first <= one.last):
-        if found and one.first <= found[-1].last + 1:
-            found[-1] = Days(found[-1].first, max(found[-1].last, one.last))
-        else:
-            found.append(one)
-    return tuple(found)
+def possible_of(pattern: Pattern) -> Pattern:
+    """Return the pattern whose fire times are the possible ones of a pattern: itself if it names no calendar."""
+    return pattern.possible if isinstance(pattern, Bounded) else pattern
 
 
-def _first_day(days: Days) -> int:
-    return days.first
+def _row_of_calendars(calendars: Sequence[Calendar], day: int) -> Days | None:
+    """Return the days in a row around a day that one of the calendars excepts."""
+    for calendar in calendars:
+        if (row := row_around(calendar.days or (), day)) is not None:
+            return row
+    return None
 
 
 def _last_fire(bounded: Bounded, stored_at: int) -> int:
-    """Return the last fire time that the limit allows."""
-    return _NEVER if bounded.bounds.limit is None else _nth_fire(bounded, stored_at, bounded.bounds.limit)
+    """Return the last fire time that the limit allows; any, as long as the days of a calendar are not known."""
+    if bounded.bounds.limit is None or bounded.unknown_calendar is not None:
+        return _NEVER
+    return _nth_fire(bounded, stored_at, bounded.bounds.limit)
 
 
 @lru_cache(maxsize=_MAX_CACHED_LASTS)
@@ -213,7 +230,7 @@ def _nth_fire(bounded: Bounded, stored_at: int, number: int) -> int:
     base, fire = bounded.base, bounded._unlimited(stored_at, stored_at)
     if fire is None:
         return _NEVER
-    if isinstance(base, Every) and not bounded.bounds.excepted:
+    if isinstance(base, Every) and not (bounded.bounds.excepted or bounded.bounds.calendars):
         return fire + (number - 1) * base.interval
     for _ in range(number - 1):
         following = bounded._unlimited(fire, stored_at)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nats_scheduler.schedule.bounds import Bounded, Bounds, Days
+from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.cron_words import cron_words
+from nats_scheduler.schedule.days import Days, day_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -60,11 +61,14 @@ def bounds_words(bounds: Bounds) -> Iterator[str]:
         shown = [days_words(days) for days in bounds.excepted[:MAX_SHOWN_DAYS]]
         more = len(bounds.excepted) - len(shown)
         yield f"not on {', '.join(shown)}" + (f" and {more:,} more days or ranges" if more else "")
+    if bounds.calendars:
+        names = " and ".join(calendar.name for calendar in bounds.calendars)
+        yield f"not on the days of the calendar{'' if len(bounds.calendars) == 1 else 's'} {names}"
 
 
 def days_words(days: Days) -> str:
     """Return days in a row: `2026-12-25`, `2026-12-27 to 2027-01-01`."""
-    first, last = (format_rfc3339(number * DAY)[:10] for number in days)
+    first, last = map(day_text, days)
     return first if first == last else f"{first} to {last}"
 
 

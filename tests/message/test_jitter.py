@@ -10,7 +10,8 @@ from nats_scheduler.message.jitter import JitteredTimetable, delay_of, stored_ti
 from nats_scheduler.message.policies import NO_POLICIES, Policies
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.schedule.bounds import Bounded, Bounds, Days
+from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.days import Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, parse_pattern
 from nats_scheduler.testing.clock import START

@@ -11,7 +11,8 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.writing import defined, definition_block
-from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds, Days
+from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
+from nats_scheduler.schedule.days import Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import SyntaxCron
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

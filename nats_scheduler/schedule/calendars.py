@@ -1,0 +1,99 @@
+"""Calendars: days without fires that have a name, are kept apart from the schedules, and can be edited.
+
+A calendar is a text with one day or range of days in each line, or several with commas between them. What follows a `#`
+is a comment:
+
+    2026-12-25  # Christmas Day
+    2026-12-27..2027-01-01, 2027-01-06
+
+The rules:
+
+- A schedule names a calendar (`X-Except: calendar:de-by`), and its own message does not say which days that are. So a
+  pattern that names one must not fire until the days are known (`Bounded.unknown_calendar`).
+- A calendar is never changed: an edit makes another one, and all patterns that name it share one object.
+- Calendars are equal if their names and days are.
+
+Cost: a microsecond for each day or range to read a text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nats_scheduler.schedule.days import Days, days_text, in_order, read_days
+from nats_scheduler.schedule.invalid import Invalid
+
+MAX_CALENDAR_BYTES = 64 * 1024
+"""Longest text of a calendar."""
+
+MAX_CALENDAR_PARTS = 2_000
+"""Most days and ranges in one calendar."""
+
+MAX_NAME_CHARS = 64
+
+NAME_GRAMMAR = f"up to {MAX_NAME_CHARS} letters, digits, '-' and '_', such as 'de-by'"
+
+_is_name = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}").fullmatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calendar:
+    """A calendar that is named, and its days if they are known."""
+
+    name: str
+    days: tuple[Days, ...] | None = None
+    """In their order, without overlaps. None if they are not known."""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same calendar with the same days."""
+        if self is other:
+            return True
+        return isinstance(other, Calendar) and (self.name, self.days) == (other.name, other.days)
+
+    def __hash__(self) -> int:
+        """Return the hash of its name: that of thousands of days would be computed for each question to a pattern."""
+        return hash(self.name)
+
+
+class InvalidCalendar(Invalid):
+    """A text that is no calendar."""
+
+
+def is_calendar_name(text: str) -> bool:
+    """Return whether a text can be the name of a calendar: it is a key of a bucket, and part of a header's value."""
+    return _is_name(text) is not None
+
+
+def read_calendar(name: str, text: bytes) -> Calendar | InvalidCalendar:
+    """Read the text of a calendar."""
+    if len(text) > MAX_CALENDAR_BYTES:
+        return _invalid(text, f"has {len(text):,} bytes: expected at most {MAX_CALENDAR_BYTES:,}")
+    try:
+        lines = text.decode().splitlines()
+    except UnicodeDecodeError:
+        return _invalid(text, "is not UTF-8 text")
+    parts = [
+        (number, stripped)
+        for number, line in enumerate(lines, 1)
+        for part in line.partition("#")[0].split(",")
+        if (stripped := part.strip())
+    ]
+    if len(parts) > MAX_CALENDAR_PARTS:
+        return _invalid(text, f"has {len(parts):,} days and ranges: expected at most {MAX_CALENDAR_PARTS:,}")
+    found: list[Days] = []
+    for number, part in parts:
+        days = read_days(part)
+        if isinstance(days, str):
+            return _invalid(text, f"line {number} {days}")
+        found.append(days)
+    return Calendar(name, in_order(found))
+
+
+def calendar_text(days: tuple[Days, ...]) -> str:
+    """Print the days of a calendar, one day or range in each line."""
+    return "".join(f"{days_text(one)}\n" for one in days)
+
+
+def _invalid(text: bytes, reason: str) -> InvalidCalendar:
+    return InvalidCalendar(text[:MAX_CALENDAR_BYTES].decode("utf-8", "backslashreplace"), reason)
