@@ -13,9 +13,10 @@ The places themselves are in `engine.places`.
 from typing import NamedTuple
 
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
+from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import RemovalRequested, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
@@ -37,6 +38,7 @@ class Collaborators(NamedTuple):
     holdings: Holdings
     backlog: Backlog
     rejections: Rejections
+    calendars: Calendars
 
 
 class Admission:
@@ -51,6 +53,7 @@ class Admission:
         self._holdings = collaborators.holdings
         self._backlog = collaborators.backlog
         self._rejections = collaborators.rejections
+        self._calendars = collaborators.calendars
         self._places = places
         self.is_live = False
         """Whether the engine is live; set by the engine."""
@@ -145,6 +148,8 @@ class Admission:
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
+        if isinstance(held, HeldWithPolicies) and held.calendars:
+            self._calendars.hold(held, is_live=self.is_live)
         self._places.placed(held)
         if before is not None:
             self._lifecycle.discard(before)

@@ -18,16 +18,9 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import DONE, Flight, Stage
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
-from nats_scheduler.engine.inputs import (
-    ContentRead,
-    ContentUnread,
-    FinishChecked,
-    FinishUnchecked,
-    Refused,
-    RemovalRequested,
-)
+from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import next_of_due
@@ -37,7 +30,7 @@ from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
@@ -96,11 +89,24 @@ class Course:
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
         Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
         """
+        if held.is_treated and isinstance(held, HeldWithPolicies) and held.held_back is not None:
+            self._await_calendar(held, now)
+            return
         send_time, expires = held.send_time, held.expires
         wake = expires if expires <= send_time else send_time - self._ahead(held)
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         self._lifecycle.roster.wake(held, wake)
+
+    def _await_calendar(self, held: HeldWithPolicies, now: int) -> None:
+        """Have a schedule that waits for an edit of a calendar ended in time, and otherwise not looked at."""
+        wake = min(held.over_at, held.expires)
+        if self._lifetimes.max_age:
+            wake = min(wake, self._lifetimes.age_check_at(held, now))
+        if wake < NO_EXPIRY:
+            self._lifecycle.roster.wake(held, wake)
+        else:
+            self._lifecycle.roster.cancel_wake(held)
 
     def woken(self, held: Held, now: int) -> None:
         """Take the next step of a schedule whose time has come."""
@@ -179,7 +185,7 @@ class Course:
         else:
             self.firing.make_ready(held, flight)
 
-    def finish_answered(self, answer: FinishChecked | FinishUnchecked, now: int) -> None:
+    def finish_answered(self, answer: FinishAnswer, now: int) -> None:
         """Go on with a schedule that asked about its fire before."""
         request = answer.request
         held = self._lifecycle.in_stage(request.schedule, request.sequence, Stage.HELD_BACK)
@@ -209,17 +215,10 @@ class Course:
         Only schedules whose content was read already are concerned; the others will be read anyway.
         """
         self.conditions_changed(now)
-        if request.sequence is not None:
-            doubtful = [self._lifecycle.active(request.sequence)]
-        elif request.filter is None:
-            doubtful = [*self._lifecycle.all_active()]
-        elif is_literal_subject(request.filter):  # the purges of other instances are received too, in bursts
-            doubtful = [self._lifecycle.roster.on(request.filter)]
-            self._purges.requested_by_holder(doubtful[0], request.below)
-        else:
-            matching = request.filter
-            doubtful = [held for held in self._lifecycle.all_active() if subject_matches(held.subject, matching)]
-        self._recheck(held for held in doubtful if held is not None)
+        if request.filter is not None and is_literal_subject(request.filter):
+            # The purges of other instances are received too, in bursts.
+            self._purges.requested_by_holder(self._lifecycle.roster.on(request.filter), request.below)
+        self._recheck(self._lifecycle.active_in(request))
 
     def contact_regained(self, now: int) -> None:
         """Re-check samples, which have aged, and, without the guard, what may have been removed during the outage."""
@@ -283,7 +282,7 @@ class Course:
         may_be_gone = not (held.flight.by_sequence or self._limits.blocks_refused)
         if may_be_gone and self._landed.forget(held):
             held.flight.found_landing()
-        if held.flight.fire is None and held.send_time - now > self._ahead(held):
+        if held.flight.fire is None and (held.send_time - now > self._ahead(held) or not held.may_fire):
             self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
             self.await_due(held, now)
         elif not self._ownership.is_ours(held):

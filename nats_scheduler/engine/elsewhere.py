@@ -60,8 +60,8 @@ class Elsewhere:
         self._outcomes.is_not_stored()
         if message is not None:
             held.fire_is_stored(latest, message.sequence, message.stored_at)
-        if latest > fire.fire_time:
-            self._outcomes.was_fired(held, latest)
+        if message is not None and latest > fire.fire_time:
+            self._outcomes.was_fired(held, latest, message)
         else:
             self._was_not_found(held, held.flight, fire, now)
 

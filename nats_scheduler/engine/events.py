@@ -22,6 +22,7 @@ class Ending(StrEnum):
     CANCELLED = "cancelled"
     MISSED_ITS_TIME = "its time passed, and it is not made up"
     SKIPPED = "its last fire was skipped, because the one before was unfinished"
+    EXCEPTED = "its calendars left none of its fire times"
     EXHAUSTED = "no further fire within the horizon of five years"
 
 
@@ -249,6 +250,23 @@ class PurgeFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CalendarMissing:
+    """A calendar that `count` schedules name is not known, for this reason: they wait."""
+
+    calendar: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarApplied:
+    """A calendar that `count` schedules name is known, or has other days: they go on by these."""
+
+    calendar: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessagesExpired:
     """`count` messages whose TTL had run out were removed, because the server does not do it."""
 
@@ -285,6 +303,8 @@ Event = (
     | StillRefused
     | SchedulesFailing
     | PurgeFailed
+    | CalendarMissing
+    | CalendarApplied
     | MessagesExpired
     | ExpiryFailed
 )

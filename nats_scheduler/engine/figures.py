@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from nats_scheduler.engine.flight import DONE, Stage
-from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.held import NO_WAKE, Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import InFlight
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.outlook import KINDS, Kind, kind_of
@@ -125,6 +125,8 @@ class Visit:
     def _is_to_fire(self, held: Held) -> bool:
         """Return whether the next fire of a schedule is still to be stored, and its stream keeps it until then."""
         flight = held.flight
+        if isinstance(held, HeldWithPolicies) and held.held_back is not None:
+            return False
         if flight is not None:
             fire = flight.fire
             if flight.stage in DONE or flight.is_held_back or (fire is not None and fire.stored_as):

@@ -4,6 +4,7 @@ Cost: 128 bytes, about 390 with its numbers, its subject and a pattern of its ow
 policies need the fire before takes about 60 more.
 """
 
+from enum import Enum
 from typing import ClassVar
 
 from nats_scheduler.engine.flight import Flight
@@ -12,6 +13,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.jitter import jittered
 from nats_scheduler.message.overlap import Overlap
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.schedule.bounds import Bounded
 
 NO_WAKE = -1
 """The wake of a schedule without an agenda entry."""
@@ -39,6 +41,8 @@ class Held(Timetable):
     """Whether its target is in another stream: it is a `HeldElsewhere`."""
     fires_each_time: bool = True
     """Whether a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
+    may_fire: bool = True
+    """Whether its calendars, if it names any, leave its next fire."""
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule that was stored on a subject under a sequence; it waits for its first fire."""
@@ -78,6 +82,15 @@ class Held(Timetable):
         return self.expires <= self.send_time
 
 
+class HeldBack(Enum):
+    """Why a schedule waits for an edit of a calendar, and not for its next fire."""
+
+    NO_CALENDAR = "no_calendar"
+    """The days of a calendar that it names are not known; its fire time is the first that may be left."""
+    EXCEPTED = "excepted"
+    """Its calendars leave none of its fire times that are to come."""
+
+
 class HeldWithPolicies(Held):
     """A schedule that is held and whose policies need more than its definition.
 
@@ -90,6 +103,7 @@ class HeldWithPolicies(Held):
         "_send_time_found",
         "dropped",
         "fires_each_time",
+        "held_back",
         "is_known",
         "jitters",
         "last_unfinished",
@@ -131,6 +145,42 @@ class HeldWithPolicies(Held):
         """Why nothing can show whether its fire before is finished, as it was reported."""
         self.waited_fire: int | None = None
         """The fire time (ns) of its last fire that waited for the one before: it is not late."""
+        self.held_back: HeldBack | None = None
+        """Why it does not wait for its next fire; None if it does."""
+
+    @property
+    def calendars(self) -> list[str]:
+        """The names of its calendars."""
+        return [calendar.name for calendar in self.terms.policies.bounds.calendars]
+
+    @property
+    def bounded(self) -> Bounded:
+        """The pattern of a schedule that names a calendar."""
+        assert isinstance(self.pattern, Bounded), "a pattern that names a calendar is bounded"
+        return self.pattern
+
+    @property
+    def may_fire(self) -> bool:  # type: ignore[override]
+        """Whether its calendars, if it names any, leave its next fire."""
+        if self.held_back is not None:
+            return False
+        return not self.terms.policies.bounds.calendars or self.is_left(self.fire_time)
+
+    @property
+    def over_at(self) -> int:
+        """When (ns) the last fire time has passed that an edit of a calendar may leave.
+
+        `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
+        """
+        if self.held_back is not HeldBack.EXCEPTED:
+            return NO_EXPIRY
+        end = self.bounded.bounds.end
+        return self.send_time if not self.repeats else NO_EXPIRY if end is None else end
+
+    @property
+    def only_expires(self) -> bool:
+        """Whether its TTL runs out before its next fire is sent."""
+        return self.held_back is not None or super().only_expires
 
     def send_time_of(self, fire_time: int) -> int:
         """Return when the fire of a fire time is published: never before it."""

@@ -10,6 +10,8 @@ The rules:
   once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
 - A checkpoint covers the shards that its writer held. Refused fires for which it has no room bound its instant: they
   would be lost otherwise.
+- The schedules of a calendar that is not known wait, and hold back nothing: a checkpoint names the calendar, and up to
+  when they are settled.
 - A checkpoint counts in send times: each fire that was to be sent by its instant is settled. A fire between its fire
   time and its send time is therefore not, and it holds back none of the others. Every instance that reads the
   checkpoint computes the same send times.
@@ -30,7 +32,7 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.flight import Stage
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
@@ -48,6 +50,9 @@ rejected when they were due; those of both for which there is no room count as s
 
 OWED_NUMBERS = 2
 """A schedule of which the checkpoint names a fire time as well takes the room of so many more exceptions."""
+
+MAX_CALENDARS_NAMED = 16
+"""Most unknown calendars that a checkpoint names; the schedules of others count as settled."""
 
 MAX_HANDOVERS_PER_STEP = 1_024
 """Schedules in progress that change hands in one step."""
@@ -70,6 +75,8 @@ class Holdings:
         """No fire that is sent after this instant (ns) is settled."""
         self._held_since: list[int | None] = [None] * SHARDS
         """Since when (ns) each shard that is held here is held."""
+        self._calendars: dict[str, int] = {}
+        """Calendars that are not known, and up to when (ns) the schedules that name them are settled."""
         self._changing: deque[Held] = deque()
         """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
@@ -89,17 +96,20 @@ class Holdings:
     def pass_over(self, held: Held) -> bool:
         """Advance past the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
+        through = settled.through
         if isinstance(held, HeldWithPolicies):
             self._begin_backlog(held, settled)
             self._report_dropped(held, settled)
-        if held.fire_time > settled.through or held.send_time > settled.through:
+            if settled.calendars:
+                through = min(through, settled.through_of(held.calendars))
+        if held.fire_time > through or held.send_time > through:
             return False
         if not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
         if not held.repeats:
             self._purges.purge(held)
         else:
-            self._outcomes.advance(held, held.next_to_send(settled.through))
+            self._outcomes.advance(held, held.next_to_send(through))
         return True
 
     def _begin_backlog(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
@@ -129,6 +139,22 @@ class Holdings:
         if held.unreported is not None and self._ownership.is_ours(held):
             self._outcomes.took_over(held, settled.through if _had_read(settled, held) else -1)
 
+    def await_calendar(self, name: str, through: int | None) -> None:
+        """Note that a calendar is not known: the schedules that name it are settled up to `through` (ns) only.
+
+        With None, as far as the earlier holders of our shards had settled them.
+        """
+        if name not in self._calendars:
+            earlier = self._settled_of(name, self._ownership.shards)
+            self._calendars[name] = min(earlier, default=NO_EXPIRY) if through is None else through
+
+    def calendar_found(self, name: str) -> None:
+        """Note that a calendar is known, and what is due is in progress."""
+        self._calendars.pop(name, None)
+
+    def _settled_of(self, calendar: str, shards: frozenset[int]) -> list[int]:
+        return [self._settled[shard].through_of((calendar,)) for shard in shards]
+
     def unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
@@ -140,6 +166,8 @@ class Holdings:
         for shard in shards - before:
             self._held_since[shard] = now
         self._outcomes.overdue.gained(shards - before, now)
+        for name, through in self._calendars.items():
+            self._calendars[name] = min([through, *self._settled_of(name, shards - before)])
         changed = before ^ shards
         self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
         self._earliest_changing = min((held.send_time for held in self._changing), default=None)
@@ -180,7 +208,9 @@ class Holdings:
         held_back = nsmallest(left, self._lifecycle.all_held_back(), key=lambda held: held.send_time)
         more = islice(chain((held.sequence for held in held_back), rejected), left)
         stored_by = 0 if last is None else last.stored_at
-        return CheckpointLoaded(through, last_read, frozenset(chain(named, more)), shards, stored_by, owed)
+        unsettled = frozenset(chain(named, more))
+        calendars = {name: min(at, through) for name, at in nsmallest(MAX_CALENDARS_NAMED, self._calendars.items())}
+        return CheckpointLoaded(through, last_read, unsettled, shards, stored_by, owed, calendars)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight

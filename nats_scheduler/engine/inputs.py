@@ -4,7 +4,7 @@ Messages come in batches, because a million of them are read at a start, and an 
 one for each message.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.calendars import KnownCalendars
 
 
 class Stored(NamedTuple):
@@ -109,6 +110,12 @@ class CheckpointLoaded:
     owed: Mapping[int, int] = field(default_factory=dict, hash=False)
     """Of the schedules in `unsettled` those that send each missed fire (`X-Missed: all`): the fire time (ns) of the
     first that is not settled."""
+    calendars: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Calendars that its writer did not know: the schedules that name one are settled up to this instant (ns) only."""
+
+    def through_of(self, calendars: Iterable[str]) -> int:
+        """Return up to which instant (ns) a schedule is settled that names these calendars."""
+        return min((self.calendars[name] for name in calendars if name in self.calendars), default=self.through)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +218,9 @@ class FinishUnchecked:
     """Our user may not ask."""
 
 
+FinishAnswer = FinishChecked | FinishUnchecked
+
+
 class PublishConcluded(NamedTuple):
     """The one and only answer about a fire of `PublishFires`, unless that is a `FiresStored`."""
 
@@ -272,6 +282,13 @@ class RemovalRequested(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class CalendarsRead:
+    """The calendars of the account are these now."""
+
+    calendars: KnownCalendars
+
+
+@dataclass(frozen=True, slots=True)
 class StreamChanged:
     """The stream has another configuration than before, and its schedules do not depend on the difference."""
 
@@ -301,6 +318,7 @@ Input = (
     | PurgeConcluded
     | ExpiryConcluded
     | RemovalRequested
+    | CalendarsRead
     | StreamChanged
     | DrainRequested
 )

@@ -15,10 +15,12 @@ from nats_scheduler.engine.events import Ending, FiresDropped, FiresSkipped, Sch
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import IN_PROGRESS, Flight, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.landed import Landed
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.refusals import Refusals
 from nats_scheduler.engine.roster import Roster
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
 
 class Lifecycle:
@@ -145,6 +147,18 @@ class Lifecycle:
         return min(
             (held.send_time for held in self.all_not_waiting() if held.sequence not in self.held_back), default=None
         )
+
+    def active_in(self, request: RemovalRequested) -> list[Held]:
+        """Return the schedules in progress whose messages a request may remove."""
+        if request.sequence is not None:
+            found = [self.active(request.sequence)]
+        elif request.filter is None:
+            found = [*self.all_active()]
+        elif is_literal_subject(request.filter):
+            found = [self.roster.on(request.filter)]
+        else:
+            return [held for held in self.all_active() if subject_matches(held.subject, request.filter)]
+        return [held for held in found if held is not None]
 
     def earliest_unsettled(self) -> int | None:
         """Return the send time (ns) of our earliest fire in progress that is not stored, refused or held back."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
 from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
+from nats_scheduler.engine.calendar_days import following_by_calendars, is_named_last, may_be_left
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import (
     Ending,
@@ -23,13 +24,12 @@ from nats_scheduler.engine.events import (
     FiresMissed,
     FireStored,
     FireUnknown,
-    SchedulesFailing,
-    StillRefused,
 )
+from nats_scheduler.engine.failing_reports import FailingReports
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
 from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated, free_soon
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.held import Held, HeldBack, HeldWithPolicies
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
@@ -44,6 +44,7 @@ from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import dropped_between
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.message.fires import following_fire
 from nats_scheduler.message.genuine import is_too_early
 from nats_scheduler.message.policy_values import MAKE_UP_ONCE
 from nats_scheduler.message.reading import Generated
@@ -106,7 +107,7 @@ class Outcomes:
         """Fires that were acknowledged as stored."""
         self.running_since: int | None = None
         """When (ns) everything stored had been read for the first time."""
-        self._reported_failing = 0
+        self._failing = FailingReports(lifecycle.refusals, emit)
 
     # -- acknowledgements ----------------------------------------------------------------------------------------
 
@@ -131,9 +132,11 @@ class Outcomes:
         is_unknown = isinstance(outcome, Unknown)
         is_silent = self._limits.silent and not fire.is_elsewhere
         if is_unknown and is_silent and flight.attempts >= SILENT_ATTEMPTS:
+            following = fire.next_fire
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(fire.fire_time, 0, now)
-            self.advance(held, fire.next_fire)
+                following = following_by_calendars(held, fire)
+            self.advance(held, following, is_last=fire.next_fire is None)
         elif not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
@@ -148,6 +151,9 @@ class Outcomes:
         fire, held = read.fire, self._lifecycle.awaiting(read.fire)
         fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
         if held is None or held.flight is None or not fault:
+            if isinstance(held, HeldWithPolicies) and held.calendars and read.message is not None:
+                # Another instance may have stored it by other days.
+                fire.next_fire = following_fire(read.message.block, held.terms.dialect)
             self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
             return
         self._in_flight.concluded()
@@ -235,25 +241,35 @@ class Outcomes:
         if held is not None:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
-            self.was_fired(held, generated.fire_time)
+            self.was_fired(held, generated.fire_time, message)
         return True
 
-    def was_fired(self, held: Held, fire_time: int) -> None:
+    def was_fired(self, held: Held, fire_time: int, message: StoredMessage) -> None:
         """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
         is_done = held.flight is not None and held.flight.stage in DONE
-        if fire_time >= held.read_back_threshold and not is_done:
+        is_last = isinstance(held, HeldWithPolicies) and is_named_last(held, fire_time, message)
+        if (fire_time >= held.read_back_threshold or is_last) and not is_done:
             self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
-            self.advance(held, held.next_fire(fire_time))
+            self.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
 
     # -- what follows --------------------------------------------------------------------------------------------
 
-    def advance(self, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED) -> None:
-        """Go on after a stored fire: to the next one, or to the purge of a schedule that is done."""
+    def advance(
+        self, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED, *, is_last: bool = False
+    ) -> None:
+        """Go on after a stored fire: to the next one, or to the purge of a schedule that is done.
+
+        `is_last` if the stored fire says that it is: an edit of a calendar does not change that any more.
+        """
         flight = held.flight
         if flight is not None and flight.missed_since is not None:
             self._report_missed(held, flight.missed_since, held.fire_time)
         if next_fire is None:
-            if held.ends_by_itself:
+            if not is_last and isinstance(held, HeldWithPolicies) and may_be_left(held):
+                held.held_back = HeldBack.EXCEPTED
+                self._lifecycle.move(held, Stage.WAITING)
+                self._course.await_due(held)
+            elif held.ends_by_itself:
                 self._purges.purge(held, ending)
             else:
                 self._lifecycle.end(held, Ending.EXHAUSTED)
@@ -263,7 +279,7 @@ class Outcomes:
             self._lifecycle.move(held, Stage.WAITING)
             held.fire_time = next_fire
             is_protected = self._firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
-            if kept is not None and pause <= CONTENT_KEPT_NS and is_protected:
+            if kept is not None and pause <= CONTENT_KEPT_NS and is_protected and held.may_fire:
                 self._course.keep_content(held, kept, pause)
             else:
                 self._course.await_due(held)
@@ -324,7 +340,7 @@ class Outcomes:
         It is read first: nobody noticed if it was removed while it waited.
         Returns False if none of its fires is to come.
         """
-        if held.send_time <= now:
+        if held.send_time <= now and held.may_fire:
             following = held.next_to_send(now) if held.repeats else None
             if following is None:
                 self._purges.purge(held, Ending.MISSED_ITS_TIME)
@@ -344,9 +360,11 @@ class Outcomes:
                 landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
             elif is_last and not fire.is_elsewhere and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
+            following = fire.next_fire
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
-            self.advance(held, fire.next_fire)
+                following = following_by_calendars(held, fire)
+            self.advance(held, following, is_last=fire.next_fire is None)
 
     # -- reports -------------------------------------------------------------------------------------------------
 
@@ -357,8 +375,7 @@ class Outcomes:
 
     def report(self, now: int) -> bool:
         """Report what was stored, unless a burst lasts, and advance after it; returns whether there is more."""
-        if self._lifecycle.refusals.held or self._reported_failing:
-            self._report_failing(now)
+        self._failing.report(now)
         if not self._in_flight.is_burst(len(self._unreported), now):
             for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
                 fire = self._unreported.popleft()
@@ -378,15 +395,3 @@ class Outcomes:
         """Whether a fire was sent that may be stored, and no answer says so; checks everything in progress."""
         flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
         return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)
-
-    def _report_failing(self, now: int) -> None:
-        """Report how many schedules are failing if that has changed, and now and then that they still are."""
-        refusals = self._lifecycle.refusals
-        if len(refusals.held) != self._reported_failing:
-            self._reported_failing = len(refusals.held)
-            self._emit(Report(SchedulesFailing(self._reported_failing)))
-        for held, count in refusals.reminders(now):
-            assert held.flight is not None, "what is refused is in progress"
-            assert held.flight.failing is not None, "and known to be refused"
-            code, description, since = held.flight.failing
-            self._emit(Report(StillRefused(held.subject, held.sequence, code, description, since, count)))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.flight import DONE, Flight
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, SyntaxCron
@@ -35,6 +35,10 @@ class State(StrEnum):
     """A message cancelled it; it is still to be removed."""
     EXPIRING = "expiring"
     """Its TTL runs out, or the `max_age` of its stream is over, before its next fire."""
+    NO_CALENDAR = "no_calendar"
+    """The days of a calendar that it names are not known: it waits for them."""
+    EXCEPTED = "excepted"
+    """Its calendars leave none of its fire times that are to come."""
     ENDED = "ended"
     """Its pattern has no further fire within the horizon of five years."""
 
@@ -72,6 +76,8 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     flight = held.flight
     if flight is not None and flight.stage in DONE:
         return Outlook(None, State.CANCELLED if flight.ending is Ending.CANCELLED else State.FIRED)
+    if isinstance(held, HeldWithPolicies) and held.held_back is not None:
+        return Outlook(None, State(held.held_back.value))
     ends, fire_time, send_time = lifetimes.ends(held), held.fire_time, held.send_time
     if ends <= send_time:
         return Outlook(None, State.EXPIRING)

@@ -27,7 +27,7 @@ from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedO
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Stage
 from nats_scheduler.engine.held import HeldWithPolicies
-from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked
+from nats_scheduler.engine.inputs import FinishAnswer, FinishUnchecked
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.message.overlap import Overlap
 from nats_scheduler.message.stream_rules import StreamRules
@@ -107,7 +107,7 @@ class Overlaps:
         else:
             self._ask_in_turn(held, flight, before, now)
 
-    def answered(self, held: HeldWithPolicies, answer: FinishChecked | FinishUnchecked, now: int) -> None:
+    def answered(self, held: HeldWithPolicies, answer: FinishAnswer, now: int) -> None:
         """Act on what was found out about the fire before."""
         flight = held.flight
         before = None if flight is None else flight.before

@@ -22,6 +22,7 @@ from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.admission import Admission, Collaborators
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import Backlog
+from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.elsewhere import Elsewhere
 from nats_scheduler.engine.events import StreamReady
@@ -31,6 +32,7 @@ from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
 from nats_scheduler.engine.inputs import (
+    CalendarsRead,
     CaughtUp,
     CheckpointLoaded,
     ContactLost,
@@ -114,14 +116,14 @@ class StreamEngine:
         )
         self._elsewhere = Elsewhere(self._outcomes, self._course, self._lifecycle, emit)
         self._holdings = Holdings(self._lifecycle, self._course, self._outcomes, self._purges)
+        self.calendars = Calendars(self._lifecycle, self._course, self._purges, self._holdings, emit)
         self._rejections = Rejections(self.ownership, emit)
         self._backlog = Backlog(
             self._rejections, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
         )
         self._places = Places(self._roster, rules.restrictions)
-        collaborators = Collaborators(
-            self._lifecycle, self._course, self._outcomes, self._purges, self._holdings, self._backlog, self._rejections
-        )
+        others = self._holdings, self._backlog, self._rejections, self.calendars
+        collaborators = Collaborators(self._lifecycle, self._course, self._outcomes, self._purges, *others)
         self._admission = Admission(collaborators, self._places)
         self.misnaming = Misnaming(emit)
         self._sightings = Sightings()
@@ -292,6 +294,8 @@ class StreamEngine:
                 self._shards_held(given, now)
             case ExpiryConcluded():
                 self._intake.expiry_concluded(given, now)
+            case CalendarsRead():
+                self.calendars.read(given, now)
             case StreamChanged():
                 self._course.conditions_changed(now)
             case DrainRequested():
@@ -322,6 +326,7 @@ class StreamEngine:
 
     def _shards_held(self, given: ShardsHeld, now: int) -> None:
         gained = self._holdings.hold(given.shards, now)
+        self.calendars.shards_changed()
         if self._expiry is not None:
             self._expiry.shards = given.shards
         if self._intake.is_live:
@@ -339,12 +344,16 @@ class StreamEngine:
 
     def _wake(self, now: int) -> None:
         is_left = self._holdings.change_hands() | self._backlog.work(self._outstanding)
+        if self.calendars.has_work:
+            is_left |= self.calendars.work(now)
         most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)
         woken = self._roster.pop_woken(now, most)
         for held in woken:
             if has_ended(held, now):
                 self._lifecycle.end(held, self.lifetimes.why_expired(held))
-            elif held.flight is not None or not self._holdings.pass_over(held):
+            elif held.flight is None and self._holdings.pass_over(held):
+                continue
+            elif not (held.is_treated and self.calendars.woken(held, now)):
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)

@@ -15,7 +15,7 @@ Cost: a fraction of a microsecond for a schedule that fires later, about two for
 from collections.abc import Generator, Hashable
 
 from nats_scheduler.engine.flight import DONE
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.schedule.by_minute import fires_by_minute, grid_of
 from nats_scheduler.schedule.instants import MINUTE
@@ -76,6 +76,8 @@ class Timeline:
         if held.fire_time >= self.end and held.fire_time > self._last:
             return
         if held.flight is not None and held.flight.stage in DONE:
+            return
+        if isinstance(held, HeldWithPolicies) and held.held_back is not None:
             return
         is_past = held.fire_time <= self.now and held.repeats
         fire = held.next_fire(self.now) if is_past else held.fire_time

@@ -51,6 +51,11 @@ def fault_of(generated: Generated, message: StoredMessage, timetable: Timetable,
     return ""
 
 
+def names_end(block: bytes, terms: Terms) -> bool:
+    """Return whether a fire of a schedule says that it is the last one."""
+    return _line(block, terms.dialect.next) == PURGE
+
+
 def fault_of_following(generated: Generated, message: StoredMessage) -> str:
     """Return why the next fire that a fire names is impossible for any schedule; "" if it is possible."""
     for dialect in DIALECTS:

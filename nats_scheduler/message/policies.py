@@ -15,7 +15,7 @@ Cost: nothing for a schedule without policies; some microseconds for one with th
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from nats_scheduler.message.policy_values import (
 )
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
+from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
 from nats_scheduler.schedule.days import in_order, read_days
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
@@ -41,6 +42,12 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_EXCEPTIONS = 1_000
 """Most days and ranges in one `X-Except`."""
+
+CALENDAR = "calendar:"
+"""What a part of `X-Except` begins with that names a calendar."""
+
+MAX_CALENDARS = 8
+"""Most calendars that one schedule names."""
 
 MAX_JITTER_NS = 24 * HOUR
 """Longest jitter: a fire that is sent more than a day later is better written as a fire of that later time."""
@@ -89,7 +96,7 @@ class Policies:
     def are_kept(self) -> bool:
         """Whether more must be kept of a schedule with these policies than of one without any (`engine.held`)."""
         needs_fire_before = self.overlap is not Overlap.ALLOW or self.missed != MAKE_UP_ONCE or self.report
-        return needs_fire_before or self.jitter is not None
+        return needs_fire_before or self.jitter is not None or bool(self.bounds.calendars)
 
 
 NO_POLICIES = Policies()
@@ -227,16 +234,32 @@ def _limit(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
 
 
 def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    parts = value.split(",")
+    parts = [part.strip(" ") for part in value.split(",")]
     if len(parts) > MAX_EXCEPTIONS:
         return f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}"
+    named = {part.removeprefix(CALENDAR) for part in parts if part.startswith(CALENDAR)}
     found = []
     for part in parts:
-        days = read_days(part.strip(" "))
+        if part.startswith(CALENDAR):
+            continue
+        days = read_days(part)
         if isinstance(days, str):
-            return days
+            return f"{days}, or {CALENDAR}<name>"
         found.append(days)
-    return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found)))
+    if fault := _names_fault(named):
+        return fault
+    calendars = tuple(map(Calendar, sorted(named)))
+    return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found), calendars=calendars))
+
+
+def _names_fault(calendars: Collection[str]) -> str:
+    """Return why calendars cannot be named in this way; "" if they can."""
+    for name in calendars:
+        if not is_calendar_name(name):
+            return f"names the calendar {name[:MAX_NAME_CHARS]!r}: expected {NAME_GRAMMAR}"
+    if len(calendars) > MAX_CALENDARS:
+        return f"names {len(calendars):,} calendars: expected at most {MAX_CALENDARS}"
+    return ""
 
 
 def _grace(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:

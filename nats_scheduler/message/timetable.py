@@ -104,6 +104,10 @@ class Timetable:
         """Return whether an instant is one of the fire times, or may have been before a calendar was edited."""
         return possible_of(self.pattern).is_fire(instant, self.stored_at)
 
+    def is_left(self, instant: int) -> bool:
+        """Return whether an instant is one of the fire times, by the calendars as they are known."""
+        return self.pattern.is_fire(instant, self.stored_at)
+
     def next_possible(self, after: int) -> int | None:
         """Return the first fire time strictly after an instant that an edit of a calendar may leave; None if none.
 

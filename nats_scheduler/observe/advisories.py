@@ -70,6 +70,15 @@ class ScheduleEndsEarlyAdvisory(Advisory):
     reason: str = Field(description="Why it will be removed.")
 
 
+class CalendarMissingAdvisory(Advisory):
+    """Schedules name a calendar that is not known: they wait for it, and fire nothing."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.calendar_missing"]
+    calendar: str = Field(description="Name of the calendar.")
+    reason: str = Field(description="Why it is not known.")
+    schedules: int = Field(description="How many schedules wait, of those that this instance fires.")
+
+
 class ScheduleLostAdvisory(Advisory):
     """A schedule was removed before its next fire, by a limit or a TTL, without a request."""
 
@@ -225,6 +234,7 @@ AnyAdvisory = Annotated[
     ScheduleRejectedAdvisory
     | HeaderMisnamedAdvisory
     | ScheduleEndsEarlyAdvisory
+    | CalendarMissingAdvisory
     | ScheduleLostAdvisory
     | FireRefusedAdvisory
     | FireForgedAdvisory

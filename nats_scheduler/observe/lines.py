@@ -21,6 +21,11 @@ class Lines:
         self.advise: Publish = no_advice
         """Publishes an advisory; `no_advice` while there is no connection."""
 
+    def problem(self, action: str, **fields: Any) -> None:
+        """Log a warning that needs the operator's attention."""
+        # The limit is not per stream: a client could send any number of stream names.
+        self._warn(action, "", fields)
+
     def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> bool:
         """Log a warning; return whether it was granted, so that not more advisories are published than lines."""
         if is_granted := self._allowance.grants(kind, stream):

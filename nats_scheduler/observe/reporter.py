@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from nats_scheduler.engine.events import (
+    CalendarApplied,
+    CalendarMissing,
     Event,
     ExpiryFailed,
     FinishUnknown,
@@ -40,6 +42,7 @@ from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.advisory_messages import no_advice, rejection_fields
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
+from nats_scheduler.observe.instance_reports import InstanceReports
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overlap_reports import OverlapReports
 from nats_scheduler.observe.overload import Overload
@@ -54,7 +57,7 @@ Listener = Callable[[str, Event], None]
 _time = format_rfc3339
 
 
-class Reporter(OverlapReports):
+class Reporter(OverlapReports, InstanceReports):
     """Turns events into counts, log lines and advisories."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -122,6 +125,12 @@ class Reporter(OverlapReports):
                 self._failing(stream, event)
             case PurgeFailed():
                 self._purge_failed(stream, event)
+            case CalendarMissing():
+                fields = {"calendar": event.calendar, "reason": event.reason, "schedules": event.count}
+                if self._warn("calendar_missing", stream, {"stream": stream, **fields}):
+                    self._advise("calendar_missing", stream, **fields)
+            case CalendarApplied():
+                self._log.info("calendar_applied", stream=stream, calendar=event.calendar, schedules=event.count)
             case MessagesExpired():
                 self._expired(stream, event)
             case ExpiryFailed():
@@ -156,11 +165,6 @@ class Reporter(OverlapReports):
     def failure_not_kept(self) -> None:
         """Count an advisory that no stream keeps."""
         self._metrics.failures_not_kept.inc()
-
-    def problem(self, action: str, **fields: Any) -> None:
-        """Log a warning that needs the operator's attention."""
-        # The limit is not per stream: a client could send any number of stream names.
-        self._warn(action, "", fields)
 
     def defect(self, action: str, error: Exception, **fields: Any) -> None:
         """Log an error of the sidecar itself, with its traceback."""
@@ -199,43 +203,6 @@ class Reporter(OverlapReports):
         if found is not None:
             loop_ms, fires_ms = round(found.loop * 1_000), round(found.fires * 1_000)
             self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=OVERLOAD_ADVICE)
-
-    # -- several instances ---------------------------------------------------------------------------------------
-
-    def instances(self, count: int) -> None:
-        """Report how many instances are alive, this one included."""
-        self._metrics.instances.set(count)
-        self._log.info("instances_alive", count=count)
-
-    def instance_lost(self, name: str, count: int) -> None:
-        """Report that the heartbeats of an instance have stopped, so that others take over its shards."""
-        self._metrics.instances.set(count)
-        self._warn("instance_lost", "", {"instance": name, "alive": count})
-
-    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
-        """Report how many shards of a stream this instance holds from now on."""
-        self._metrics.shards.labels(stream).set(held)
-        self._log.info("shards_changed", stream=stream, held=held, gained=gained, lost=lost)
-
-    def cannot_serve(self, stream: str, reason: str) -> None:
-        """Report that this instance lacks a permission that a holder needs; other able instances hold the stream."""
-        if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
-            self._advise("cannot_serve", stream, reason=reason)
-
-    def can_serve_again(self, stream: str) -> None:
-        """Report that no permission was denied for a while, so that this instance holds shards again."""
-        self._log.info("can_serve_again", stream=stream)
-
-    def registry_value_ignored(self, bucket: str, key: str, reason: str) -> None:
-        """Report that a value in the registry's bucket is discarded: another program may have written it."""
-        self.problem("registry_value_ignored", key=key, reason=reason)
-        self._advise("registry_value_ignored", bucket, key=key, reason=reason)
-
-    def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
-        """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
-        fields = {"instance": instance, "since": _time(since)}
-        if self._warn("instance_not_firing", "", {"stream": stream, **fields}):
-            self._advise("instance_not_firing", stream, **fields)
 
     # -- schedules and fires -------------------------------------------------------------------------------------
 

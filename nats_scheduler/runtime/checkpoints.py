@@ -26,6 +26,7 @@ from typing import Any
 from nats_scheduler.engine.holdings import OWED_NUMBERS
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation
@@ -58,6 +59,9 @@ OWED = "owed"
 
 STORED_BY = "stored_by"
 """When (ns) the last message was stored that the writer of an entry had read."""
+
+CALENDARS = "calendars"
+"""Calendars that the writer of an entry did not know, and up to when (ns) the schedules that name them are settled."""
 
 Entry = dict[str, Any]
 
@@ -174,11 +178,13 @@ def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | 
 
 
 def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
-    ours = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
+    ours: Entry = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
     if settled.owed:
         ours[OWED] = sorted([sequence, fire_time] for sequence, fire_time in settled.owed.items())
     if settled.stored_by is not None:
         ours[STORED_BY] = settled.stored_by
+    if settled.calendars:
+        ours[CALENDARS] = dict(settled.calendars)
     others = []
     for entry in entries:
         left = (_shards_of(entry) or frozenset()) - settled.shards
@@ -216,7 +222,10 @@ def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
     if owed is None:
         return None
     stored_by = entry.get(STORED_BY) if CREATED in entry else None
-    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards, stored_by, owed)
+    calendars = inner(entry.get(CALENDARS))
+    if any(type(instant) is not int for instant in calendars.values()):
+        return None
+    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards, stored_by, owed, calendars)
 
 
 def _owed_of(pairs: object) -> dict[int, int] | None:

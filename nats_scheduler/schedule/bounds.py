@@ -21,12 +21,13 @@ Limit: days are those of the Gregorian calendar; a range that ends before it beg
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
-from nats_scheduler.schedule.calendars import Calendar
-from nats_scheduler.schedule.days import Days, row_around
+from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.days import Days, in_order, row_around
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone
@@ -138,13 +139,21 @@ class Bounded:
         return next((calendar.name for calendar in self.bounds.calendars if calendar.days is None), None)
 
     @property
+    def excepted(self) -> tuple[Days, ...]:
+        """All days without fires, those of calendars included, in their order and without overlaps."""
+        calendars = self.bounds.calendars
+        if not calendars:
+            return self.bounds.excepted
+        return in_order(chain(self.bounds.excepted, *(calendar.days or () for calendar in calendars)))
+
+    @property
     def possible(self) -> Bounded:
         """The pattern that no edit of a calendar changes: its fire times are those that an edit may leave."""
         return Bounded(self.base, replace(self.bounds, calendars=(), limit=None)) if self.bounds.calendars else self
 
-    def with_calendars(self, known: Mapping[str, Calendar]) -> Bounded:
-        """Return the pattern with the days of its calendars as they are known; one that is not in there is unknown."""
-        calendars = tuple(known.get(one.name) or Calendar(one.name) for one in self.bounds.calendars)
+    def with_calendars(self, known: KnownCalendars) -> Bounded:
+        """Return the pattern with the days of its calendars as they are known."""
+        calendars = tuple(known.calendar(one.name) for one in self.bounds.calendars)
         return Bounded(self.base, replace(self.bounds, calendars=calendars))
 
     def _grid(self, stored_at: int) -> int:

@@ -19,6 +19,7 @@ Cost: a microsecond for each day or range to read a text.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nats_scheduler.schedule.days import Days, days_text, in_order, read_days
@@ -58,6 +59,32 @@ class Calendar:
 
 class InvalidCalendar(Invalid):
     """A text that is no calendar."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCalendars:
+    """All calendars, as they are at one moment."""
+
+    by_name: Mapping[str, Calendar | InvalidCalendar]
+    """Those that exist; the days of a `Calendar` are known."""
+    absent: str = "there is no such calendar"
+    """Why any other one is not known."""
+    is_read: bool = True
+    """Whether it is known which calendars exist."""
+
+    def calendar(self, name: str) -> Calendar:
+        """Return a calendar, without days if they are not known."""
+        found = self.by_name.get(name)
+        return found if isinstance(found, Calendar) else Calendar(name)
+
+    def fault(self, name: str) -> str:
+        """Return why the days of a calendar are not known; "" if they are."""
+        found = self.by_name.get(name)
+        return self.absent if found is None else "" if isinstance(found, Calendar) else found.reason
+
+
+NOT_READ = KnownCalendars({}, "the calendars have not been read yet", is_read=False)
+"""Nothing is known of calendars."""
 
 
 def is_calendar_name(text: str) -> bool:

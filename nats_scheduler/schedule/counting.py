@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nats_scheduler.schedule.bounds import Bounded, Days
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.cron_calendar import CronFields
+from nats_scheduler.schedule.days import Days
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC
@@ -25,7 +26,7 @@ def count_fires(pattern: Pattern, stored_at: int, after: int, until: int) -> int
     """Return how many fire times in (after, until] a schedule has that was stored at `stored_at`."""
     if isinstance(pattern, Bounded):
         first, end, grid = pattern.span(after, until + 1, stored_at)
-        return _count(pattern.base, grid, first, end - 1, pattern.bounds.excepted)
+        return _count(pattern.base, grid, first, end - 1, pattern.excepted)
     return _count(pattern, stored_at, after, until, NO_DAYS)
 
 

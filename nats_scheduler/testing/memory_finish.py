@@ -1,7 +1,7 @@
 """Whether a fire in a stream in memory is finished: the answer of `MemoryContact` to `CheckFinished`."""
 
 from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked
+from nats_scheduler.engine.inputs import FinishAnswer, FinishChecked, FinishUnchecked
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.memory_stream import MemoryStream
@@ -9,7 +9,7 @@ from nats_scheduler.testing.memory_stream import MemoryStream
 NOT_APPLIED = "the leader has not come so far"
 
 
-def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishChecked | FinishUnchecked:
+def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
     """Return what a server would say of the fires in question."""
     if not stream.has_applied(request.through):
         return FinishUnchecked(request, NOT_APPLIED)

@@ -32,6 +32,7 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.inputs import (
+    CalendarsRead,
     CheckpointLoaded,
     ContactLost,
     DrainRequested,
@@ -46,6 +47,7 @@ from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
@@ -88,8 +90,12 @@ class ScheduleWorld:
         guard: bool = True,
         dialects: Sequence[Dialect] = DIALECTS,
         network: Network | None = None,
+        calendars: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin at `start`; `config` adds to the stream's JSON configuration, `guard=False` is a server 2.10."""
+        """Begin at `start`; `config` adds to the stream's JSON configuration, `guard=False` is a server 2.10.
+
+        `calendars` are texts by name, as the command `nats-scheduler calendar` writes them.
+        """
         self.clock = ManualClock(_instant(start))
         basis = {"name": "WORLD", "subjects": list(subjects), "allow_msg_ttl": True, "allow_rollup_hdrs": True}
         self.stream = MemoryStream({**basis, **(config or {})}, self.clock.now, guard=guard)
@@ -103,6 +109,7 @@ class ScheduleWorld:
         """Decides about the requests of contacts that begin from now on."""
         self.checkpoint = CheckpointLoaded(through=-1, sequence=0)
         """The last checkpoint that the sidecar has written."""
+        self._calendars = dict(calendars or {})
         self._dialects = tuple(dialects)
         self._contacts: list[MemoryContact] = []
         self._checkpoint_at = 0
@@ -142,6 +149,16 @@ class ScheduleWorld:
         """Remove every message whose subject matches, as `nats stream purge --subject` does."""
         self.stream.purge(matching)
         self._pass_on(RemovalRequested(filter=matching))
+
+    def set_calendar(self, name: str, text: str) -> None:
+        """Give a calendar other days, or make it."""
+        self._calendars[name] = text
+        self._pass_on(CalendarsRead(self._known_calendars()))
+
+    def delete_calendar(self, name: str) -> None:
+        """Delete a calendar."""
+        del self._calendars[name]
+        self._pass_on(CalendarsRead(self._known_calendars()))
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -212,9 +229,9 @@ class ScheduleWorld:
     # -- what the sidecar holds ----------------------------------------------------------------------------------
 
     def next_fire(self, schedule: str) -> int | None:
-        """Return when the schedule on a subject fires next (ns); None if none is held."""
+        """Return when the schedule on a subject fires next (ns); None if none is held, or if a calendar holds it."""
         held = self.engine.held.on(schedule)
-        return None if held is None else held.fire_time
+        return None if held is None or not held.may_fire else held.fire_time
 
     def rejection(self, schedule: str) -> Rejection | None:
         """Return why the last message on a subject is rejected as a schedule; None if it is not."""
@@ -225,13 +242,17 @@ class ScheduleWorld:
 
     def _boot(self) -> None:
         self._wake = None
-        self._inbox = [self.checkpoint]  # a new list: inputs for the sidecar before it are lost
+        # A new list: inputs for the sidecar before it are lost.
+        self._inbox = [CalendarsRead(self._known_calendars()), self.checkpoint]
         rules, guard = self.stream.rules, self.stream.guard
         limits = ServerLimits(guard=guard)
         removes_expired = rules.allow_msg_ttl and not guard
         self.engine = StreamEngine(rules, self._dialects, limits, removes_expired=removes_expired)
         self._connect()
         self.settle()
+
+    def _known_calendars(self) -> KnownCalendars:
+        return KnownCalendars({name: read_calendar(name, text.encode()) for name, text in self._calendars.items()})
 
     def _connect(self) -> None:
         self._contacts = [contact for contact in self._contacts if contact.next_delivery() is not None]

@@ -27,7 +27,18 @@ from nats_scheduler.web.shards import letters_of, ranges_text, stream_shards
 from nats_scheduler.web.story import next_rows
 from nats_scheduler.web.verdict import Known, totals, troubled_first, verdict
 
-STATES = ("waiting", "overdue", "failing", "unfinished", "fired", "cancelled", "expiring", "ended")
+STATES = (
+    "waiting",
+    "overdue",
+    "failing",
+    "unfinished",
+    "fired",
+    "cancelled",
+    "expiring",
+    "no_calendar",
+    "excepted",
+    "ended",
+)
 KINDS = ("at", "every", "cron")
 
 ALL_STREAMS = {"limit": 1000}

@@ -110,6 +110,21 @@ async def test_a_shard_that_changed_hands_is_written_by_its_new_holder(registry:
     }
 
 
+async def test_calendars_that_a_holder_did_not_know_are_kept_with_its_shards(registry: Registry) -> None:
+    known = CheckpointLoaded(100, 10, shards=frozenset({2}))
+    unknown = CheckpointLoaded(100, 10, shards=frozenset({0, 1}), calendars={"de-by": 40, "work": -1})
+    for settled in (known, unknown):
+        assert await keeper(registry).write(settled)
+    assert await read(registry) == {known, unknown}
+    assert unknown.through_of(["de-by"]) == 40
+    assert unknown.through_of(["de-by", "work"]) == -1
+    assert unknown.through_of([]) == 100
+    assert known.through_of(["de-by"]) == 100
+    key = checkpoint_key("S", Mode.EMULATED)
+    await registry.put(key, {"created": CREATED, "through": 100, "sequence": 10, "calendars": {"work": "soon"}})
+    assert await read(registry) == set()
+
+
 async def test_what_an_earlier_version_wrote_speaks_for_all_shards(registry: Registry) -> None:
     old = {"created": CREATED, "through": 5, "sequence": 10, "unsettled": [3]}
     await registry.put(checkpoint_key("S", Mode.EMULATED), old)

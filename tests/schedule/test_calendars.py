@@ -9,6 +9,7 @@ from nats_scheduler.schedule.calendars import (
     MAX_NAME_CHARS,
     Calendar,
     InvalidCalendar,
+    KnownCalendars,
     calendar_text,
     is_calendar_name,
     read_calendar,
@@ -137,10 +138,10 @@ def test_a_pattern_with_an_unknown_calendar_answers_with_its_possible_fire_times
     both = named(Calendar("a", ()), Calendar("b"), limit=2)
     assert both.unknown_calendar == "b"
     assert fires(both, 4) == ["2026-12-24", "2026-12-25", "2026-12-26", "2026-12-27"]
-    known = both.with_calendars({"a": Calendar("a", ()), "b": Calendar("b", CHRISTMAS)})
+    known = both.with_calendars(KnownCalendars({"a": Calendar("a", ()), "b": Calendar("b", CHRISTMAS)}))
     assert known.unknown_calendar is None
     assert fires(known, 4) == ["2026-12-24", "2027-01-02"]
-    assert known.with_calendars({"a": Calendar("a", ())}) == both
+    assert known.with_calendars(KnownCalendars({"a": Calendar("a", ())})) == both
 
 
 def test_what_is_possible_does_not_depend_on_calendars() -> None:

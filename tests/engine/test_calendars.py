@@ -1,0 +1,315 @@
+"""Schedules that name calendars: what an edit changes, what it does not change, and what a missing one does."""
+
+import pytest
+
+from nats_scheduler.engine.calendars import MAX_APPLIED_PER_STEP, MIN_ENTRIES
+from nats_scheduler.engine.events import (
+    CalendarApplied,
+    CalendarMissing,
+    Ending,
+    FireForged,
+    FiresMissed,
+    ScheduleEnded,
+)
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+
+ONE = "s.one"
+TARGET = {"Nats-Schedule-Target": "t.out"}
+NAMED = {**TARGET, "Nats-Schedule-X-Except": "calendar:work"}
+DAILY = {"Nats-Schedule": "0 0 9 * * *", **NAMED}
+"""Fires at 9 h of each day that is left; the first day is 2026-01-01."""
+EVERY_6H = {"Nats-Schedule": "@every 6h", **NAMED}
+
+
+def days(world: ScheduleWorld) -> list[int]:
+    """Return the days of January on which something fired."""
+    return [1 + (message.fire_time - START) // DAY for message in world.generated]
+
+
+def following(world: ScheduleWorld) -> list[str]:
+    return [message.header("Nats-Schedule-Next") or "" for message in world.generated]
+
+
+def listed(world: ScheduleWorld, subject: str = ONE) -> ListedSchedule:
+    found = world.engine.view().schedule(subject, world.now)
+    assert found is not None
+    return found
+
+
+def state(world: ScheduleWorld) -> State:
+    return listed(world).state
+
+
+def endings(world: ScheduleWorld) -> list[Ending]:
+    return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]
+
+
+def reported(world: ScheduleWorld) -> list[tuple[str, str, int]]:
+    """Return what was reported of calendars: the name, the fault if there is one, and the schedules."""
+    return [
+        (event.calendar, event.reason if isinstance(event, CalendarMissing) else "", event.count)
+        for event in world.events
+        if isinstance(event, CalendarMissing | CalendarApplied)
+    ]
+
+
+def missed(world: ScheduleWorld) -> list[tuple[int, int]]:
+    """Return the days of the first missed fire and of the make-up fire."""
+    return [
+        (1 + (event.first - START) // DAY, 1 + (event.made_up - START) // DAY)
+        for event in world.events
+        if isinstance(event, FiresMissed) and event.made_up is not None
+    ]
+
+
+# -- a calendar that is known -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+def test_nothing_fires_on_the_days_of_a_calendar(guard: bool) -> None:
+    world = ScheduleWorld(guard=guard, calendars={"work": "2026-01-02..2026-01-04"})
+    world.publish(ONE, DAILY)
+    world.advance("120h")
+    assert days(world) == [1, 5]
+    assert following(world) == ["2026-01-05T09:00:00Z", "2026-01-06T09:00:00Z"]
+    assert state(world) is State.WAITING
+
+
+def test_days_and_several_calendars_are_left_out_together() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-02", "more": "2026-01-04"})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Except": "calendar:work,2026-01-05, calendar:more"})
+    world.advance("150h")
+    assert days(world) == [1, 3, 6]
+
+
+def test_an_edit_counts_at_once_in_both_directions() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, DAILY)
+    world.advance("12h")
+    world.set_calendar("work", "2026-01-02\n2026-01-03")
+    assert world.next_fire(ONE) == START + 3 * DAY + 9 * HOUR
+    world.advance("24h")
+    world.set_calendar("work", "2026-01-02")
+    assert world.next_fire(ONE) == START + 2 * DAY + 9 * HOUR, "that of the 2nd has passed as an excepted one"
+    world.advance("48h")
+    assert days(world) == [1, 3, 4]
+    assert missed(world) == []
+    assert reported(world) == [("work", "", 1)] * 2
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+def test_an_edit_just_before_the_fire_is_in_time(guard: bool) -> None:
+    """The fire is built by then, and names the next fire time."""
+    world = ScheduleWorld(guard=guard, calendars={"work": "2026-01-03"})
+    world.publish(ONE, DAILY)
+    world.advance(9 * HOUR - 1_000_000)
+    world.set_calendar("work", "2026-01-02")
+    world.advance("1h")
+    assert following(world) == ["2026-01-03T09:00:00Z"]
+    world.advance(47 * HOUR - 1_000_000)
+    world.set_calendar("work", "2026-01-02\n2026-01-03")
+    world.advance("1h")
+    assert days(world) == [1]
+
+
+def test_a_fast_schedule_whose_content_is_kept_stops_and_goes_on() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, {"Nats-Schedule": "@every 2s", **NAMED})
+    world.advance("5s")
+    world.set_calendar("work", "2026-01-01")
+    world.advance("1m")
+    assert len(world.generated) == 2
+    world.set_calendar("work", "")
+    world.advance("5s")
+    assert [(one.fire_time - START) // SECOND for one in world.generated] == [2, 4, 66, 68, 70]
+    assert missed(world) == []
+
+
+@pytest.mark.parametrize("change", ["set", "delete"])
+def test_a_schedule_that_names_no_calendar_is_not_concerned(change: str) -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, {"Nats-Schedule": "@every 2s", **TARGET, "Nats-Schedule-X-Except": "2026-02-01"})
+    world.advance("5s")
+    if change == "set":
+        world.set_calendar("work", "2026-01-01")
+    else:
+        world.delete_calendar("work")
+    world.advance("5s")
+    assert len(world.generated) == 5
+    assert reported(world) == []
+    assert not world.engine.calendars.are_named
+
+
+def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
+    world = ScheduleWorld(calendars={"work": "", "other": ""})
+    count = 3 * MAX_APPLIED_PER_STEP + 1
+    for number in range(count):
+        world.publish(f"s.{number}", DAILY)
+    world.publish("s.other", {**DAILY, "Nats-Schedule-X-Except": "calendar:other"})
+    world.set_calendar("work", "2026-01-01")
+    assert {world.next_fire(f"s.{number}") for number in range(count)} == {START + DAY + 9 * HOUR}
+    assert world.next_fire("s.other") == START + 9 * HOUR
+    assert reported(world) == [("work", "", count)]
+
+
+def test_schedules_that_ended_are_not_kept() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    for _ in range(3 * MIN_ENTRIES):
+        world.publish(ONE, DAILY)
+    assert len(world.engine.calendars._named["work"]) <= MIN_ENTRIES
+    world.set_calendar("work", "2026-01-01")
+    assert reported(world) == [("work", "", 1)]
+
+
+# -- what is left -------------------------------------------------------------------------------------------------
+
+
+def test_an_at_whose_day_is_excepted_waits_for_its_time_and_ends() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-02"})
+    world.publish(ONE, {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED})
+    world.advance("24h")
+    assert (state(world), listed(world).next_fire) == (State.EXCEPTED, None)
+    world.advance("10h")
+    assert days(world) == []
+    assert endings(world) == [Ending.EXCEPTED]
+    assert list(world.stream.messages()) == []
+
+
+def test_an_at_whose_day_is_left_by_an_edit_fires() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-02"})
+    world.publish(ONE, {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED})
+    world.advance("24h")
+    world.set_calendar("work", "")
+    world.advance("10h")
+    assert days(world) == [2]
+    assert endings(world) == [Ending.FIRED]
+
+
+def test_an_at_waits_for_its_calendar_beyond_its_time() -> None:
+    world = ScheduleWorld()
+    world.publish(ONE, {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED})
+    world.advance("48h")
+    world.restart("1h")
+    assert state(world) is State.NO_CALENDAR
+    world.set_calendar("work", "2026-01-03")
+    assert days(world) == [2]
+
+
+def test_an_edit_that_leaves_no_fire_ends_nothing_until_the_end_has_passed() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-End": "2026-01-06T00:00:00Z"})
+    world.advance("12h")
+    world.set_calendar("work", "2026-01-01..2026-12-31")
+    assert state(world) is State.EXCEPTED
+    world.restart("24h")
+    assert state(world) is State.EXCEPTED
+    world.set_calendar("work", "2026-01-04")
+    world.advance("30h")
+    assert days(world) == [1, 3]
+    world.set_calendar("work", "2026-01-01..2026-12-31")
+    world.advance("72h")
+    assert days(world) == [1, 3]
+    assert endings(world) == [Ending.EXCEPTED]
+
+
+def test_the_last_fire_that_a_calendar_leaves_ends_the_schedule() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-03..2026-01-31"})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-End": "2026-02-01T00:00:00Z"})
+    world.advance("48h")
+    assert following(world) == ["2026-01-02T09:00:00Z", "purge"]
+    assert endings(world) == [Ending.FIRED]
+    assert [message.subject for message in world.stream.messages()] == ["t.out"] * 2
+
+
+def test_a_limit_counts_by_the_days_of_the_calendar_as_it_is() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Limit": "3"})
+    world.advance("36h")
+    assert days(world) == [1, 2]
+    world.set_calendar("work", "2026-01-01")
+    world.advance("72h")
+    assert days(world) == [1, 2, 3, 4], "without the 1st, the 4th is the third"
+    assert following(world)[-1] == "purge"
+
+
+def test_a_limit_that_an_edit_reaches_too_late_leaves_the_schedule_excepted() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-01..2026-01-03"})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Limit": "2"})
+    world.advance("72h")
+    world.set_calendar("work", "")
+    assert state(world) is State.EXCEPTED
+    world.advance("72h")
+    assert days(world) == []
+    world.set_calendar("work", "2026-01-01..2026-01-06")
+    world.advance("48h")
+    assert days(world) == [7, 8]
+    assert endings(world) == [Ending.FIRED]
+
+
+# -- what was stored by other days --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery(with_checkpoint: bool) -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, {**EVERY_6H, "Nats-Schedule-X-Limit": "20"})
+    world.advance("30h")
+    before = len(world.generated)
+    world._calendars["work"] = "2026-01-01..2026-01-02"
+    world.restart("3h", with_checkpoint=with_checkpoint)
+    world.advance("24h")
+    assert [event for event in world.events if isinstance(event, FireForged)] == []
+    assert days(world)[before:] == [3, 3]
+
+
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_a_day_that_passed_while_it_was_excepted_is_not_made_up_after_a_restart(with_checkpoint: bool) -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-03"})
+    world.publish(ONE, DAILY)
+    world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
+    world.advance("60h")
+    world._calendars["work"] = ""
+    world.restart("1h", with_checkpoint=with_checkpoint)
+    world.advance("24h")
+    world.generated = [one for one in world.generated if one.subject == "t.out"]
+    assert days(world) == ([1, 2, 4] if with_checkpoint else [1, 2, 3, 4])
+
+
+def test_of_what_an_outage_missed_the_new_days_decide() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, DAILY)
+    world.advance("10h")
+    world._calendars["work"] = "2026-01-04"
+    world.restart("72h")
+    assert days(world) == [1, 3]
+    assert missed(world) == [(2, 3)]
+
+
+def test_a_jittered_fire_is_held_back_by_an_edit_before_it_is_sent() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
+    sent = listed(world).sent
+    assert sent is not None
+    world.advance_to(sent - SECOND)
+    assert world.now > START + 9 * HOUR, "it is delayed at the moment"
+    world.set_calendar("work", "2026-01-02")
+    assert listed(world).sent == sent, "an edit changes no send time"
+    world.set_calendar("work", "2026-01-01")
+    world.advance("2s")
+    assert days(world) == []
+    assert world.next_fire(ONE) == START + DAY + 9 * HOUR
+
+
+def test_a_jittered_fire_that_an_edit_leaves_before_it_would_be_sent_is_sent() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-01"})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
+    world.advance("9h1s")
+    world.set_calendar("work", "")
+    assert world.next_fire(ONE) == START + 9 * HOUR
+    world.advance("11h")
+    assert [format_rfc3339(one.fire_time) for one in world.generated] == ["2026-01-01T09:00:00Z"]

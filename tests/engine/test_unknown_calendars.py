@@ -1,0 +1,120 @@
+"""Schedules whose calendar does not exist or is invalid: they wait, and nothing is lost or stored twice."""
+
+import pytest
+
+from nats_scheduler.engine.events import (
+    Ending,
+)
+from nats_scheduler.engine.outlook import State
+from nats_scheduler.schedule.instants import DAY
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.test_calendars import DAILY, ONE, TARGET, days, endings, listed, missed, reported, state
+
+CONSUMED = {"retention": "workqueue"}
+
+
+@pytest.mark.parametrize(
+    ("calendars", "reason"),
+    [({}, "there is no such calendar"), ({"work": "soon"}, "line 1 contains 'soon'")],
+    ids=["missing", "invalid"],
+)
+def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, str], reason: str) -> None:
+    world = ScheduleWorld(calendars=calendars)
+    world.publish(ONE, DAILY)
+    world.advance("57h")
+    assert days(world) == []
+    assert (state(world), listed(world).next_fire) == (State.NO_CALENDAR, None)
+    (fault,) = reported(world)
+    assert fault[1].startswith(reason)
+    assert world.engine.figures(world.now).finish().overdue == 0, "it is shown as what it is"
+    world.set_calendar("work", "2026-01-03")
+    assert days(world) == [2], "what came due meanwhile is made up, as far as the calendar leaves it"
+    assert missed(world) == [(1, 2)]
+    world.advance("24h")
+    assert days(world) == [2, 4]
+    assert [name for name, fault, _count in reported(world) if not fault] == ["work"]
+
+
+def test_a_calendar_that_leaves_nothing_of_what_came_due_has_nothing_made_up() -> None:
+    world = ScheduleWorld()
+    world.publish(ONE, DAILY)
+    world.advance("57h")
+    world.set_calendar("work", "2026-01-01..2026-01-03")
+    world.advance("24h")
+    assert days(world) == [4]
+    assert missed(world) == []
+
+
+def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-03"})
+    world.publish(ONE, DAILY)
+    world.advance("10h")
+    world.delete_calendar("work")
+    world.advance("48h")
+    assert days(world) == [1]
+    assert state(world) is State.NO_CALENDAR
+    world.set_calendar("work", "2026-01-03")
+    world.advance("24h")
+    assert days(world) == [1, 2, 4]
+    assert endings(world) == []
+
+
+@pytest.mark.parametrize("config", [{}, CONSUMED], ids=["limits", "consumed"])
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "never there"])
+def test_a_restart_without_the_calendar_changes_nothing(config: dict[str, str], deleted: bool) -> None:
+    """The checkpoint says up to when the schedules of a calendar are settled: nothing is lost, or stored twice."""
+    world = ScheduleWorld(config=config, calendars={"work": ""} if deleted else {})
+    world.publish(ONE, DAILY)
+    world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
+    world.advance("10h")
+    if deleted:
+        assert days(world)[-1] == 1
+        if config:
+            world.stream.purge("t.out")
+        world.delete_calendar("work")
+    world.advance("48h")
+    for _ in range(2):
+        world.restart("5h")
+        world.advance("30m")
+    assert world.checkpoint.through > START + 2 * DAY, "others are not held back"
+    world.set_calendar("work", "2026-01-03")
+    world.advance("1h")
+    fired = [1 + (one.fire_time - START) // DAY for one in world.generated if one.subject == "t.out"]
+    assert fired == ([1, 2] if deleted else [2])
+    assert world.checkpoint.calendars == {}
+    world.restart("1h")
+    assert state(world) is State.WAITING
+
+
+def test_a_restart_in_which_the_calendar_appears_makes_up_what_it_leaves() -> None:
+    world = ScheduleWorld(calendars={"work": ""})
+    world.publish(ONE, DAILY)
+    world.advance("10h")
+    world.delete_calendar("work")
+    world.advance("30h")
+    world._calendars["work"] = ""
+    world.restart("1h")
+    assert days(world) == [1, 2]
+
+
+def test_a_waiting_schedule_is_ended_by_its_ttl() -> None:
+    world = ScheduleWorld()
+    world.publish(ONE, {**DAILY, "Nats-TTL": "2h"})
+    world.advance("3h")
+    assert endings(world) == [Ending.EXPIRED]
+    world.set_calendar("work", "")
+    world.advance("24h")
+    assert days(world) == []
+
+
+def test_a_waiting_schedule_can_be_replaced_and_deleted() -> None:
+    world = ScheduleWorld()
+    world.publish(ONE, DAILY)
+    world.advance("24h")
+    world.publish(ONE, {"Nats-Schedule": "@every 6h", **TARGET})
+    gone = world.publish("s.two", DAILY)
+    world.delete(gone)
+    world.set_calendar("work", "")
+    world.advance("48h")
+    assert {one.schedule for one in world.generated} == {ONE}
