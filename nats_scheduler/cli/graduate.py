@@ -97,7 +97,9 @@ async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, d
     graduation = Graduation(session.connection, session.api, session.server, served.state, SystemClock().now)
     with progress_bar() as bar:
         restrictions = session.settings.restrictions_on(name)
-        await graduation.look(session.registry, restrictions, reading_progress(bar.show, name, served.state))
+        await graduation.look(
+            session.registry, restrictions, reading_progress(bar.show, name, served.state), session.calendars
+        )
     version, findings = session.server.version, graduation.findings
     if served.mode is Mode.NATIVE:
         return Outcome(name, version, "native", (), (), graduation.handed_over)

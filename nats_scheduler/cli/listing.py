@@ -94,5 +94,6 @@ async def _read_stream(session: Session, one: ServedStream, query: Query, clock:
             query=query,
             restrictions=session.settings.restrictions_on(one.state.name),
             removes_expired=removes_expired(one.state, session.server),
+            calendars=session.calendars,
             notify_read=reading_progress(bar.show, one.state.name, one.state),
         )

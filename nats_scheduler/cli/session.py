@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.calendars import CalendarBucket
 from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
@@ -42,6 +43,7 @@ class Session:
     connection: Connection
     api: JetStreamApi
     registry: Registry
+    calendars: CalendarBucket
     server: Capabilities
     settings: SidecarSettings
     service: ServiceClient
@@ -107,7 +109,8 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
             oldest = ".".join(map(str, OLDEST_VERSION))
             raise CommandError(f"the server is version {server.version}: message schedules need {oldest} or later")
         registry = Registry(connection, api, settings.registry_bucket)
+        calendars = CalendarBucket(connection, api, settings.calendars_bucket)
         service = ServiceClient(connection, partial(is_instance, registry))
-        yield Session(connection, api, registry, server, settings, service)
+        yield Session(connection, api, registry, calendars, server, settings, service)
     finally:
         await connection.close()

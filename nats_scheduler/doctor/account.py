@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.calendars import CalendarBucket
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.registry import Registry
@@ -27,6 +28,11 @@ class Account(Protocol):
     @property
     def registry(self) -> Registry:
         """The sidecars' bucket, which may not exist."""
+        ...
+
+    @property
+    def calendars(self) -> CalendarBucket:
+        """The bucket of calendars, which may not exist."""
         ...
 
     @property

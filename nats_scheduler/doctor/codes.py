@@ -39,6 +39,7 @@ class Code(StrEnum):
     ENDS_BEFORE_FIRE = "ends_before_fire"
     SCHEDULE_INVALID = "schedule_invalid"
     TARGET_WITHOUT_STREAM = "target_without_stream"
+    CALENDAR_MISSING = "calendar_missing"
     DEFECT_STREAM_LOST = "defect_stream_lost"
     DEFECT_QUEUE_EMPTIED = "defect_queue_emptied"
     DEFECT_COPIES_STALL = "defect_copies_stall"
@@ -96,6 +97,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.ENDS_BEFORE_FIRE: Meaning(_E, "the stream removes the schedule before it fires"),
     Code.SCHEDULE_INVALID: Meaning(_E, "it stays stored and never fires"),
     Code.TARGET_WITHOUT_STREAM: Meaning(_E, "no fire can be stored there, and the sidecar retries them"),
+    Code.CALENDAR_MISSING: Meaning(_E, "nothing fires until the calendar is there, since it could be on a holiday"),
     Code.DEFECT_STREAM_LOST: Meaning(_E, "the server does not load the stream at its next start"),
     Code.DEFECT_QUEUE_EMPTIED: Meaning(_E, "the copy removes pending schedules, also those that it does not copy"),
     Code.DEFECT_COPIES_STALL: Meaning(_E, "the copy stops at the first schedule, without an error"),

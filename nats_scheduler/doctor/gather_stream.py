@@ -163,6 +163,7 @@ async def _with_schedules(reading: Reading, facts: StreamFacts) -> StreamFacts:
         restrictions=account.settings.restrictions_on(name),
         removes_expired=removes_expired(facts.state, account.server),
         notify_read=reading_progress(reading.progress, f"schedules of {name}", facts.state),
+        calendars=account.calendars,
     )
     equal = await _equal(account, name, read.schedules, reading.note)
     return replace(facts, at=at, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed, equal=equal)
@@ -217,7 +218,7 @@ async def _with_graduation(reading: Reading, facts: StreamFacts) -> StreamFacts:
         server = replace(server, api_level=REPEATING_API_LEVEL)
     graduation = Graduation(account.connection, account.api, server, facts.state, reading.now)
     show = reading_progress(reading.progress, f"graduation of {facts.name}", facts.state)
-    await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show)
+    await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show, account.calendars)
     found: list[GraduationFinding] = list(graduation.findings)
     return replace(facts, graduation=found)
 

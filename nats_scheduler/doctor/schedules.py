@@ -13,6 +13,7 @@ from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.observe.policies import has_ignored_policies, policies_text
+from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
@@ -42,6 +43,14 @@ def _rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         what = "; ".join(f"{one.header} {one.reason}" for one in noted.headers)
         command = f"publish {noted.subject} again with the right names"
         yield Finding(Code.HEADERS_MISNAMED, f"{noted.subject}: {what}", command, stream.name, noted.subject)
+
+
+def _calendars(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    for listed in stream.schedules:
+        if listed.state is State.NO_CALENDAR and (name := unknown_calendar_of(listed.pattern)) is not None:
+            what = f"{listed.subject} names the calendar {name}, which does not exist, is invalid or cannot be read"
+            command = f"nats-scheduler calendar show {name}"
+            yield Finding(Code.CALENDAR_MISSING, what, command, stream.name, listed.subject)
 
 
 def _failures(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -135,6 +144,7 @@ def _graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
 CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
     _endings,
     _rejections,
+    _calendars,
     _failures,
     _targets,
     _elsewhere,

@@ -144,9 +144,10 @@ class _Gathering:
         service = self._sidecar.services.get(outline.name)
         if not outline.is_read or service is None:
             return outline
-        if not service.is_ready:
+        if not service.is_ready or (service.calendars.are_named and not service.calendars.are_read):
             self.is_whole = False
-            self.unexamined.append(Unexamined("its schedules", "it is not read to its end yet", outline.name))
+            what = "its schedules, or the calendars that they name, are not read to their end yet"
+            self.unexamined.append(Unexamined("its schedules", what, outline.name))
             return outline
         return await self._held(outline, service, failures, filters)
 
@@ -165,6 +166,7 @@ class _Gathering:
         known = {one.sequence: one.failing for one in found.schedules if one.failing is not None}
         expiring = sum(one.state is State.EXPIRING for one in found.schedules)
         listed = sum(one.state is State.FAILING for one in found.schedules)
+        waiting = sum(one.state is State.NO_CALENDAR for one in found.schedules)
         return replace(
             outline,
             at=now,
@@ -176,6 +178,7 @@ class _Gathering:
             more={
                 Code.ENDS_BEFORE_FIRE: found.counts[State.EXPIRING] - expiring,
                 Code.FIRES_REFUSED: found.counts[State.FAILING] - listed,
+                Code.CALENDAR_MISSING: found.counts[State.NO_CALENDAR] - waiting,
                 Code.SCHEDULE_INVALID: view.rejected_count - len(rejected),
                 Code.HEADERS_MISNAMED: view.misnamed_count - len(misnamed),
             },

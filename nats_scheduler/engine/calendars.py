@@ -79,6 +79,11 @@ class Calendars:
         """Whether a schedule named a calendar since the beginning."""
         return bool(self._named)
 
+    @property
+    def are_read(self) -> bool:
+        """Whether it is known which calendars exist."""
+        return self._known.is_read
+
     # -- what changes --------------------------------------------------------------------------------------------
 
     def hold(self, held: HeldWithPolicies, *, is_live: bool) -> None:

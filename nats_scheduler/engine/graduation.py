@@ -27,6 +27,7 @@ from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.instants import floor_to_second
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, adopted_fire, quirk_of, reads
@@ -142,6 +143,15 @@ class Handover:
         self._stored.take(messages, now)
         self.take_buried(messages)
 
+    @property
+    def names_calendars(self) -> bool:
+        """Whether a schedule names a calendar."""
+        return self._stored.names_calendars
+
+    def know(self, calendars: KnownCalendars, now: int) -> None:
+        """Take the calendars as they are, after all messages were read."""
+        self._stored.know(calendars, now)
+
     def take_buried(self, messages: Sequence[StoredMessage]) -> None:
         """Read messages for the server's view alone: later ones on their subjects cover them in ours."""
         for message in messages:
@@ -234,9 +244,9 @@ class Handover:
         """Return the latest fire of a repeating schedule that is due and not stored; None where there is none.
 
         One that is delayed by a jitter is due: the server goes on after its fire time. One that a policy skips is not
-        made up.
+        made up, nor one whose calendar is not known, since it may be one of a holiday.
         """
-        if not held.repeats or held.fire_time > now:
+        if not held.repeats or held.fire_time > now or not held.may_fire:
             return None
         if isinstance(held, HeldWithPolicies) and held.send_time <= now and next_of_due(held, now) is None:
             return None

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.inputs import CheckpointLoaded, ExpiryConcluded, MessagesRead
+from nats_scheduler.engine.inputs import CalendarsRead, CheckpointLoaded, ExpiryConcluded, MessagesRead
 from nats_scheduler.engine.landed import Landed
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
@@ -28,6 +28,7 @@ from nats_scheduler.message.fires import following_fire, scheduler_of
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.calendars import KnownCalendars
 
 
 class StoredSchedules:
@@ -72,6 +73,17 @@ class StoredSchedules:
             following = following_fire(fire.block, ADR51)
             if held is not None and following is not None and held.sequence < fire.sequence:
                 held.fire_time = following
+
+    @property
+    def names_calendars(self) -> bool:
+        """Whether a schedule names a calendar, or did."""
+        return self._engine.calendars.are_named
+
+    def know(self, calendars: KnownCalendars, now: int) -> None:
+        """Take the calendars as they are, after all messages were read."""
+        self._engine.step(now, (CalendarsRead(calendars),))
+        while self._engine.calendars.work(now):
+            pass
 
     def remove(self, gone: Iterable[tuple[str, int]], now: int) -> None:
         """Hold nothing more of these messages, by subject and sequence: they are not stored any more."""

@@ -28,7 +28,7 @@ SURVEYED_PER_UNIT = 32
 
 Visited = tuple[Held, Outlook]
 
-COUNTED = frozenset({State.EXPIRING, State.FAILING})
+COUNTED = frozenset({State.EXPIRING, State.FAILING, State.NO_CALENDAR})
 """The states in which something is wrong."""
 
 

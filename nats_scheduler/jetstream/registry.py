@@ -13,10 +13,10 @@ The rule: any client of the account may write here, so a value that no sidecar w
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from nats_scheduler.engine.inputs import ContactLost, Input, MessagesRead
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
@@ -109,9 +109,12 @@ class Registry:
 
         None too if another one is being written: a read may still return the value before.
         """
-        headers = [(EXPECTED_SEQUENCE, b"%d" % revision)]
-        subject = f"{self._written_to}.{key}"
-        reply = await self._connection.request(subject, json.dumps(value).encode(), with_headers(b"", headers))
+        return await self.swap_bytes(key, json.dumps(value).encode(), revision)
+
+    async def swap_bytes(self, key: str, value: bytes, revision: int, block: bytes = b"") -> int | None:
+        """Do what `swap` does with a value that is any bytes, and with further headers, if `block` has some."""
+        block = with_headers(block, [(EXPECTED_SEQUENCE, b"%d" % revision)])
+        reply = await self._connection.request(f"{self._written_to}.{key}", value, block)
         answer = read_object(reply.body) or {}
         if inner(answer.get("error")).get("err_code") in WRONG_LAST_SEQUENCE:
             return None  # several instances write: the one that lost reads the key again
@@ -136,10 +139,16 @@ class Registry:
         message = await self._last(key)
         return (None, 0) if message is None else (read_object(message.body or b""), message.sequence)
 
-    async def follow(self, keys: Sequence[str], received: Callable[[str, Object | None, StoredMessage], None]) -> None:
+    async def follow(
+        self,
+        keys: Sequence[str],
+        received: Callable[[str, Object | None, StoredMessage], None],
+        caught_up: Callable[[], None] = lambda: None,
+    ) -> None:
         """Deliver what is stored under keys that match, and then what is written, in order.
 
         What is not a JSON object, such as a deleted key, is delivered as None.
+        `caught_up` is called when all that was stored is delivered.
         Ends as followers do, and also when the consumer is lost: the bucket may be another one by now, whose sequences
         begin again, so that all of it has to be delivered.
         """
@@ -148,6 +157,8 @@ class Registry:
         def notify(given: Input) -> None:
             if isinstance(given, ContactLost):
                 raise ConsumerLostError(given.reason)
+            if isinstance(given, CaughtUp):
+                caught_up()
             for message in given.messages if isinstance(given, MessagesRead) else ():
                 received(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
 
@@ -172,6 +183,7 @@ class Registry:
             found.sort(key=lambda message: message.sequence)
             last = found[-1].sequence if found else last
             notify(MessagesRead(found))
+            notify(CaughtUp())
             await asyncio.sleep(KEY_POLL_INTERVAL_SECONDS)
 
     async def written_at(self, key: str) -> int | None:
@@ -188,8 +200,13 @@ class Registry:
 
     async def keys(self, under: str) -> list[str]:
         """Return the keys that begin with `under.`, without this prefix."""
-        prefix = f"{self._subject}.{under}."
-        return [s.removeprefix(prefix) async for s in self._api.subjects(self._stream, f"{prefix}>")]
+        return [key.removeprefix(f"{under}.") async for key in self.keys_within(f"{under}.>")]
+
+    async def keys_within(self, wanted: str) -> AsyncIterator[str]:
+        """Yield the keys that match."""
+        prefix = f"{self._subject}."
+        async for subject in self._api.subjects(self._stream, f"{prefix}{wanted}"):
+            yield subject.removeprefix(prefix)
 
     async def _last(self, key: str) -> StoredMessage | None:
         try:

@@ -1,8 +1,9 @@
-"""What is reached through one connection: JetStream's API, and the registry's bucket."""
+"""What is reached through one connection: JetStream's API, the registry's bucket, and that of the calendars."""
 
 from dataclasses import dataclass
 
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.calendars import CalendarBucket
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -15,10 +16,12 @@ class Access:
     connection: Connection
     api: JetStreamApi
     registry: Registry
+    calendars: CalendarBucket
 
 
 def access_through(connection: Connection, settings: SidecarSettings) -> Access:
     """Return the access that a connection gives; nothing is requested yet."""
     chosen = settings.connection
     api = JetStreamApi(connection, chosen.api_prefix, chosen.request_timeout_seconds)
-    return Access(connection, api, Registry(connection, api, settings.registry_bucket))
+    calendars = CalendarBucket(connection, api, settings.calendars_bucket)
+    return Access(connection, api, Registry(connection, api, settings.registry_bucket), calendars)

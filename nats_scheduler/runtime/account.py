@@ -18,6 +18,7 @@ from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import access_through
 from nats_scheduler.runtime.background import Background
+from nats_scheduler.runtime.calendars import follow_calendars
 from nats_scheduler.runtime.carrying import CarryingStreams
 from nats_scheduler.runtime.discovery import Discovery
 from nats_scheduler.runtime.file_streams import FileStreams
@@ -94,6 +95,9 @@ class Account:
             )
             for request in self._received_early:
                 discovery.receive(request)
+            works.append(
+                background.begin(kept_up(partial(follow_calendars, self.access, services, reporter), reporter))
+            )
             works.append(background.begin(files.apply(self._flagged, serving.check)))
             works.append(background.begin(kept_up(partial(keep_time, self._clock, registry.server_time), reporter)))
             try:

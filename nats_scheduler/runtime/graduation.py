@@ -27,6 +27,7 @@ from nats_scheduler.engine.graduation import PURGED_KINDS, Finding, HandedOver, 
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.calendars import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import reads_all
@@ -102,9 +103,11 @@ class Graduation:
         registry: Registry,
         restrictions: Restrictions,
         notify_read: Callable[[Sequence[StoredMessage]], None] = lambda _messages: None,
+        calendars: CalendarBucket | None = None,
     ) -> None:
         """Read everything and find what would go wrong; nothing is written.
 
+        `calendars` is read if a schedule names one; without it they are not known.
         `notify_read` is called with each batch of messages that was read.
         """
         await self._set_clock()
@@ -123,6 +126,8 @@ class Graduation:
             notify_read(messages)
 
         await read_stored(self._connection, self._api, self._state.config, take)
+        if calendars is not None and handover.names_calendars:
+            handover.know(await read_calendars(calendars), self._now())
         if not reads_all(self._state.config):
             await self._read_buried(handover)
         self.findings = [*self._of_configuration(), *await self._of_copies(), *handover.findings(self._now())]

@@ -19,6 +19,7 @@ from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import ALL, EngineView, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.calendars import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import NoAnswerError
@@ -54,12 +55,14 @@ async def take_snapshot(
     restrictions: Restrictions = UNRESTRICTED,
     removes_expired: bool = False,
     notify_read: Callable[[Sequence[StoredMessage]], None] | None = None,
+    calendars: CalendarBucket | None = None,
 ) -> Snapshot:
     """Read a stream that is served in `mode`; `now` returns the time in ns since the Unix epoch.
 
     Of its schedules those are returned that the `query` wants. `restrictions` are those of the sidecar; the server
     knows none.
     With `removes_expired` it is the sidecar that ends what has a TTL, and not the server.
+    `calendars` is read if a schedule names one.
     `notify_read` is called with each batch of messages that was read.
 
     Raises `JetStreamError` where the stream cannot be read.
@@ -78,6 +81,8 @@ async def take_snapshot(
             notify_read(messages)
 
     await read_stored(connection, api, state.config, take)
+    if calendars is not None and ours.names_calendars:
+        ours.know(await read_calendars(calendars), now())
     return _snapshot([one.view for one in read], now(), query)
 
 

@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, StreamReady
 from nats_scheduler.engine.figures import Figures
 from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld, StreamChanged
+from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
 from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.sliced import Sliced
@@ -33,15 +34,13 @@ from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.wakes import Wakes
+from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 HANDOVER_OVERLAP_SECONDS = 0.5
 """How long this instance continues to fire for shards that now belong to another one, which has yet to receive that and
-to read our checkpoint.
-
-What both fire is stored once; what neither fires is late.
-"""
+to read our checkpoint. What both fire is stored once; what neither fires is late."""
 
 SILENT_ACK_LIMIT_NS = SECOND
 """Longest wait (ns) for an acknowledgement on a stream that sends none: its fires are read back, or not at all."""
@@ -132,6 +131,11 @@ class StreamService:
         return self._engine.held.rolls_up
 
     @property
+    def calendars(self) -> Calendars:
+        """The calendars that its schedules name, to look at."""
+        return self._engine.calendars
+
+    @property
     def fires_stored(self) -> int:
         """How many fires of ours were stored since the service began."""
         return self._engine.fires_stored
@@ -199,11 +203,9 @@ class StreamService:
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
         """Return whether the engine can continue: nothing that it depends on has changed."""
-        return (
-            self._has_this_basis(state, mode, server)
-            # With contact, what was read last may be newer than `state`; without, the stream was rolled back.
-            and (self.has_contact or state.last_sequence >= self.last_read)
-        )
+        # With contact, what was read last may be newer than `state`; without, the stream was rolled back.
+        is_continued = self.has_contact or state.last_sequence >= self.last_read
+        return is_continued and self._has_this_basis(state, mode, server)
 
     def _has_this_basis(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
         # In a round over all streams nothing has changed, and it takes 10 us to interpret a configuration.
@@ -231,6 +233,10 @@ class StreamService:
     def recheck(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
         """Re-check before its next fire what a client asked to remove."""
         self._driver.receive(RemovalRequested(subject_filter, sequence, below))
+
+    def read_calendars(self, known: KnownCalendars) -> None:
+        """Take the calendars of the account as they are now."""
+        self._driver.receive(CalendarsRead(known))
 
     def report_again(self) -> None:
         """Write the next checkpoint even if nothing happened since the last one: the bucket is a new one."""

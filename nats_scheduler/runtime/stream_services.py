@@ -18,6 +18,7 @@ from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.wakes import Wakes
+from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
@@ -37,6 +38,8 @@ class StreamServices:
         self._report = report
         self._report_lateness = report_lateness
         self._services: dict[str, StreamService] = {}
+        self.calendars = NOT_READ
+        """What is known of the calendars of the account."""
         self._shared: tuple[Wakes, Pace] | None = None
         """Made with the first service, since they belong to an event loop."""
         self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
@@ -47,6 +50,7 @@ class StreamServices:
         assert state.name not in self._services, "the service before it must have been ended"
         service = self.aside(state, mode, server, self._settings, self._report)
         self._services[state.name] = service
+        service.read_calendars(self.calendars)
         return service
 
     def aside(
@@ -61,6 +65,17 @@ class StreamServices:
         if self._shared is None:
             self._shared = Wakes(self._clock, self._report_lateness), Pace()
         return StreamService(state, mode, server, settings, self._clock, report, *self._shared)
+
+    @property
+    def name_calendars(self) -> bool:
+        """Whether a schedule of some stream names a calendar, or did."""
+        return any(service.calendars.are_named for service in self._services.values())
+
+    def read_calendars(self, known: KnownCalendars) -> None:
+        """Take the calendars of the account as they are now."""
+        self.calendars = known
+        for service in self._services.values():
+            service.read_calendars(known)
 
     def is_burst(self) -> bool:
         """Return whether so many fires of one stream are in flight that what can wait should."""

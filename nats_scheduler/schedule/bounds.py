@@ -218,6 +218,11 @@ def possible_of(pattern: Pattern) -> Pattern:
     return pattern.possible if isinstance(pattern, Bounded) else pattern
 
 
+def unknown_calendar_of(pattern: Pattern) -> str | None:
+    """Return the name of the first calendar of a pattern whose days are not known; None if there is none."""
+    return pattern.unknown_calendar if isinstance(pattern, Bounded) else None
+
+
 def _row_of_calendars(calendars: Sequence[Calendar], day: int) -> Days | None:
     """Return the days in a row around a day that one of the calendars excepts."""
     for calendar in calendars:

@@ -19,10 +19,10 @@ Cost: a microsecond for each day or range to read a text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nats_scheduler.schedule.days import Days, days_text, in_order, read_days
+from nats_scheduler.schedule.days import Days, days_text, in_order, read_days, without
 from nats_scheduler.schedule.invalid import Invalid
 
 MAX_CALENDAR_BYTES = 64 * 1024
@@ -120,6 +120,41 @@ def read_calendar(name: str, text: bytes) -> Calendar | InvalidCalendar:
 def calendar_text(days: tuple[Days, ...]) -> str:
     """Print the days of a calendar, one day or range in each line."""
     return "".join(f"{days_text(one)}\n" for one in days)
+
+
+def with_days(text: str, added: Iterable[Days]) -> str:
+    """Return the text of a valid calendar with more days, in lines at its end; days that it has are not repeated."""
+    lines, known = text.splitlines(), tuple(part for line in text.splitlines() for part in _parts(line))
+    for one in added:
+        left: tuple[Days, ...] = (one,)
+        for before in known:
+            left = without(left, before)
+        lines += map(days_text, left)
+        known += left
+    return "".join(f"{line}\n" for line in lines)
+
+
+def without_days(text: str, removed: Iterable[Days]) -> str:
+    """Return the text of a valid calendar without some days; a line that has none any more is left out."""
+    gone = tuple(removed)
+    lines = []
+    for line in text.splitlines():
+        parts = _parts(line)
+        left = parts
+        for one in gone:
+            left = without(left, one)
+        if left == in_order(parts):
+            lines.append(line)
+        elif left:
+            comment = "".join(line.partition("#")[1:])
+            lines.append(", ".join(map(days_text, left)) + (f"  {comment}" if comment else ""))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _parts(line: str) -> tuple[Days, ...]:
+    """Return the days in a line of a valid calendar."""
+    found = (read_days(part.strip()) for part in line.partition("#")[0].split(","))
+    return tuple(one for one in found if isinstance(one, Days))
 
 
 def _invalid(text: bytes, reason: str) -> InvalidCalendar:

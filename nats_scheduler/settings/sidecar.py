@@ -198,6 +198,13 @@ class SidecarSettings(BaseModel):
             "1 to 200 characters."
         ),
     )
+    calendars_bucket: BucketName = Field(
+        default="nats_scheduler_calendars",
+        description=(
+            "Key-value bucket of the calendars that schedules name in X-Except: letters, digits, _ and -, 1 to 200 "
+            "characters. It is optional; nats-scheduler calendar creates it."
+        ),
+    )
     web_port: int = Field(
         default=8225,
         ge=0,

@@ -7,12 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.codes import Code
+from nats_scheduler.jetstream.calendars import CalendarBucket
+from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.doctor.examined import FLAG
 from tests.harness.account import Account, in_seconds
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 
 NEVER = "@at 2199-01-01T00:00:00Z"
 FAR = "@at 2999-01-01T00:00:00Z"
+
+EXCEPT = "Nats-Schedule-X-Except"
+NAMES_A_CALENDAR = {EXCEPT: "calendar:none"}
 
 Build = Callable[[Account, str], Awaitable[None]]
 
@@ -63,6 +68,14 @@ def stored(pattern: str = NEVER, **headers: str) -> Build:
         await account.publish(f"{name}.s", schedule(name, pattern, **headers))
 
     return build
+
+
+async def with_calendar(account: Account, name: str) -> None:
+    """Build a scene: a flagged stream with one schedule that names a calendar that exists."""
+    calendars = CalendarBucket(account.connection, account.api, SidecarSettings().calendars_bucket)
+    await calendars.open()
+    assert await calendars.write(name, b"2026-12-25\n", 0)
+    await stored("@hourly", **{EXCEPT: f"calendar:{name}"})(account, name)
 
 
 def configured(pattern: str = NEVER, count: int = 0, **config: Any) -> Build:
@@ -175,6 +188,7 @@ SCENES: Mapping[Code, Scene] = {
         V2_11, configured(max_age=3_600_000_000_000), configured(f"@at {in_seconds(600)}", max_age=3_600_000_000_000)
     ),
     Code.SCHEDULE_INVALID: Scene(V2_11, stored("@often"), stored("@hourly")),
+    Code.CALENDAR_MISSING: Scene(V2_11, stored("@hourly", **NAMES_A_CALENDAR), with_calendar),
     Code.DEFECT_STREAM_LOST: Scene(V2_14, sealed, stored()),
     Code.DEFECT_QUEUE_EMPTIED: Scene(V2_15, copied("workqueue", part="out"), uncopied("workqueue")),
     Code.DEFECT_COPIES_STALL: Scene(V2_12, copied("limits", "mirror"), copied("limits", "mirror"), V2_14),

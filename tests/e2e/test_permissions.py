@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.jetstream.calendars import CalendarBucket
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
@@ -88,10 +89,23 @@ class Life:
                 "jobs.overlap", self.headers("@every 1s", "jobs.worked", **{"X-Overlap": "skip"})
             )
         await self.account.publish("jobs.at", self.headers(soon, "jobs.out"))
+        if self.mode != "native":
+            calendars = CalendarBucket(self.account.connection, self.account.api, "nats_scheduler_calendars")
+            await calendars.open()
+            await calendars.write("work", b"# every day\n", 0)
+            named = {"X-Except": "calendar:work"}
+            await self.account.publish("orders.planned", self.headers(soon, "orders.by-calendar", **named))
 
     async def expect_everything(self) -> None:
         """Wait for what all these schedules are to bring about."""
-        for stream, subject in (("ORDERS", "out"), ("ORDERS", "not-utf-8"), ("ORDERS", "one"), ("JOBS", "out")):
+        planned = () if self.mode == "native" else (("ORDERS", "by-calendar"),)
+        for stream, subject in (
+            ("ORDERS", "out"),
+            ("ORDERS", "not-utf-8"),
+            ("ORDERS", "one"),
+            ("JOBS", "out"),
+            *planned,
+        ):
             assert len(await self.account.wait_for(stream, f"{stream.lower()}.{subject}")) == 1
         sampled = await self.account.wait_for("ORDERS", "orders.tock", 2)
         assert {message.body for message in sampled} == {b"sampled"}

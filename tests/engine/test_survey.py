@@ -37,7 +37,7 @@ def test_what_ends_before_its_fire_and_what_fails_is_counted_and_the_first_are_l
     desk = Desk(*expiring, *healthy)
     failing = {number + sequence: Failing(10054, "too large", 1) for sequence in range(1, 13)}
     found = surveyed(desk, failing=failing)
-    assert found.counts == {State.EXPIRING: number, State.FAILING: 12}
+    assert found.counts == {State.EXPIRING: number, State.FAILING: 12, State.NO_CALENDAR: 0}
     states = [one.state for one in found.schedules]
     assert states.count(State.EXPIRING) == states.count(State.FAILING) == MAX_OF_A_KIND
 

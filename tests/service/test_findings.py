@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,16 @@ from tests.conftest import StartServer
 from tests.doctor.examined import FLAG, findings_on
 from tests.doctor.scenes import SCENES, schedule
 from tests.e2e.test_denials import limited_to
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.account import (
+    CLOCK,
+    WAIT_SECONDS,
+    Account,
+    Running,
+    account_on,
+    in_seconds,
+    sidecar_on,
+    sidecar_with,
+)
 from tests.harness.permissions import permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -36,6 +46,7 @@ FROM_WITHIN = {
     Code.EVICTS_SOON,
     Code.ENDS_BEFORE_FIRE,
     Code.SCHEDULE_INVALID,
+    Code.CALENDAR_MISSING,
     Code.HEADERS_MISNAMED,
     Code.DEFECT_QUEUE_EMPTIED,
     Code.DEFECT_COPIES_STALL,
@@ -63,6 +74,12 @@ async def found_by(account: Account, stream: str, monkeypatch: pytest.MonkeyPatc
 
     await eventually(has_read_it, within_seconds=WAIT_SECONDS, describe=f"all of {stream} is read")
     return await answered(account.connection, "findings.list")
+
+
+def calendars_are_known(running: Running) -> bool:
+    """Return whether the calendars are read, if the schedules of stream `O` name any."""
+    calendars = running.sidecar._services.by_name["O"].calendars
+    return calendars.are_read or not calendars.are_named
 
 
 # -- how often ---------------------------------------------------------------------------------------------------------
@@ -207,6 +224,11 @@ async def test_a_sidecar_finds_what_the_command_finds_about_a_stream(
             await build(account, "O")
             async with sidecar_on(server.url) as running:
                 await running.ready("O")
+                await eventually(
+                    partial(calendars_are_known, running),
+                    within_seconds=WAIT_SECONDS,
+                    describe="the calendars are read",
+                )
                 found = await found_by(account, "O", monkeypatch)
         of_code = [one for one in found["findings"] if one["code"] == code]
         assert bool(of_code) is is_wrong, found

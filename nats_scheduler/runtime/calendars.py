@@ -1,0 +1,61 @@
+"""Follow the bucket of calendars on one connection, and pass each edit to the engines of all streams.
+
+The rules:
+
+- Nothing is requested before a schedule of some stream names a calendar.
+- What is known stays known while the bucket cannot be read, on the next connection too. So only at the start of the
+  process schedules may have to wait because of that. A bucket that does not exist holds no calendars.
+
+Cost: a look at the services every `NAMED_CHECK_INTERVAL_SECONDS` until a schedule names a calendar; then one consumer.
+Limit: a bucket that is created later is found within `RETRY_SECONDS`.
+"""
+
+import asyncio
+
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
+from nats_scheduler.jetstream.calendars import unreadable
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.setbacks import Setbacks
+from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.schedule.calendars import KnownCalendars
+
+NAMED_CHECK_INTERVAL_SECONDS = 0.5
+"""How often it is checked whether a schedule names a calendar."""
+
+RETRY_SECONDS = 1.0
+"""Wait before the bucket is followed again."""
+
+
+async def follow_calendars(access: Access, services: StreamServices, reporter: Reporter) -> None:
+    """Follow the calendars until cancelled, or until the connection is lost."""
+
+    def problem(reason: str) -> None:
+        reporter.problem("calendars_not_followed", reason=reason)
+
+    lost, setbacks = access.connection.lost, Setbacks(RETRY_SECONDS, problem)
+    while not services.name_calendars and not lost.done():
+        await asyncio.wait((lost,), timeout=NAMED_CHECK_INTERVAL_SECONDS)
+    while not lost.done():
+        wait_seconds = RETRY_SECONDS
+        try:
+            await access.calendars.follow_all(services.read_calendars)
+        except ApiError as error:
+            if error.code == STREAM_NOT_FOUND:
+                services.read_calendars(KnownCalendars({}))
+            else:
+                wait_seconds = _failed(error, services, setbacks)
+        except JetStreamError as error:
+            if lost.done():
+                return
+            wait_seconds = _failed(error, services, setbacks)
+        await asyncio.wait((lost,), timeout=wait_seconds)
+
+
+def _failed(error: JetStreamError, services: StreamServices, setbacks: Setbacks) -> float:
+    """Report why the bucket cannot be followed, and return how long to wait (s)."""
+    if not services.calendars.is_read:
+        services.read_calendars(unreadable(error))
+    setbacks.failed(error)
+    return setbacks.wait_seconds
