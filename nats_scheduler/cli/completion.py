@@ -1,20 +1,27 @@
-"""`nats-scheduler completion`: the script with which a shell completes commands, options and names of streams.
+"""`nats-scheduler completion`: the script with which a shell completes commands, options and names.
 
 Rule: the script asks this program at each press of the key, by click's own mechanism, so that it never is out of date.
 Commands are completed from the table in `cli.main`, without importing any.
-Names of streams are asked of the server that the flags, variables and contexts name, within `STREAMS_DEADLINE_SECONDS`;
-if it does not answer in time, or for any other reason, none are offered.
-Cost: the start of Python at each press; for streams also the client and one connection.
+Names of streams and of calendars are asked of the server that the flags, variables and contexts name, within
+`STREAMS_DEADLINE_SECONDS`; if it does not answer in time, or for any other reason, none are offered.
+Cost: the start of Python at each press; for those also the client and one connection.
 Limit: the first page of the server's list is offered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
+
+if TYPE_CHECKING:
+    from nats_scheduler.jetstream.api import JetStreamApi
+    from nats_scheduler.jetstream.connection import Connection
+    from nats_scheduler.settings.sidecar import SidecarSettings
 
 PROGRAM = "nats-scheduler"
 COMPLETE_VARIABLE = "_NATS_SCHEDULER_COMPLETE"
@@ -50,21 +57,51 @@ def complete_stream(context: click.Context, _parameter: click.Parameter, incompl
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
+def complete_calendar(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the names of calendars that begin with what was typed."""
+    try:
+        names = asyncio.run(_calendar_names(context.params))
+    except Exception:  # as for streams
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+async def _calendar_names(parameters: dict[str, Any]) -> list[str]:
+    from nats_scheduler.jetstream.calendars import CalendarBucket
+
+    resolved = _resolved(parameters)
+    async with _asked(resolved) as (connection, api):
+        bucket = CalendarBucket(connection, api, resolved.calendars_bucket)
+        return [key async for key in bucket.keys_within(">")]
+
+
 async def _stream_names(parameters: dict[str, Any]) -> list[str]:
     """Ask the server that the flags typed so far, the variables and the contexts name."""
+    async with _asked(_resolved(parameters)) as (_connection, api):
+        found = (await api.call("STREAM.NAMES")).get("streams")
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def _resolved(parameters: dict[str, Any]) -> SidecarSettings:
+    """Return the settings by the flags typed so far, the variables and the contexts."""
     from nats_scheduler.cli.options import resolve
-    from nats_scheduler.jetstream.api import JetStreamApi
-    from nats_scheduler.jetstream.dial import Dialer
     from nats_scheduler.settings.fields import setting_fields
 
     names = {field.name for key, field in setting_fields().items() if "." in key} | {"context", "no_context"}
     flags = {name: value for name, value in parameters.items() if name in names}
-    settings = resolve(flags, parameters.get("settings_file")).settings.connection
+    return resolve(flags, parameters.get("settings_file")).settings
+
+
+@asynccontextmanager
+async def _asked(settings: SidecarSettings) -> AsyncIterator[tuple[Connection, JetStreamApi]]:
+    """Connect to the server that the settings name, for a moment."""
+    from nats_scheduler.jetstream.api import JetStreamApi
+    from nats_scheduler.jetstream.dial import Dialer
+
+    chosen = settings.connection
     async with asyncio.timeout(STREAMS_DEADLINE_SECONDS):
-        connection = await Dialer(settings).dial()
+        connection = await Dialer(chosen).dial()
         try:
-            page = await JetStreamApi(connection, settings.api_prefix, STREAMS_DEADLINE_SECONDS).call("STREAM.NAMES")
+            yield connection, JetStreamApi(connection, chosen.api_prefix, STREAMS_DEADLINE_SECONDS)
         finally:
             await connection.close()
-    found = page.get("streams")
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

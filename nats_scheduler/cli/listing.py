@@ -16,6 +16,7 @@ from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.view import ListedSchedule, Query, soonest_first
+from nats_scheduler.jetstream.calendars import read_calendars
 from nats_scheduler.jetstream.reading_progress import reading_progress
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.runtime.checkpoints import read_checkpoint
@@ -23,6 +24,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import FAILING, read_failures
 from nats_scheduler.runtime.snapshot import Snapshot, take_snapshot
+from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.service.client import Answered, ask_for_schedules
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -66,6 +68,7 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)
+    schedules = await _with_calendars(session, schedules)
     if len(served) > 1:
         schedules.sort(key=lambda row: soonest_first(row[1])[0])
     # Read last, so that a schedule that was read as waiting may have failed since, and not the other way round.
@@ -76,6 +79,16 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
         shown = [row for row in shown if row[1].state in query.states]
         failing = replace(failing, rows=[row for row in failing.rows if row[1].state in query.states])
     return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
+
+
+async def _with_calendars(
+    session: Session, schedules: list[tuple[ServedStream, ListedSchedule]]
+) -> list[tuple[ServedStream, ListedSchedule]]:
+    """Give schedules that a sidecar described the days of their calendars, which its answer does not contain."""
+    if all(unknown_calendar_of(one.pattern) is None for _served, one in schedules):
+        return schedules
+    known = await read_calendars(session.calendars)
+    return [(served, one.with_calendars(known)) for served, one in schedules]
 
 
 async def _read_stream(session: Session, one: ServedStream, query: Query, clock: SystemClock) -> Snapshot:

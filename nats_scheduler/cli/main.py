@@ -24,6 +24,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dev": ("nats_scheduler.cli.dev:command", "Start a NATS server and the scheduler, to try things out."),
     "stream": ("nats_scheduler.cli.stream:command", "Add streams that carry schedules, and list them."),
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
+    "calendar": (
+        "nats_scheduler.cli.calendar:command",
+        "Edit the calendars of days on which schedules do not fire.",
+    ),
     "ls": ("nats_scheduler.cli.ls:command", "List schedules, their next fires, and what is wrong with them."),
     "info": ("nats_scheduler.cli.info:command", "Show all that is known of one schedule."),
     "watch": ("nats_scheduler.cli.watch:command", "Follow fires, and what goes wrong, as it happens."),

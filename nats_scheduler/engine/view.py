@@ -18,7 +18,7 @@ Limit: what the server alone knows is not seen, such as a schedule that was remo
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from nats_scheduler.engine.cursor import NO_FIRE, Cursor
@@ -37,6 +37,8 @@ from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.schedule.bounds import Bounded
+from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -100,6 +102,11 @@ class ListedSchedule:
         if self.fired_by is FiredBy.SERVER:
             return fire_after(self.pattern, self.stored_at, fire, fire)
         return self.timetable.next_fire(fire)
+
+    def with_calendars(self, known: KnownCalendars) -> "ListedSchedule":
+        """Return the same schedule with the days of its calendars, if it names any."""
+        pattern = self.pattern
+        return replace(self, pattern=pattern.with_calendars(known)) if isinstance(pattern, Bounded) else self
 
     @property
     def timetable(self) -> Timetable:

@@ -248,6 +248,13 @@ def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli, pattern: str, is_
         assert bool(warnings) == is_warned
 
 
+def test_a_calendar_is_a_warning_since_its_days_are_not_known_without_a_server(cli: Cli) -> None:
+    given = ("Nats-Schedule: @daily", "Nats-Schedule-Target: orders.out", "Nats-Schedule-X-Except: calendar:de-by")
+    said = cli("check", *(word for header in given for word in ("-H", header)))
+    assert said.exit_code == 0
+    assert "it fires only if the calendar de-by exists, and not on its days" in said.stderr
+
+
 @pytest.mark.parametrize(
     ("jitter", "ttl", "is_warned"), [("30m", "90m", True), ("30m", "3h", False), ("24h", "121m", True)]
 )

@@ -46,6 +46,13 @@ def without_server(cli: Cli, *arguments: str) -> Document:
     return document
 
 
+async def test_calendar_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    edited = await on(cli, server, "calendar", "set", "work", "2026-12-25")
+    check("calendar", edited, await on(cli, server, "calendar", "show", "work"))
+    check("calendar ls", await on(cli, server, "calendar", "ls"))
+
+
 async def on(cli: Cli, server: EmbeddedServer, *arguments: str) -> Document:
     """Run a command against a server, in a thread with an event loop of its own."""
     said = await asyncio.to_thread(cli, *arguments, "--json", "--server", server.url)

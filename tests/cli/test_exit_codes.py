@@ -32,6 +32,10 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("stream add", 2): ("stream", "add", "missing.json", *NOWHERE),
     ("stream ls", 1): ("stream", "ls", *NOWHERE),
     ("stream ls", 2): ("stream", "ls", "--window", "0"),
+    ("calendar", 1): ("calendar", "show", "work", *NOWHERE),
+    ("calendar", 2): ("calendar", "set", "work", "tomorrow", *NOWHERE),
+    ("calendar ls", 1): ("calendar", "ls", *NOWHERE),
+    ("calendar ls", 2): ("calendar", "ls", "--window", "0"),
     ("graduate", 1): ("graduate", "ORDERS", *NOWHERE),
     ("graduate", 2): ("graduate",),
     ("ls", 1): ("ls", *NOWHERE),
@@ -72,6 +76,8 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
 ON_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("stream add", 0): ("stream", "add", "orders.json"),
     ("stream ls", 0): ("stream", "ls"),
+    ("calendar", 0): ("calendar", "set", "work", "2026-12-25"),
+    ("calendar ls", 0): ("calendar", "ls"),
     ("ls", 0): ("ls",),
     ("instances", 0): ("instances",),
 }
