@@ -22,15 +22,17 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
+from tests.judge.calendars import CalendarRecord, may_except_only
 from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
 from tests.judge.identities import Identities
 from tests.judge.matching import matched
 from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
-from tests.judge.overlaps import free_from, holds_back, is_too_soon
+from tests.judge.overlaps import free_from, holds_back, is_too_soon, may_skip_last
 from tests.judge.versions import Version, versions_of
 
 ALL_SHARDS = range(64)
@@ -65,6 +67,7 @@ class Case:
         self.versions = versions_of(history)
         self.readiness = Readiness(history)
         self.identities = Identities(history)
+        self.calendars = CalendarRecord(history.calendars)
         self.targets = _matched_to_dues(history, self.versions)
         """For each fire that a due asks for, by its stream sequence: the version's sequence and the due."""
         self.stored: dict[tuple[int, int], FireSeen] = {
@@ -99,7 +102,10 @@ def complete(case: Case) -> list[Violation]:
         for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
             free = free_from(case.history, version, due)
             begin, end = max(version.sent_at(due), version.stored_at, free), min(following, horizon)
-            ready = case.ready_for(version, due, begin, end)
+            calendar = version.pattern.policies.calendar
+            if not case.calendars.owes(calendar, version.sent_at(due), end):
+                continue
+            ready = case.calendars.ready(calendar, partial(case.ready_for, version, due), begin, end)
             if (version.sequence, due) not in case.stored and ready >= needed(case, version):
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
                 found.append(_violation("Complete", version, evidence))
@@ -117,15 +123,9 @@ def _given_up(case: Case, version: Version, horizon: int) -> int:
 def _has_vanished(case: Case, version: Version) -> bool:
     is_done = version.last_fires
     may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
-    may_end |= last_is_skipped(case, version) or _is_last_skipped(case, version)
+    may_end |= last_is_skipped(case, version) or may_skip_last(case.history, version)
+    may_end |= may_except_only(case.calendars, version, case.history.end)
     return not is_done and not may_end and version.sequence not in case.history.remaining
-
-
-def _is_last_skipped(case: Case, version: Version) -> bool:
-    """Return whether the last fire of a version may have been skipped, and the version removed."""
-    dues = version.dues(case.history.end + case.terms.clock_ahead)
-    is_last = bool(dues) and version.pattern.repeats and version.pattern.following(dues[-1], version.stored_at) is None
-    return is_last and holds_back(version) and free_from(case.history, version, dues[-1]) == NEVER
 
 
 def _lost(case: Case) -> list[Violation]:
@@ -159,6 +159,11 @@ def unique(case: Case) -> list[Violation]:
         elif target is not None and known is not None and is_too_late(case, known, target[1], fire):
             evidence = f"{case.at(target[1])} is made up at {case.at(fire.stored_at)}, and was to be skipped"
             found.append(_violation("Unique", known, evidence))
+        elif known is not None and case.calendars.forbids(known.pattern.policies.calendar, fire.stored_at, case.terms):
+            evidence = (
+                f"its calendar did not leave the fire of {_time(case, fire)}, stored at {case.at(fire.stored_at)}"
+            )
+            found.append(_violation("Unique", known, evidence))
     return found
 
 
@@ -183,6 +188,8 @@ def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool
     """Return whether one that stands for it was due before any instance could have begun this fire."""
     following = stood_for_from(version, due)
     if following is None or fire.stored_at < following:
+        return False
+    if not case.calendars.leaves_all(version.pattern.policies.calendar, due, fire.stored_at):
         return False
     begin, end = version.sent_at(due) - case.terms.clock_ahead, following + case.terms.clock_behind
     return not any(life.begin <= end and life.end >= begin for life in case.history.lives)
@@ -301,6 +308,7 @@ def live(case: Case) -> list[Violation]:
         begin = max(version.sent_at(due), version.stored_at, free)
         waited = case.ready_for(version, due, begin, fire.stored_at)
         is_late = waited > needed(case, version) and version.uncovered_from == NEVER
+        is_late &= case.calendars.leaves_all(version.pattern.policies.calendar, due, fire.stored_at)
         if is_late and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
     last = max((begin for begin, end in case.readiness.stretches if end == case.history.end), default=NEVER)
@@ -309,6 +317,9 @@ def live(case: Case) -> list[Violation]:
             due
             for due in version.owed(case.history.end - case.terms.slack)
             if version.sent_at(due) >= last and not free_from(case.history, version, due)
+        ]
+        dues = [
+            due for due in dues if case.calendars.leaves_all(version.pattern.policies.calendar, due, case.history.end)
         ]
         is_silent = all((version.sequence, due) not in case.stored for due in dues)
         if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:

@@ -130,6 +130,24 @@ class SourceSeen:
     headers: Headers = ()
 
 
+class Leaves(StrEnum):
+    """What a calendar leaves."""
+
+    ALL = "all"
+    NOTHING = "nothing"
+    GONE = "gone"
+    """There is no such calendar, or it is invalid: schedules that name it wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarSeen:
+    """What a calendar leaves from some instant (ns) on."""
+
+    name: str
+    since: int
+    leaves: Leaves
+
+
 @dataclass(frozen=True, slots=True)
 class Life:
     """One life of an instance."""
@@ -205,5 +223,7 @@ class History:
     """The holders of each shard in the end, if that was recorded."""
     found_no_checkpoint: list[int] = field(default_factory=list)
     """When an instance asked how far fires are settled, and found nothing, where that was recorded."""
+    calendars: list[CalendarSeen] = field(default_factory=list)
+    """The edits of calendars, in order."""
     hand_overs: int = 0
     """How often shards changed hands in the last seconds, in which nothing was broken."""

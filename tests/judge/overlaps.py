@@ -58,3 +58,10 @@ def _finished_at(history: History, version: Version, fire: FireSeen) -> int:
     timed_out = NEVER if timeout is None else fire.stored_at + timeout * MILLISECOND
     gone = fire.stored_at if history.terms.consumed else version.fire_gone_at(fire)
     return min(history.finished.get(fire.sequence, NEVER), timed_out, gone)
+
+
+def may_skip_last(history: History, version: Version) -> bool:
+    """Return whether the last fire of a version may have been skipped, and the version removed."""
+    dues = version.dues(history.end + history.terms.clock_ahead)
+    is_last = bool(dues) and version.pattern.repeats and version.pattern.following(dues[-1], version.stored_at) is None
+    return is_last and holds_back(version) and free_from(history, version, dues[-1]) == NEVER

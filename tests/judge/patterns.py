@@ -35,6 +35,8 @@ class Policies:
     """The first instant of the grid of `every`."""
     jitter: int | None = None
     """By how many milliseconds each fire is late at most; for `at` too."""
+    calendar: str = ""
+    """The calendar that it names; for `at` too."""
     missed: str = ""
     """The value of `X-Missed`; for `at` too."""
     grace: int | None = None
@@ -51,6 +53,7 @@ class Policies:
         """Return the headers as a publisher writes them."""
         instants = {"Start": self.start, "End": self.end, "Anchor": self.anchor}
         found = {f"Nats-Schedule-X-{name}": written(at * SECOND) for name, at in instants.items() if at is not None}
+        found |= {"Nats-Schedule-X-Except": f"calendar:{self.calendar}"} if self.calendar else {}
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
         found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}

@@ -120,6 +120,10 @@ class Instance:
         """Receive a request to remove messages that the server got."""
         self.process.receive(lambda: None if self._sidecar is None else self._sidecar.recheck(request))
 
+    def receive_calendars(self) -> None:
+        """Receive the calendars as they are."""
+        self.process.receive(lambda: None if self._sidecar is None else self._sidecar.read_calendars())
+
     def _new_process(self) -> Process:
         process = Process(self.name, self._server.timeline, lambda what: self._trace(f"{self.name}: {what}"))
         process.died = lambda: self.crashed(self)

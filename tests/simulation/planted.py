@@ -37,6 +37,12 @@ from tests.simulation.planted_answers import (
     identity_waited_for_at_any_time,
     schedule_expected_under_what_landed,
 )
+from tests.simulation.planted_calendars import (
+    days_of_calendars_forgotten,
+    edit_ends_schedules,
+    edits_not_followed,
+    missing_calendar_taken_for_an_empty_one,
+)
 from tests.simulation.planted_division import (
     Changes,
     dead_holders_never_buried,
@@ -295,6 +301,10 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     backlog_collapsed: ("Complete", 60),
     backlog_forgotten_at_a_start: ("Complete", 60),
     backlog_unbounded: ("Unique", 100),
+    days_of_calendars_forgotten: ("Unique", 100),
+    edits_not_followed: ("Complete", 60),
+    missing_calendar_taken_for_an_empty_one: ("Unique", 60),
+    edit_ends_schedules: ("Complete", 60),
     missed_fires_not_skipped: ("Unique", 60),
     grace_forgotten: ("Complete", 60),
     fire_before_forgotten: ("Faithful", 40),
@@ -324,6 +334,8 @@ LIKELY_SEEDS = {
     backlog_collapsed: 46,
     backlog_forgotten_at_a_start: 299,
     backlog_unbounded: 373,
+    days_of_calendars_forgotten: 8,
+    missing_calendar_taken_for_an_empty_one: 23,
     missed_fires_not_skipped: 144,
     grace_forgotten: 520,
     fire_before_forgotten: 33,

@@ -12,6 +12,7 @@ from nats_scheduler.engine.inputs import RemovalRequested, Stored
 from nats_scheduler.message.headers import with_headers
 from tests.judge.history import EVERYTHING, NEVER, SECOND, Operation, Verb
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
+from tests.simulation.calendars import NAMES
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import ELSEWHERE, SOURCES, Server
 from tests.simulation.workers import worker_of
@@ -47,6 +48,7 @@ class Publishers:
         self._landing = Random(f"what lands {scenario.seed}")
         self._bounding = Random(f"what is bounded {scenario.seed}")
         self._jittering = Random(f"what is jittered {scenario.seed}")
+        self._naming = Random(f"what names a calendar {scenario.seed}")
         self._missing = Random(f"what is missed {scenario.seed}")
         self._elsewhere = Random(f"what is elsewhere {scenario.seed}")
         self._overlapping = Random(f"what overlaps {scenario.seed}")
@@ -149,9 +151,16 @@ class Publishers:
         kind = self._random.choice(["at", "at", "every", "cron"])
         if kind == "at":
             number = self._timeline.now // SECOND + self._random.randint(-3, 15)
-            return Pattern(kind, number, self._missed(self._jittered(NO_POLICIES)))
+            return Pattern(kind, number, self._named(self._missed(self._jittered(NO_POLICIES))))
         number = self._random.choice([1, 2, 3, 7, 10, 20, 20])
-        return Pattern(kind, number, self._missed(self._jittered(self._policies(kind))))
+        return Pattern(kind, number, self._named(self._missed(self._jittered(self._policies(kind)))))
+
+    def _named(self, policies: Policies) -> Policies:
+        """Draw a calendar; none for a schedule whose fires are counted, which an edit would change."""
+        if not self._scenario.calendars or self._naming.random() < 0.4:
+            return policies
+        is_counted = policies.limit is not None or policies.end is not None or policies.missed or policies.report
+        return policies if is_counted else replace(policies, calendar=self._naming.choice(NAMES))
 
     def _missed(self, policies: Policies) -> Policies:
         """Draw what happens to missed fires, after how long, and whether fires report it."""

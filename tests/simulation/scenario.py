@@ -93,6 +93,8 @@ class Scenario:
     """Whether a forger stores messages that look like fires at times."""
     bounds: bool
     """Whether some schedules have a start, an end, a limit, or another grid."""
+    calendars: bool
+    """Whether some schedules name calendars, which are edited."""
     jitters: bool
     """Whether some schedules have a jitter."""
     misses: bool
@@ -158,6 +160,7 @@ def drawn(seed: int) -> Scenario:
         lands=Random(f"landing {seed}").random() < 0.3,
         forges=Random(f"forger {seed}").random() < 0.2,
         bounds=Random(f"bounds {seed}").random() < 0.3,
+        calendars=Random(f"the calendar {seed}").random() < 0.2,
         jitters=Random(f"jitter {seed}").random() < 0.3,
         misses=Random(f"missed {seed}").random() < 0.3,
         elsewhere=Random(f"elsewhere {seed}").random() < 0.3,

@@ -19,6 +19,7 @@ from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen, taken_in
 from tests.simulation.bucket import BucketServer
+from tests.simulation.calendars import SimulatedCalendars
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.timeline import Timeline
@@ -88,6 +89,8 @@ class Server:
         self.other = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
         """Another stream of the account, into which schedules fire."""
         self.other.listen(self._stored_elsewhere)
+        self.calendars = SimulatedCalendars(scenario.seed, timeline, history.calendars, trace)
+        self.has_calendars = scenario.calendars
 
     def information(self) -> Any:
         """Return the leader's information about the stream."""

@@ -336,7 +336,14 @@ class Sidecar:
             tasks.create_task(self._hold_everything(bucket, api))
 
     def _new_service(self, state: StreamState) -> StreamService:
-        return StreamService(state, Mode.EMULATED, self._able, SETTINGS, self._clock, self._report)
+        service = StreamService(state, Mode.EMULATED, self._able, SETTINGS, self._clock, self._report)
+        if self._server.has_calendars:
+            self._server.calendars.deliver(lambda: self._process.receive(self.read_calendars))
+        return service
+
+    def read_calendars(self) -> None:
+        """Receive the calendars as they are."""
+        self.service.read_calendars(self._server.calendars.known)
 
     def _contact(
         self,

@@ -62,6 +62,7 @@ class World:
             for n in range(scenario.instances)
         ]
         self.server.listeners += self.instances
+        self.server.calendars.readers += self.instances
         self._faults: dict[str, Callable[[Instance, int], None]] = {
             "kill": self._kill,
             "crash": self._crash,
@@ -87,6 +88,8 @@ class World:
         self.publishers.purge_now_and_again()
         if self.scenario.elsewhere:
             self.publishers.publish_elsewhere_now_and_again()
+        if self.scenario.calendars:
+            self.server.calendars.begin()
         if self.scenario.forges:
             self.forger.forge_now_and_again()
         if self.scenario.consumes:
@@ -126,6 +129,8 @@ class World:
     def _heal(self) -> None:
         self._trace("world: heals")
         self.publishers.is_over = self.forger.is_over = True
+        if self.scenario.calendars:
+            self.server.calendars.end()
         self.server.bucket.leaderless_until = min(self.server.bucket.leaderless_until, self.timeline.now)
         for instance in self.instances:
             instance.spare()

@@ -1,0 +1,97 @@
+"""The calendars of a simulated account, and their editor.
+
+Its rule: an instance receives what is there when the notice of an edit arrives, however many edits there were.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars, read_calendar
+from tests.judge.history import SECOND, CalendarSeen, Leaves
+from tests.simulation.process import Process
+from tests.simulation.scenario import MILLISECOND
+from tests.simulation.timeline import Timeline
+from tests.simulation.weather import Weather
+
+NAMES = ("work", "more")
+
+TEXTS: dict[Leaves, list[str | None]] = {
+    Leaves.ALL: [""],
+    Leaves.NOTHING: ["2025-12-31..2026-01-01"],
+    Leaves.GONE: [None, "soon"],
+}
+"""The day of all simulated worlds is the first of January."""
+
+LONGEST_WAY = 300 * MILLISECOND
+"""How long (ns) the notice of an edit is in transit."""
+
+LONGEST_STRETCH = 12 * SECOND
+"""How long (ns) a calendar stays as it is."""
+
+
+class Reader(Protocol):
+    """What receives edits."""
+
+    weather: Weather
+    process: Process
+
+    def receive_calendars(self) -> None:
+        """Receive the calendars as they are."""
+
+
+class SimulatedCalendars:
+    """The calendars as they are."""
+
+    def __init__(self, seed: int, timeline: Timeline, edits: list[CalendarSeen], trace: Callable[[str], None]) -> None:
+        self._random = Random(f"calendars are edited {seed}")
+        self._timeline = timeline
+        self._edits = edits
+        self._trace = trace
+        self._texts: dict[str, str] = {}
+        self.readers: list[Reader] = []
+        self.is_over = False
+
+    @property
+    def known(self) -> KnownCalendars:
+        """What a sidecar reads."""
+        found: dict[str, Calendar | InvalidCalendar] = {
+            name: read_calendar(name, text.encode()) for name, text in self._texts.items()
+        }
+        return KnownCalendars(found)
+
+    def begin(self) -> None:
+        """Make all calendars, and edit them from now on."""
+        for name in NAMES:
+            self._edit(name, Leaves.ALL)
+        self._edit_later()
+
+    def end(self) -> None:
+        """Edit no more; one calendar leaves everything in the end."""
+        self.is_over = True
+        self._edit(NAMES[0], Leaves.ALL)
+        self._edit(NAMES[1], self._random.choice([*Leaves]))
+
+    def deliver(self, to: Callable[[], None]) -> None:
+        """Deliver the calendars after a while."""
+        self._timeline.after(int(self._random.random() * LONGEST_WAY), to)
+
+    def _edit_later(self) -> None:
+        self._timeline.after(int(self._random.random() * LONGEST_STRETCH), self._edit_one)
+
+    def _edit_one(self) -> None:
+        if not self.is_over:
+            self._edit(self._random.choice(NAMES), self._random.choice([*Leaves, Leaves.ALL]))
+            self._edit_later()
+
+    def _edit(self, name: str, leaves: Leaves) -> None:
+        text = self._random.choice(TEXTS[leaves])
+        self._trace(f"calendars: {name} leaves {leaves}: {text!r}")
+        self._texts.pop(name, None)
+        if text is not None:
+            self._texts[name] = text
+        self._edits.append(CalendarSeen(name, self._timeline.now, leaves))
+        for reader in self.readers:
+            cut = max(reader.weather.cut_until - self._timeline.now, 0)
+            self._timeline.after(cut, partial(self.deliver, reader.receive_calendars))

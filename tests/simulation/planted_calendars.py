@@ -1,0 +1,42 @@
+"""Bugs in calendars that are planted on purpose.
+
+Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
+"""
+
+from nats_scheduler.engine.calendars import Calendars
+from nats_scheduler.engine.held import HeldWithPolicies
+from nats_scheduler.engine.inputs import CalendarsRead
+from nats_scheduler.schedule import bounds
+from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars
+from tests.simulation.planted_division import Changes
+
+
+def days_of_calendars_forgotten() -> Changes:
+    """Know all calendars, and leave out none of their days."""
+    yield bounds, "_row_of_calendars", lambda _calendars, _day: None
+
+
+def edits_not_followed() -> Changes:
+    """Take the calendars as they were when they were read first."""
+    original = Calendars.read
+
+    def read_once(self: Calendars, given: CalendarsRead, now: int) -> None:
+        if not self.are_read:
+            original(self, given, now)
+
+    yield Calendars, "read", read_once
+
+
+def missing_calendar_taken_for_an_empty_one() -> Changes:
+    """Fire on each day as long as a calendar does not exist."""
+
+    def calendar(self: KnownCalendars, name: str) -> Calendar:
+        found: Calendar | InvalidCalendar | None = self.by_name.get(name)
+        return found if isinstance(found, Calendar) else Calendar(name, ())
+
+    yield KnownCalendars, "calendar", calendar
+
+
+def edit_ends_schedules() -> Changes:
+    """Purge an `@at` as soon as its calendar leaves no fire of it."""
+    yield HeldWithPolicies, "over_at", property(lambda _self: 0)
