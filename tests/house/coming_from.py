@@ -20,10 +20,6 @@ PAGES = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 STREAM_FILE = re.findall(r"^```json\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)[0]
 """The stream of the examples, as the README shows it."""
 
-POLICIES = (ROOT / "docs" / "reference" / "policies.md").read_text("utf-8")
-UNDER_WAY = {"X-Consumer", "X-Grace", "X-Missed", "X-Overlap", "X-Report", "X-Target", "X-Timeout"}
-"""Policies that the pages may use before the reference lists them; each is checked as soon as it does."""
-
 HEADER = re.compile(r"`((?:(?:X-)?Nats-Schedule[\w-]*|X-(?!Nats-)[A-Z]\w*): [^`]+)`")
 """A code span that is a header of a schedule, or a policy without its prefix."""
 FIRES = re.compile(r"first fires after `([^`]+)`")
@@ -72,7 +68,7 @@ def published(page: Path) -> Iterator[Message]:
     for program, *arguments in commands(page):
         if (program, arguments[0]) == ("nats", "pub"):
             given = parser.parse_args(arguments[1:])
-            yield known(Message(place(page), tuple(split(header) for header in given.H), given.subject))
+            yield Message(place(page), tuple(split(header) for header in given.H), given.subject)
 
 
 def shown(page: Path) -> Iterator[Message]:
@@ -80,7 +76,7 @@ def shown(page: Path) -> Iterator[Message]:
     for number, line in enumerate(prose(page).splitlines(), 1):
         for cell in line.split("|") if line.startswith("|") else [line]:
             for headers in schedules([split(span) for span in HEADER.findall(cell)]):
-                yield known(Message(f"{place(page)}:{number}", tuple(completed(headers).items())))
+                yield Message(f"{place(page)}:{number}", tuple(completed(headers).items()))
 
 
 def schedules(headers: list[tuple[str, str]]) -> Iterator[dict[str, str]]:
@@ -106,20 +102,6 @@ def completed(headers: dict[str, str]) -> dict[str, str]:
         plain = name.removeprefix("X-") if name.startswith("X-Nats-") else name
         whole[plain if plain.startswith("Nats-") else f"Nats-Schedule-{plain}"] = value
     return {prefix + name: value for name, value in whole.items()}
-
-
-def known(message: Message) -> Message:
-    """Return a message without the policies that are under way and not in the reference."""
-    kept = tuple((name, value) for name, value in message.headers if not is_under_way(name, value))
-    return message._replace(headers=kept)
-
-
-def is_under_way(name: str, value: str) -> bool:
-    """Return whether a header is a policy, or uses a value of one, that the reference does not list yet."""
-    policy = name.rpartition("Nats-Schedule-")[2]
-    if policy in UNDER_WAY:
-        return f"| `{policy}` |" not in POLICIES
-    return policy == "X-Except" and value.startswith("calendar:") and "`calendar:" not in POLICIES
 
 
 def fires(page: Path) -> Iterator[Fires]:
