@@ -201,20 +201,37 @@ def next_document(
     }
 
 
-def print_fire_times(timetable: Timetable, zone: str | None, after: int, fires: Sequence[int], *, wide: bool) -> None:
-    """Print fires, one row each, with the time from an instant (ns) until each of them is sent."""
+def print_fire_times(
+    timetable: Timetable,
+    zone: str | None,
+    after: int,
+    fires: Sequence[int],
+    excepted: Sequence[tuple[int, int]] = (),
+    *,
+    wide: bool,
+) -> None:
+    """Print fires, one row each, with the time from an instant (ns) until each of them is sent.
+
+    What is `excepted`, from a first to a last fire time, has a row as well.
+    """
     pattern = timetable.pattern
     local = [] if zone is None else [zone]
     delayed = ["sent (UTC)"] if timetable.jitters else []
     rows = []
-    for fire in fires:
+    for fire, last in sorted([*((fire, None) for fire in fires), *excepted]):
         shown = fire if wide else shortened(fire)
         times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
         sent = timetable.send_time_of(fire)
-        times += [format_rfc3339(sent if wide else shortened(sent))] if delayed else []
-        rows.append([weekday_of_text(pattern.format(fire)), *times, _wait(sent - after)])
+        sent_text = format_rfc3339(sent if wide else shortened(sent)) if last is None else ""
+        times += [sent_text] if delayed else []
+        waits = _wait(sent - after) if last is None else _excepted_text(fire, last)
+        rows.append([weekday_of_text(pattern.format(fire)), *times, waits])
     print_table(["day", "UTC", *local, *delayed, "in"], rows, optional=["day"], wide=wide)
     click.echo(f"{len(fires)} fires, counted from {moment_text(after)}")
+
+
+def _excepted_text(first: int, last: int) -> str:
+    return "excepted" if first == last else f"excepted, until {format_rfc3339(shortened(last))}"
 
 
 def _wait(nanoseconds: int) -> str:

@@ -21,7 +21,7 @@ Limit: days are those of the Gregorian calendar; a range that ends before it beg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -128,6 +128,18 @@ class Bounded:
         first = max(after, stored_at, _LONG_AGO if bounds.start is None else bounds.start - 1)
         end = min(until, _last_fire(self, stored_at) + 1, _NEVER if bounds.end is None else bounds.end)
         return first, end, self._grid(stored_at)
+
+    def excepted_fires(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last fire time of each row of excepted days between two instants.
+
+        Cost: as many searches as there are fire times in (after, until) that are left, and two for each row.
+        """
+        at, end, grid = self.span(after, until, stored_at)
+        while (found := self.base.next_fire(at, grid)) is not None and found < end:
+            at, row = found, self._exception_around(found)
+            if row is not None:
+                at = min(row[1], end - 1)
+                yield found, self.base.latest_fire(found - 1, at, grid) or found
 
     def is_excepted(self, instant: int) -> bool:
         """Return whether an instant lies on an excepted day."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def check(command: str, *documents: Document) -> None:
     compare(command, "", documents)
     for described, key in sorted(described_objects()):
         if described == command:
-            compare(command, key, [one for document in documents for one in document[key]])
+            compare(command, key, [one for document in documents for one in document.get(key, ())])
 
 
 def compare(command: str, key: str, objects: Any) -> None:
@@ -110,7 +111,10 @@ async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, runn
         (True, True, False),
     ]
     patterns = [without_server(cli, "next", "@daily"), without_server(cli, "next", "@often")]
-    check("next", *patterns, await on(cli, server, "next", "ORDERS", "ORDERS.s"))
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    headers = {"Nats-Schedule": "0 0 9 * * *", "Nats-Schedule-Target": "ORDERS.out"}
+    await account.publish("ORDERS.excepted", {**headers, "Nats-Schedule-X-Except": tomorrow})
+    check("next", *patterns, await on(cli, server, "next", "ORDERS", "ORDERS.excepted"))
     check("stream ls", await on(cli, server, "stream", "ls"))
     await account.publish("ORDERS.soon", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"})
     await account.wait_for("ORDERS", "ORDERS.out")

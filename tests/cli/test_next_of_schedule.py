@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -54,7 +55,8 @@ async def test_a_stored_schedule_is_shown_as_its_pattern_is(cli: Cli, start_serv
         table = (await said(cli, server, "S", "S.s", "--count", "2")).stdout
     pattern = cli("next", "0 30 9 1 1 *", "--tz", "Europe/Berlin", "--count", "2", "--json")
     expected: dict[str, Any] = json.loads(pattern.stdout)
-    assert {**document, "after": None} == {**expected, "after": None, "stream": "S", "subject": "S.s"}
+    where = {"stream": "S", "subject": "S.s", "excepted": []}
+    assert {**document, "after": None} == {**expected, "after": None, **where}
     assert "Europe/Berlin" in table.splitlines()[0]
     assert table.splitlines()[-1].startswith("2 fires, counted from ")
 
@@ -67,6 +69,27 @@ async def test_a_jittered_schedule_shows_when_each_fire_is_sent(cli: Cli, start_
         assert fire["sent"] == format_rfc3339(fire["nanoseconds"] + delay)
     table = (await stored(cli, start_server, jittered, "--count", "2")).stdout
     assert re.search(r"^day +UTC +sent \(UTC\) +in$", table, re.MULTILINE)
+
+
+async def test_excepted_fires_are_shown_as_such(cli: Cli, start_server: StartServer) -> None:
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    over = tomorrow + timedelta(days=1)
+    headers = {"Nats-Schedule": "0 0 */12 * * *", "Nats-Schedule-Target": "S.t"}
+    headers["Nats-Schedule-X-Except"] = str(tomorrow)
+    document = json.loads((await stored(cli, start_server, headers, "--json", "--count", "4")).stdout)
+    assert document["excepted"] == [{"first": f"{tomorrow}T00:00:00Z", "last": f"{tomorrow}T12:00:00Z"}]
+    assert str(tomorrow) not in [fire["utc"][:10] for fire in document["fires"]]
+    table = (await stored(cli, start_server, headers, "--count", "4")).stdout.splitlines()
+    rows = [line for line in table if str(tomorrow) in line or str(over) in line]
+    assert rows[0].endswith(f"{tomorrow}T00:00:00Z  excepted, until {tomorrow}T12:00:00Z")
+    assert f"{over}T00:00:00Z" in rows[1]
+    assert table[-1].startswith("4 fires, counted from ")
+
+
+async def test_an_unknown_calendar_is_named(cli: Cli, start_server: StartServer) -> None:
+    headers = {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "S.t", "Nats-Schedule-X-Except": "calendar:none"}
+    shown = await stored(cli, start_server, headers)
+    assert "the days of calendar none are not known here" in shown.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Patterns with bounds, against a list of the fire times of the same pattern that is filtered by hand."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -170,6 +171,21 @@ def test_excepted_days_are_skipped_at_once_whatever_fires_in_them() -> None:
     assert every.first_fire(STORED_AT) == instant("2027-03-28T00:00:00Z")
     end = instant("2027-03-28T00:00:00Z")
     assert every.latest_fire(STORED_AT, end - 1, STORED_AT) is None
+
+
+@given(st.sampled_from(PATTERNS), some_bounds, instants, instants)
+def test_the_fires_that_are_excepted_are_those_of_the_base_on_excepted_days(
+    pattern: tuple[str, str | None], bounds: Bounds, one: int, other: int
+) -> None:
+    base = read(*pattern)
+    bounds = replace(bounds, limit=None, anchor=None)
+    after, until = max(min(one, other), STORED_AT), max(one, other, STORED_AT)
+    begin, end = bounds.start or STORED_AT, bounds.end or until
+    rows = list(Bounded(base, bounds).excepted_fires(after, until, STORED_AT))
+    fires = [fire for fire in fires_of(base, STORED_AT, until - 1) if after < fire and begin <= fire < end]
+    wanted = [fire for fire in fires if any(d.first <= local_day(fire, pattern[1]) <= d.last for d in bounds.excepted)]
+    assert [fire for fire in fires if any(first <= fire <= last for first, last in rows)] == wanted
+    assert all(first in wanted and last in wanted for first, last in rows)
 
 
 def test_a_day_is_that_of_the_zone_also_where_its_clock_changes() -> None:
