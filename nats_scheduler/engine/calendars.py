@@ -27,7 +27,7 @@ from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
 from nats_scheduler.engine.flight import DONE, Stage
-from nats_scheduler.engine.held import Held, HeldBack, HeldWithPolicies
+from nats_scheduler.engine.held import Held, HeldWithPolicies, NoFire
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.lifecycle import Lifecycle
@@ -98,11 +98,11 @@ class Calendars:
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)
         if held.bounded.unknown_calendar is not None:
-            held.held_back = HeldBack.NO_CALENDAR
+            held.no_fire = NoFire.NO_CALENDAR
         elif not held.is_left(held.fire_time):
             following = held.next_fire(held.fire_time) if held.repeats else None
             if following is None:
-                held.held_back = HeldBack.EXCEPTED
+                held.no_fire = NoFire.EXCEPTED
             else:
                 held.fire_time = following
 
@@ -154,9 +154,9 @@ class Calendars:
         if not isinstance(held, HeldWithPolicies) or not held.calendars:
             return False
         only_waits = held.flight is None
-        if self._is_outdated(held) or (only_waits and held.held_back is None and not held.is_left(held.fire_time)):
+        if self._is_outdated(held) or (only_waits and held.no_fire is None and not held.is_left(held.fire_time)):
             return self._apply(held, now)
-        if held.held_back is None or not only_waits:
+        if held.no_fire is None or not only_waits:
             return False
         if held.over_at <= now:
             self._purges.purge(held, Ending.EXCEPTED)
@@ -171,20 +171,20 @@ class Calendars:
 
     def _apply(self, held: HeldWithPolicies, now: int) -> bool:
         """Give a schedule the days that are known now; returns whether it waits for another time than before."""
-        flight, was = held.flight, held.held_back
-        is_overdue = was is not HeldBack.EXCEPTED and held.send_time <= now
+        flight, was = held.flight, held.no_fire
+        is_overdue = was is not NoFire.EXCEPTED and held.send_time <= now
         held.pattern = held.bounded.with_calendars(self._known)
         if flight is not None and flight.stage in DONE:
             return False
-        held.held_back = None if held.bounded.unknown_calendar is None else HeldBack.NO_CALENDAR
+        held.no_fire = None if held.bounded.unknown_calendar is None else NoFire.NO_CALENDAR
         if _may_be_stored(held):
             return False  # that is concluded first
-        keeps_time = is_overdue or was is HeldBack.NO_CALENDAR
+        keeps_time = is_overdue or was is NoFire.NO_CALENDAR
         following = _from(held, held.fire_time) if keeps_time else _coming(held, now)
         if following is None:
-            held.held_back = HeldBack.EXCEPTED
+            held.no_fire = NoFire.EXCEPTED
         stage = Stage.WAITING if flight is None else flight.stage
-        is_same = following == held.fire_time and held.held_back is None
+        is_same = following == held.fire_time and held.no_fire is None
         held.fire_time = held.fire_time if following is None else following
         if stage is Stage.READING or (stage is Stage.BACKING_OFF and is_same):
             return False  # it goes on with what is held now
@@ -197,7 +197,7 @@ class Calendars:
         due = (
             held.send_time
             for held in self._named[name].values()
-            if held.held_back is None and self._ownership.is_ours(held) and not _may_be_stored(held)
+            if held.no_fire is None and self._ownership.is_ours(held) and not _may_be_stored(held)
         )
         return min((send_time for send_time in due if send_time <= now), default=now)
 

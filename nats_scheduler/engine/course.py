@@ -89,7 +89,7 @@ class Course:
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
         Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
         """
-        if held.is_treated and isinstance(held, HeldWithPolicies) and held.held_back is not None:
+        if held.is_treated and isinstance(held, HeldWithPolicies) and held.no_fire is not None:
             self._await_calendar(held, now)
             return
         send_time, expires = held.send_time, held.expires

@@ -125,7 +125,7 @@ class Visit:
     def _is_to_fire(self, held: Held) -> bool:
         """Return whether the next fire of a schedule is still to be stored, and its stream keeps it until then."""
         flight = held.flight
-        if isinstance(held, HeldWithPolicies) and held.held_back is not None:
+        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
             return False
         if flight is not None:
             fire = flight.fire

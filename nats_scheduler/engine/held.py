@@ -82,7 +82,7 @@ class Held(Timetable):
         return self.expires <= self.send_time
 
 
-class HeldBack(Enum):
+class NoFire(Enum):
     """Why a schedule waits for an edit of a calendar, and not for its next fire."""
 
     NO_CALENDAR = "no_calendar"
@@ -103,10 +103,10 @@ class HeldWithPolicies(Held):
         "_send_time_found",
         "dropped",
         "fires_each_time",
-        "held_back",
         "is_known",
         "jitters",
         "last_unfinished",
+        "no_fire",
         "overlap_fault",
         "previous_fire",
         "previous_sequence",
@@ -145,7 +145,7 @@ class HeldWithPolicies(Held):
         """Why nothing can show whether its fire before is finished, as it was reported."""
         self.waited_fire: int | None = None
         """The fire time (ns) of its last fire that waited for the one before: it is not late."""
-        self.held_back: HeldBack | None = None
+        self.no_fire: NoFire | None = None
         """Why it does not wait for its next fire; None if it does."""
 
     @property
@@ -162,7 +162,7 @@ class HeldWithPolicies(Held):
     @property
     def may_fire(self) -> bool:  # type: ignore[override]
         """Whether its calendars, if it names any, leave its next fire."""
-        if self.held_back is not None:
+        if self.no_fire is not None:
             return False
         return not self.terms.policies.bounds.calendars or self.is_left(self.fire_time)
 
@@ -172,7 +172,7 @@ class HeldWithPolicies(Held):
 
         `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
         """
-        if self.held_back is not HeldBack.EXCEPTED:
+        if self.no_fire is not NoFire.EXCEPTED:
             return NO_EXPIRY
         end = self.bounded.bounds.end
         return self.send_time if not self.repeats else NO_EXPIRY if end is None else end
@@ -180,7 +180,7 @@ class HeldWithPolicies(Held):
     @property
     def only_expires(self) -> bool:
         """Whether its TTL runs out before its next fire is sent."""
-        return self.held_back is not None or super().only_expires
+        return self.no_fire is not None or super().only_expires
 
     def send_time_of(self, fire_time: int) -> int:
         """Return when the fire of a fire time is published: never before it."""

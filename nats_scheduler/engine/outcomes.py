@@ -29,7 +29,7 @@ from nats_scheduler.engine.failing_reports import FailingReports
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
 from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated, free_soon
-from nats_scheduler.engine.held import Held, HeldBack, HeldWithPolicies
+from nats_scheduler.engine.held import Held, HeldWithPolicies, NoFire
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
@@ -266,7 +266,7 @@ class Outcomes:
             self._report_missed(held, flight.missed_since, held.fire_time)
         if next_fire is None:
             if not is_last and isinstance(held, HeldWithPolicies) and may_be_left(held):
-                held.held_back = HeldBack.EXCEPTED
+                held.no_fire = NoFire.EXCEPTED
                 self._lifecycle.move(held, Stage.WAITING)
                 self._course.await_due(held)
             elif held.ends_by_itself:

@@ -76,8 +76,8 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     flight = held.flight
     if flight is not None and flight.stage in DONE:
         return Outlook(None, State.CANCELLED if flight.ending is Ending.CANCELLED else State.FIRED)
-    if isinstance(held, HeldWithPolicies) and held.held_back is not None:
-        return Outlook(None, State(held.held_back.value))
+    if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+        return Outlook(None, State(held.no_fire.value))
     ends, fire_time, send_time = lifetimes.ends(held), held.fire_time, held.send_time
     if ends <= send_time:
         return Outlook(None, State.EXPIRING)

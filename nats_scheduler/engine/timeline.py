@@ -77,7 +77,7 @@ class Timeline:
             return
         if held.flight is not None and held.flight.stage in DONE:
             return
-        if isinstance(held, HeldWithPolicies) and held.held_back is not None:
+        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
             return
         is_past = held.fire_time <= self.now and held.repeats
         fire = held.next_fire(self.now) if is_past else held.fire_time
