@@ -62,6 +62,7 @@ from tests.simulation.planted_policies import (
     backlog_unbounded,
     delayed_fire_settled,
     dropped_counted_wrong,
+    end_forgotten,
     finished_fire_not_noticed,
     fire_before_forgotten,
     fire_before_ignored,
@@ -73,6 +74,7 @@ from tests.simulation.planted_policies import (
     last_fire_ends_nothing,
     limit_counted_wrong,
     missed_fires_not_skipped,
+    start_forgotten,
     waiting_fire_settled,
 )
 from tests.simulation.planted_runtime import (
@@ -293,6 +295,8 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     purge_reported_and_not_sent: ("Gone", 5),
     expired_message_not_removed: ("Gone", 20),
     woken_late: ("Live", 10),
+    start_forgotten: ("Unique", 40),
+    end_forgotten: ("Faithful", 300),
     limit_counted_wrong: ("Unique", 20),
     grid_of_the_anchor_forgotten: ("Complete", 20),
     last_fire_ends_nothing: ("Gone", 20),
@@ -321,6 +325,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 
 LIKELY_SEEDS = {
+    end_forgotten: 173,
     waiting_fire_settled: 1061,
     no_guard: 12,
     record_taken_for_written: 26,

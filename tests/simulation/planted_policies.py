@@ -3,6 +3,7 @@
 Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -15,14 +16,34 @@ from nats_scheduler.engine.inputs import CheckpointLoaded, FinishChecked
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.missed import dropped_before, next_of_due
 from nats_scheduler.engine.overlap import Overlaps
+from nats_scheduler.message import definition
 from nats_scheduler.message.jitter import jittered
+from nats_scheduler.message.policies import Policies, with_policies
 from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.message.report import report_headers
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule import bounds
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import Pattern
 from tests.simulation.planted_division import Changes
+
+
+def start_forgotten() -> Changes:
+    """Let a schedule fire before its start."""
+    yield definition, "with_policies", _without("start")
+
+
+def end_forgotten() -> Changes:
+    """Let a schedule fire after its end."""
+    yield definition, "with_policies", _without("end")
+
+
+def _without(bound: str) -> Callable[[Pattern, Policies], Pattern]:
+    left_out = dict[str, Any]({bound: None})
+    return lambda pattern, policies: with_policies(
+        pattern, replace(policies, bounds=replace(policies.bounds, **left_out))
+    )
 
 
 def limit_counted_wrong() -> Changes:
