@@ -102,6 +102,8 @@ def complete(case: Case) -> list[Violation]:
         for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
             free = free_from(case.history, version, due)
             begin, end = max(version.sent_at(due), version.stored_at, free), min(following, horizon)
+            if free:  # what still waits when the TTL runs out is skipped
+                end = min(end, version.expires - case.terms.clock_ahead)
             calendar = version.pattern.policies.calendar
             if not case.calendars.owes(calendar, version.sent_at(due), end):
                 continue
