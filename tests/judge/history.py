@@ -212,6 +212,8 @@ class History:
     """Sequences of the generated messages that are stored in the end, where that was recorded."""
     finished: dict[int, int] = field(default_factory=dict)
     """When workers had finished a message on a target and all before it there, by sequence; others are unfinished."""
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    """When workers had finished a message on a target, by sequence, whatever lay before it."""
     sources: list[SourceSeen] = field(default_factory=list)
     taken: list[IdentityTaken] = field(default_factory=list)
     """The identities that a forger took."""

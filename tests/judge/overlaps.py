@@ -2,8 +2,11 @@
 
 Its rule: a fire is finished once the worker of its target has finished it and everything before it there, once it is
 gone, or once its timeout has passed. A fire that may have been unfinished excuses that the next one is missing or late;
-only one that certainly was unfinished makes the next one a violation.
+only one that certainly was unfinished makes the next one a violation: what its worker had not acknowledged itself. That
+everything before it is acknowledged too is not certain, since something of it may have expired.
 """
+
+from collections.abc import Mapping
 
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, History
 from tests.judge.versions import Version
@@ -50,14 +53,18 @@ def is_too_soon(history: History, version: Version, before: FireSeen, fire: Fire
         for operation in history.operations
     )
     slack = history.terms.clock_ahead + history.terms.window
-    return not may_be_purged and fire.stored_at + slack < _finished_at(history, version, before)
+    return not may_be_purged and fire.stored_at + slack < _released_at(history.acknowledged, history, version, before)
 
 
 def _finished_at(history: History, version: Version, fire: FireSeen) -> int:
+    return _released_at(history.finished, history, version, fire)
+
+
+def _released_at(worked: Mapping[int, int], history: History, version: Version, fire: FireSeen) -> int:
     timeout = version.pattern.policies.timeout
     timed_out = NEVER if timeout is None else fire.stored_at + timeout * MILLISECOND
     gone = fire.stored_at if history.terms.consumed else version.fire_gone_at(fire)
-    return min(history.finished.get(fire.sequence, NEVER), timed_out, gone)
+    return min(worked.get(fire.sequence, NEVER), timed_out, gone)
 
 
 def may_skip_last(history: History, version: Version) -> bool:

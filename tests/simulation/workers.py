@@ -44,6 +44,7 @@ class Workers:
     def _finished(self, target: str, sequence: int) -> None:
         self._server.stream.consumers[worker_of(target)].acknowledge(sequence)
         self._done.add(sequence)
+        self._server.history.acknowledged[sequence] = self._server.timeline.now
         left = self._open[target]
         while left and left[0] in self._done:
             self._server.history.finished[left.pop(0)] = self._server.timeline.now
