@@ -280,7 +280,9 @@ def _stale(case: Case) -> list[Violation]:
             if fire.stored_at >= version.uncovered_from:
                 continue
             late = fire.stored_at - version.must_end_by
-            is_unguarded = fire.elsewhere or (case.terms.lands_unguarded and _has_landing(case, version, fire))
+            is_deleted = version.ended_by is not None and version.ended_by.verb is Verb.DELETE
+            is_covered = (case.terms.lands_unguarded or is_deleted) and _has_landing(case, version, fire)
+            is_unguarded = fire.elsewhere or is_covered
             is_guarded = case.terms.guard and not is_unguarded
             window = 0 if is_guarded else case.terms.window
             outrun = is_guarded and fire.sequence > version.replaced_at_sequence
