@@ -234,15 +234,18 @@ class Outcomes:
                 claimed = generated.schedule, generated.sequence, generated.fire_time
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
-        is_of_another = held is None and not is_acknowledged and self._lifecycle.landed.is_from_elsewhere(generated)
-        is_in_time = is_acknowledged or not is_too_early(message.stored_at, generated.fire_time)
-        if is_reported and is_in_time and not is_of_another:
+        if is_reported and (is_acknowledged or self._may_be_fired(held, generated, message)):
             self._emit(Report(self.overdue.read_back(generated, held, message)))
         if held is not None:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
             self.was_fired(held, generated.fire_time, message)
         return True
+
+    def _may_be_fired(self, held: Held | None, generated: Generated, message: StoredMessage) -> bool:
+        """Return whether another instance may have stored a message as a fire of this stream's schedules, in time."""
+        is_of_another = held is None and self._lifecycle.landed.is_from_elsewhere(generated)
+        return not is_of_another and not is_too_early(message.stored_at, generated.fire_time)
 
     def was_fired(self, held: Held, fire_time: int, message: StoredMessage) -> None:
         """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
