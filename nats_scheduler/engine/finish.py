@@ -27,3 +27,13 @@ class CheckFinished(NamedTuple):
     def names_one(self) -> bool:
         """Whether one fire is in question, and its sequence is known."""
         return self.through == self.after + 1
+
+
+def consumer_missing(stream: str, consumer: str) -> str:
+    """Return why a consumer that does not exist finishes nothing."""
+    return f"stream {stream} has no consumer {consumer!r}"
+
+
+def target_not_received(consumer: str, target: str) -> str:
+    """Return why a consumer that does not receive the target finishes nothing."""
+    return f"consumer {consumer!r} does not receive {target!r}"

@@ -42,7 +42,7 @@ from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.publish import Publisher, outcome_of
 from nats_scheduler.jetstream.target_reading import FRESH_SECONDS, TargetReading, TargetStream
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
-from nats_scheduler.message.reading import read_generated
+from nats_scheduler.message.reading import is_fire_since
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 
@@ -116,8 +116,8 @@ class Looks:
         last = await last_on(self._api, stream.name, fire.target)
         if last is None:
             return ()
-        if last.stored_at < since or is_fire_of(last, fire, fire.fire_time):
-            return (last._replace(body=None),) if is_fire_of(last, fire, request.first) else ()
+        if last.stored_at < since or _is_fire(last, fire, fire.fire_time):
+            return (last._replace(body=None),) if _is_fire(last, fire, request.first) else ()
         if reading is None:
             reading = self._readings.setdefault(key, TargetReading(self._connection, self._api, fire.target))
         await reading.read_since(stream, since, last.sequence, not_before)
@@ -126,7 +126,7 @@ class Looks:
     def _claims(self, reading: TargetReading, request: LookForFire) -> Sequence[StoredMessage]:
         """Return which of the messages that were read matter to a look."""
         fire, first = request.fire, request.first
-        return [message for message in reading.of(fire.schedule, fire.sequence) if is_fire_of(message, fire, first)]
+        return [message for message in reading.of(fire.schedule, fire.sequence) if _is_fire(message, fire, first)]
 
     async def _stream_of(self, target: str) -> TargetStream | None:
         """Return the stream that has a target as one of its subjects."""
@@ -197,12 +197,8 @@ class ElsewhereContact:
             self._looks.end(reason)
 
 
-def is_fire_of(message: StoredMessage, fire: Fire, first: int) -> bool:
-    """Return whether a message claims to be a fire of the same schedule, for `first` (ns) or a later fire time."""
-    generated = read_generated(message.block)
-    if generated is None or generated[:2] != (fire.schedule, fire.sequence):
-        return False
-    return generated.fire_time >= first
+def _is_fire(message: StoredMessage, fire: Fire, first: int) -> bool:
+    return is_fire_since(message.block, fire.schedule, fire.sequence, first)
 
 
 def _give_up(request: LookForFire, reason: str) -> Input:

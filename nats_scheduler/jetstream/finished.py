@@ -21,7 +21,7 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.finish import CheckFinished, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked, Input
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
@@ -77,7 +77,10 @@ class FinishChecks:
         progress, fault = None, ""
         if request.consumer is not None:
             progress = await self._progress(request.consumer)
-            fault = self._fault(request, progress)
+            if progress is None:
+                fault = consumer_missing(self._stream, request.consumer)
+            elif not progress.receives(request.target):
+                fault = target_not_received(request.consumer, request.target)
         if progress is not None and not fault:
             if progress.acknowledged_through >= request.through:
                 return FinishChecked(request)
@@ -85,18 +88,9 @@ class FinishChecks:
                 return FinishChecked(request, request.through if progress.has_work else 0)
         if request.names_one:
             return _found(request, await self._named(request), fault)
-        return (
-            await self._search(request)
-            if request.consumer is None
-            else FinishChecked(request, request.through, 0, fault)
-        )
-
-    def _fault(self, request: CheckFinished, progress: ConsumerProgress | None) -> str:
-        if progress is None:
-            return f"stream {self._stream} has no consumer {request.consumer!r}"
-        if not progress.receives(request.target):
-            return f"consumer {request.consumer!r} does not receive {request.target!r}"
-        return ""
+        if request.consumer is None:
+            return await self._search(request)
+        return FinishChecked(request, request.through, 0, fault)
 
     async def _named(self, request: CheckFinished) -> StoredMessage | None:
         """Return the fire in question if it is stored."""
@@ -138,14 +132,12 @@ class FinishChecks:
             if error.code == CONSUMER_NOT_FOUND:
                 return None
             raise
-        config, has_work = (
-            inner(info.get("config")),
-            integer(info.get("num_pending")) + integer(info.get("num_ack_pending")),
-        )
+        config = inner(info.get("config"))
+        has_work = integer(info.get("num_pending")) + integer(info.get("num_ack_pending")) > 0
         several = config.get("filter_subjects")
         filters = several if isinstance(several, list) else [config.get("filter_subject")]
         through = integer(inner(info.get("ack_floor")).get("stream_seq"))
-        return ConsumerProgress(through, has_work > 0, tuple(str(one) for one in filters if one))
+        return ConsumerProgress(through, has_work, tuple(str(one) for one in filters if one))
 
 
 def finish_checker(
@@ -161,8 +153,6 @@ def finish_checker(
 
 
 def _found(request: CheckFinished, message: StoredMessage | None, fault: str) -> Input:
-    return (
-        FinishChecked(request)
-        if message is None
-        else FinishChecked(request, message.sequence, message.stored_at, fault)
-    )
+    if message is None:
+        return FinishChecked(request)
+    return FinishChecked(request, message.sequence, message.stored_at, fault)

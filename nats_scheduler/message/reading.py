@@ -149,6 +149,12 @@ def read_generated(block: bytes) -> Generated | None:
     return None
 
 
+def is_fire_since(block: bytes, schedule: str, sequence: int, first: int) -> bool:
+    """Return whether a message claims to be a fire of this version of a schedule, from fire time `first` (ns) on."""
+    generated = read_generated(block)
+    return generated is not None and generated[:2] == (schedule, sequence) and generated.fire_time >= first
+
+
 def _names_scheduler(block: bytes, name: bytes, schedule: str) -> bool:
     """Return whether `Nats-Scheduler` names the schedule, in a line of its own, as the sidecar writes it.
 

@@ -44,7 +44,7 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.expiry import expiry_of
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import with_header
-from nats_scheduler.message.reading import read_generated
+from nats_scheduler.message.reading import is_fire_since
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
@@ -265,7 +265,11 @@ class MemoryContact:
                 return FireNotLookedFor(fire, NO_STREAM.description, NO_STREAM)
             last = stream.last(fire.target)
             stored = (one for one in stream.messages(fire.target) if one is last or one.stored_at >= since)
-            found = [message._replace(body=None) for message in stored if _is_fire_since(message, fire, first)]
+            found = [
+                message._replace(body=None)
+                for message in stored
+                if is_fire_since(message.block, fire.schedule, fire.sequence, first)
+            ]
             return FireLookedFor(fire, found, first)
 
         return _Request(
@@ -363,14 +367,6 @@ class _Follower:
     def _deliver(self, messages: list[StoredMessage]) -> None:
         if not self._is_over:
             self._contact._notify(MessagesRead(messages))
-
-
-def _is_fire_since(message: StoredMessage, fire: Fire, first: int) -> bool:
-    """Return whether a message claims to be a fire of the schedule of `fire`, for the fire time `first` or later."""
-    generated = read_generated(message.block)
-    if generated is None or generated[:2] != (fire.schedule, fire.sequence):
-        return False
-    return generated.fire_time >= first
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:

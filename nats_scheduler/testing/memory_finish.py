@@ -1,6 +1,6 @@
 """Whether a fire in a stream in memory is finished: the answer of `MemoryContact` to `CheckFinished`."""
 
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.finish import CheckFinished, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import FinishAnswer, FinishChecked, FinishUnchecked
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.stored import StoredMessage
@@ -17,9 +17,9 @@ def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
     if request.consumer is not None:
         consumer = stream.consumers.get(request.consumer)
         if consumer is None:
-            fault = f"stream {stream.rules.name} has no consumer {request.consumer!r}"
+            fault = consumer_missing(stream.rules.name, request.consumer)
         elif not consumer.receives(request.target):
-            fault = f"consumer {request.consumer!r} does not receive {request.target!r}"
+            fault = target_not_received(request.consumer, request.target)
         elif not 0 < consumer.first_unacknowledged <= request.through:
             return FinishChecked(request)
         if not request.names_one:
