@@ -285,7 +285,7 @@ def _document(found: CalendarText) -> dict[str, object]:
 
 
 def _days_document(days: Sequence[Days]) -> dict[str, object]:
-    return {"days": sum(one.last - one.first + 1 for one in days), "ranges": [days_text(one) for one in days]}
+    return {"days": _number(days), "ranges": [days_text(one) for one in days]}
 
 
 def _cells(found: CalendarText) -> tuple[str, str]:
@@ -295,9 +295,13 @@ def _cells(found: CalendarText) -> tuple[str, str]:
     days = read.days or ()
     more = len(days) - MAX_SHOWN_RANGES
     shown = ", ".join(days_text(one) for one in days[:MAX_SHOWN_RANGES])
-    return f"{sum(one.last - one.first + 1 for one in days):,}", shown + (f" and {more:,} more" if more > 0 else "")
+    return f"{_number(days):,}", shown + (f" and {more:,} more" if more > 0 else "")
 
 
 def _count(days: Sequence[Days]) -> str:
-    number = sum(one.last - one.first + 1 for one in days)
+    number = _number(days)
     return f"{number:,} day{'' if number == 1 else 's'}"
+
+
+def _number(days: Sequence[Days]) -> int:
+    return sum(one.last - one.first + 1 for one in days)

@@ -17,8 +17,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import NamedTuple
 
-from nats_scheduler.schedule.durations import parse_duration
-from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.message.policy_values import read_duration
 
 MAX_CONSUMER_NAME_CHARS = 255
 """Longest name of a consumer, as the server has it."""
@@ -64,10 +63,8 @@ def consumer_fault(name: str) -> str:
 
 def read_timeout(value: str) -> int | str:
     """Read a timeout in ns; the reason if it is none."""
-    duration = parse_duration(value)
-    if isinstance(duration, Invalid):
-        return f"is not a duration: {duration.reason}"
-    return duration if duration > 0 else "is not more than 0"
+    duration = read_duration(value)
+    return "is not more than 0" if isinstance(duration, int) and duration <= 0 else duration
 
 
 def misplaced_policy(overlap: Overlap, names: Collection[str], *, needs_consumer: bool) -> MisplacedPolicy | None:

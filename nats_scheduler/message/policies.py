@@ -26,6 +26,7 @@ from nats_scheduler.message.policy_values import (
     DEFAULT_GRACE_NS,
     MAKE_UP_ONCE,
     Missed,
+    read_duration,
     read_grace,
     read_missed,
     read_report,
@@ -34,7 +35,7 @@ from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
 from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
 from nats_scheduler.schedule.days import in_order, read_days
-from nats_scheduler.schedule.durations import format_duration, parse_duration
+from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
@@ -272,9 +273,9 @@ def _consumer(policies: Policies, value: str, _pattern: Pattern) -> Policies | s
 
 
 def _jitter(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    duration = parse_duration(value)
-    if isinstance(duration, Invalid):
-        return f"is not a duration: {duration.reason}"
+    duration = read_duration(value)
+    if isinstance(duration, str):
+        return duration
     if not 0 < duration <= MAX_JITTER_NS:
         return f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}"
     return replace(policies, jitter=duration)

@@ -59,12 +59,16 @@ def read_missed(value: str) -> Missed | str:
     return Missed(Kept(value))
 
 
+def read_duration(value: str) -> int | str:
+    """Read a duration (ns) of any length."""
+    duration = parse_duration(value)
+    return f"is not a duration: {duration.reason}" if isinstance(duration, Invalid) else duration
+
+
 def read_grace(value: str) -> int | str:
     """Read the value of `X-Grace` (ns)."""
-    duration = parse_duration(value)
-    if isinstance(duration, Invalid):
-        return f"is not a duration: {duration.reason}"
-    if duration < MIN_GRACE_NS:
+    duration = read_duration(value)
+    if isinstance(duration, int) and duration < MIN_GRACE_NS:
         return f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late"
     return duration
 

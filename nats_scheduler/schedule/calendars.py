@@ -100,12 +100,7 @@ def read_calendar(name: str, text: bytes) -> Calendar | InvalidCalendar:
         lines = text.decode().splitlines()
     except UnicodeDecodeError:
         return _invalid(text, "is not UTF-8 text")
-    parts = [
-        (number, stripped)
-        for number, line in enumerate(lines, 1)
-        for part in line.partition("#")[0].split(",")
-        if (stripped := part.strip())
-    ]
+    parts = [(number, part) for number, line in enumerate(lines, 1) for part in _written(line)]
     if len(parts) > MAX_CALENDAR_PARTS:
         return _invalid(text, f"has {len(parts):,} days and ranges: expected at most {MAX_CALENDAR_PARTS:,}")
     found: list[Days] = []
@@ -124,7 +119,8 @@ def calendar_text(days: tuple[Days, ...]) -> str:
 
 def with_days(text: str, added: Iterable[Days]) -> str:
     """Return the text of a valid calendar with more days, in lines at its end; days that it has are not repeated."""
-    lines, known = text.splitlines(), tuple(part for line in text.splitlines() for part in _parts(line))
+    lines = text.splitlines()
+    known = tuple(part for line in lines for part in _parts(line))
     for one in added:
         left: tuple[Days, ...] = (one,)
         for before in known:
@@ -153,8 +149,12 @@ def without_days(text: str, removed: Iterable[Days]) -> str:
 
 def _parts(line: str) -> tuple[Days, ...]:
     """Return the days in a line of a valid calendar."""
-    found = (read_days(part.strip()) for part in line.partition("#")[0].split(","))
-    return tuple(one for one in found if isinstance(one, Days))
+    return tuple(days for part in _written(line) if isinstance(days := read_days(part), Days))
+
+
+def _written(line: str) -> list[str]:
+    """Return what is written for days and ranges in a line, without its comment."""
+    return [stripped for part in line.partition("#")[0].split(",") if (stripped := part.strip())]
 
 
 def _invalid(text: bytes, reason: str) -> InvalidCalendar:
