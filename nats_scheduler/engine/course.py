@@ -89,18 +89,11 @@ class Course:
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
         Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
         """
-        if held.is_treated and isinstance(held, HeldWithPolicies) and held.no_fire is not None:
-            self._await_calendar(held, now)
-            return
-        send_time, expires = held.send_time, held.expires
-        wake = expires if expires <= send_time else send_time - self._ahead(held)
-        if self._lifetimes.max_age:
-            wake = min(wake, self._lifetimes.age_check_at(held, now))
-        self._lifecycle.roster.wake(held, wake)
-
-    def _await_calendar(self, held: HeldWithPolicies, now: int) -> None:
-        """Have a schedule that waits for an edit of a calendar ended in time, and otherwise not looked at."""
-        wake = min(held.over_at, held.expires)
+        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+            wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
+        else:
+            send_time, expires = held.send_time, held.expires
+            wake = expires if expires <= send_time else send_time - self._ahead(held)
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         if wake < NO_EXPIRY:

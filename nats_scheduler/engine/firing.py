@@ -111,7 +111,7 @@ class Firing:
             return
         self._lifecycle.move(held, Stage.IN_FLIGHT)
         flight.fire = fire
-        if held.is_treated and isinstance(held, HeldElsewhere):
+        if isinstance(held, HeldElsewhere):
             if self._is_to_be_looked_for(held, flight, fire, now):
                 self._in_flight.begun()
                 first = fire.fire_time if flight.missed_since is None else flight.missed_since
