@@ -246,13 +246,7 @@ class Knowledge:
             yield f"stream {self._stream} is not served"
 
     def _notices(self) -> Iterator[str]:
-        """Return what is missing from the view, and why."""
-        for endpoint, question in self._questions.items():
-            if question.error:
-                yield f"{endpoint}: {question.error}"
-        lacking = [what for name, what in NEWER_ENDPOINTS.items() if self._questions[name].has_responders is False]
-        if lacking:
-            yield f"the sidecars are of an older version: {', '.join(lacking)} cannot be shown"
+        """Return what is missing from the view, and why: who is missing first, since a narrow screen cuts the rest."""
         silent = {
             name
             for question in (*self._questions.values(), *self._of_streams.values())
@@ -261,5 +255,11 @@ class Knowledge:
         silent |= {name for name, question in self._of_instances.items() if question.is_unanswered}
         if silent:
             yield f"no answer from {', '.join(sorted(silent))}: what only they know is missing"
+        for endpoint, question in self._questions.items():
+            if question.error:
+                yield f"{endpoint}: {question.error}"
+        lacking = [what for name, what in NEWER_ENDPOINTS.items() if self._questions[name].has_responders is False]
+        if lacking:
+            yield f"the sidecars are of an older version: {', '.join(lacking)} cannot be shown"
         if self.denied:
             yield self.denied

@@ -153,7 +153,8 @@ def _instances(view: View) -> Section:
         Column("UP", drop=1, right=True),
         Column("PROBLEM", least=12, drop=4),
     ]
-    rows = [_instance_row(one, view.at) for one in view.instances or ()]
+    in_trouble_first = sorted(view.instances or (), key=lambda one: one.state in ("alive", "gone"))
+    rows = [_instance_row(one, view.at) for one in in_trouble_first]
     return Section(INSTANCES, columns, rows, "none lives on this account" if view.instances is not None else "")
 
 

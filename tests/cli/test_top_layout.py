@@ -179,6 +179,11 @@ def test_a_sidecar_says_what_is_wrong_with_it() -> None:
     assert any(line.split()[:3] == ["a", "not", "ready"] for line in found)
 
 
+def test_a_sidecar_in_trouble_stands_before_the_others() -> None:
+    rows = view(instances=[instance("a"), instance("b", "gone"), instance("c", "silent")])
+    assert [line.split()[0] for line in shown(rows, 120, 60)[-4:-1]] == ["c", "a", "b"]
+
+
 def test_what_is_empty_is_said() -> None:
     found = shown(view(streams=[], due=[], fires=[], failures=[], instances=[]), 80, 24)
     assert [line for line in found if line][4:-1] == [
