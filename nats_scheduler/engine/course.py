@@ -42,6 +42,9 @@ The shorter, the smaller the window in which a removal can be missed.
 UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 """Content that was read longer ago is read again before it is published where no guard checks it."""
 
+READ_GROUP_NS = 100 * MILLISECOND
+"""What is due within so long is read together, in one write, unless the look-ahead is less than a second."""
+
 HELD_BACK_LOOK_INTERVAL_NS = 300 * SECOND
 """How often a due schedule of another holder is read if that holder may hold back or skip its fires for any time."""
 
@@ -93,7 +96,7 @@ class Course:
             wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
         else:
             send_time, expires = held.send_time, held.expires
-            wake = expires if expires <= send_time else send_time - self._ahead(held)
+            wake = expires if expires <= send_time else self._read_at(held, send_time)
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         if wake < NO_EXPIRY:
@@ -325,6 +328,12 @@ class Course:
             return 0
         is_close = held.is_elsewhere or self._landed.covers(held)
         return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if is_close else self._look_ahead
+
+    def _read_at(self, held: Held, send_time: int) -> int:
+        """Return when (ns) a schedule is read that is sent at `send_time` (ns): together with those due near it."""
+        ahead = self._ahead(held)
+        instant = send_time - ahead
+        return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 
     def read(self, held: Held, *, is_covered: bool = False) -> None:
         """Have what is stored of a schedule read; the answer decides how it goes on."""

@@ -20,6 +20,12 @@ from nats_scheduler.jetstream.schedule_messages import purge_through
 MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
 
+PURGE_GROUP_SECONDS = 0.05
+"""Purges that follow each other within so long are sent together: nothing depends on them but what is stored."""
+
+MAX_GROUPED_PURGES = 32
+"""So many do not wait for more: a larger group would keep the event loop from what is due."""
+
 
 def purger(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
@@ -40,7 +46,15 @@ def purger(
     def concluded(request: PurgeSchedule, failure: str | None = None) -> PurgeConcluded:
         return PurgeConcluded(request.schedule, request.through, failure, known=request.known)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=concluded, limit=MAX_PURGES_IN_FLIGHT)
+    return BoundedRequests(
+        notify,
+        tasks,
+        ask=ask,
+        give_up=concluded,
+        limit=MAX_PURGES_IN_FLIGHT,
+        group_seconds=PURGE_GROUP_SECONDS,
+        group_limit=MAX_GROUPED_PURGES,
+    )
 
 
 async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:

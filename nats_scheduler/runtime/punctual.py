@@ -28,7 +28,8 @@ if sys.platform == "linux":
             """Return what is ready, after `timeout` seconds at most (None: however long it takes)."""
             epoll = self.fileno()
             if timeout is not None and timeout > 0 and epoll < FIRST_DESCRIPTOR_TOO_HIGH:
-                select.select((epoll,), (), (), timeout)
+                if not select.select((epoll,), (), (), timeout)[0]:
+                    return []
                 timeout = 0
             return super().select(timeout)
 

@@ -8,6 +8,7 @@ from nats_scheduler.engine.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, message_on, plain, schedule
@@ -35,6 +36,15 @@ def test_a_delayed_message_fires_once_at_its_time_and_is_removed() -> None:
     assert [(m.subject, m.body, m.stored_at) for m in world.generated] == [("t.out", b"hello", START + 7_500_000_000)]
     assert world.stream.last("s.one") is None
     assert world.next_fire("s.one") is None
+
+
+def test_schedules_that_are_due_near_each_other_are_read_together_and_none_later_than_that() -> None:
+    fractions = (0.0, 0.02, 0.09, 0.1, 0.11)
+    dues = [format_rfc3339(START + 5 * SECOND + int(fraction * SECOND)) for fraction in fractions]
+    desk = Desk(*(schedule(f"@at {due}", n + 1, f"s.{n}") for n, due in enumerate(dues)))
+    read = {instant: [one for one, _sequence in desk.at(instant).reads] for instant in (3.99, 4.01, 4.09, 4.11, 4.21)}
+    # One second ahead: those of each tenth of a second at its end.
+    assert read == {3.99: [], 4.01: ["s.0"], 4.09: [], 4.11: ["s.1", "s.2", "s.3"], 4.21: ["s.4"]}
 
 
 def test_a_past_time_fires_at_once() -> None:
