@@ -56,6 +56,9 @@ MAX_JITTER_NS = 24 * HOUR
 MAX_TEXT_CHARS = 256
 """Longest note, and longest name of an owner."""
 
+PAUSED = "X-Paused"
+"""No policy: what the name of the header with the pattern ends in while a schedule is paused (`message.paused`)."""
+
 
 class PolicyText(NamedTuple):
     """One policy as it was written: its name without the prefix, such as `X-Start`, and its value."""
@@ -116,7 +119,7 @@ def read_policies(
     for name in names:
         short, value = _short(name, dialect), fields[name]
         take = _POLICIES.get(short)
-        taken = _unknown(short) if take is None else take(policies, value, pattern)
+        taken = _unknown(short, dialect) if take is None else take(policies, value, pattern)
         if isinstance(taken, str):
             return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), value, taken)
         policies = taken
@@ -193,7 +196,9 @@ def _short(name: bytes, dialect: Dialect) -> str:
     return name[len(dialect.schedule) + 1 :].decode("utf-8", "backslashreplace")
 
 
-def _unknown(short: str) -> str:
+def _unknown(short: str, dialect: Dialect) -> str:
+    if short == PAUSED:
+        return f"is no policy: a paused schedule has its pattern in this header, and no {dialect.schedule.decode()}"
     near = get_close_matches(short.lower(), [name.lower() for name in _POLICIES], n=1, cutoff=0.7)
     meant = next((name for name in _POLICIES if near and name.lower() == near[0]), None)
     known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(_POLICIES))}"

@@ -23,8 +23,10 @@ from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.misnamed import NAME_PART_LOWER, NAME_PART_UPPER, Misnamed, misnamed_headers
+from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.policies import NO_POLICIES
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, Reading, read_message, read_published
+from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
@@ -90,7 +92,10 @@ class MessageReader:
         if reading is None or reading.generated is None:
             is_schedule = reading is not None and reading.definition is not None
             self.misnamed = misnamed_headers(block, self.dialects, is_schedule=is_schedule)
-        if reading is None or reading.definition is None or len(block) > MAX_CACHED_BLOCK_BYTES:
+        is_long = len(block) > MAX_CACHED_BLOCK_BYTES
+        if reading is not None and reading.paused is not None:
+            return reading if is_long else reading._replace(paused=self._paused(reading.paused))
+        if reading is None or reading.definition is None or is_long:
             return reading
         pattern, terms = reading.definition
         definition = Definition(pattern, self._shared(terms))
@@ -102,6 +107,13 @@ class MessageReader:
         """Read a message that is not the fire it claims to be, like any other message."""
         reading = read_published(message.block, message.subject, message.stored_at, self._rules, self.dialects)
         return reading or Reading()
+
+    def _paused(self, paused: Paused) -> Paused:
+        """Return the same with shared terms: a stream may keep a million paused schedules."""
+        resumed = paused.resumed
+        if isinstance(resumed, Rejection):
+            return paused
+        return paused._replace(resumed=Definition(resumed.pattern, self._shared(resumed.terms)))
 
     def _shared(self, terms: Terms) -> Terms:
         """Return the one object for equal terms."""
