@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
+from nats_scheduler.message.paused import has_paused_header
 from nats_scheduler.message.reading import read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -23,12 +24,15 @@ from nats_scheduler.schedule.ttls import parse_ttl
 def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None:
     """Return when a schedule or a generated message expires (ns since the Unix epoch); None if it never does.
 
-    A schedule counts in the dialects that are served, valid or not; a generated message counts in both dialects.
+    A schedule counts in the dialects that are served, valid or not, active or paused; a generated message counts in
+    both.
     """
     lifetime = lifetime_of(message.block)
     if lifetime is None:
         return None
-    is_ours = any(header_value(message.block, d.schedule) for d in dialects) or read_generated(message.block)
+    block = message.block
+    is_schedule = any(header_value(block, d.schedule) for d in dialects) or has_paused_header(block, dialects)
+    is_ours = is_schedule or read_generated(block)
     return message.stored_at + lifetime if is_ours else None
 
 

@@ -11,9 +11,13 @@ The rules:
   read as a schedule, and an `X-Paused` beside it is an unknown policy (`message.policies`), which rejects it.
 - A message is a paused schedule only if it would be a schedule, valid or rejected, with the right name. So an empty
   `X-Paused` is an ordinary message, as an empty `Nats-Schedule` is.
+- A message that also cancels another schedule (`Nats-Scheduler`) is no paused schedule. As the server does: such a
+  message leaves the schedule alive on whose subject it lands. To pause one with these headers, leave them out.
 
 Cost: one `bytes.find` for a message that is not paused; twice the cost of reading a schedule for one that is.
-Limit: a message that is a schedule in both dialects has to be paused in both, or it is active in the other one.
+Limits: a message that is a schedule in both dialects has to be paused in both, or it is active in the other one. An
+active version that stays stored below a paused one is found by a native server that builds its index anew (after a
+crash, or when the flag is switched on): a pause is complete when older versions on the subject are removed.
 """
 
 from collections.abc import Sequence
@@ -66,9 +70,9 @@ def read_paused(
     times after one and none after the other. `dialects` are those that are served; the first one in which the message
     is paused counts.
     """
-    if not block or block.find(_SUFFIX) < 0:
+    if not block or not has_paused_header(block, dialects):
         return None
-    if any(header_value(block, dialect.schedule) for dialect in dialects):
+    if any(header_value(block, name) for dialect in dialects for name in (dialect.schedule, dialect.scheduler)):
         return None
     for dialect in dialects:
         if header_value(block, paused_name(dialect)) and (
@@ -76,6 +80,11 @@ def read_paused(
         ):
             return Paused(dialect, resumed)
     return None
+
+
+def has_paused_header(block: bytes, dialects: Sequence[Dialect]) -> bool:
+    """Return whether a message has the header of a paused schedule, whatever else it has."""
+    return block.find(_SUFFIX) >= 0 and any(header_value(block, paused_name(dialect)) for dialect in dialects)
 
 
 def paused_pattern(block: bytes, dialect: Dialect) -> str:
@@ -91,7 +100,7 @@ def _read_resumed(
     if not fields.get(dialect.schedule):
         return None
     found = with_ttl_checked(read_in_dialect(fields, block, subject, stored_at, rules, dialect), block, rules)
-    return found if found is None or isinstance(found, Rejection) else found[0]
+    return found[0] if isinstance(found, tuple) else found
 
 
 def _renamed(block: bytes, name: bytes, new_name: bytes) -> bytes:

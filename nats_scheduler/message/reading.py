@@ -44,7 +44,7 @@ class Reading(NamedTuple):
     """What a message means: a tuple, because a million are created at start.
 
     `definition` and `cancels` (the subject of another schedule) may both be set: a new schedule can end an old one.
-    So may `paused` and `cancels`. A `rejection` is always the only value, and so is `generated`.
+    A `rejection` is always the only value, and so are `generated` and `paused`.
     """
 
     definition: Definition | None = None
@@ -83,7 +83,7 @@ def read_published(
         found = found or read_in_dialect(fields, block, subject, stored_at, rules, dialect)
     found = with_ttl_checked(found, block, rules)
     if (paused := read_paused(block, subject, rules, dialects, stored_at)) is not None:
-        return Reading(cancels=found[1] if isinstance(found, tuple) else None, paused=paused)
+        return Reading(paused=paused)
     if found is None or isinstance(found, Rejection):
         return None if found is None else Reading(rejection=found)
     return Reading(found[0], cancels=found[1])

@@ -49,6 +49,7 @@ def test_schedules_and_generated_messages_expire_and_nothing_else_does() -> None
     assert expiry(Nats_TTL="5s", Nats_Schedule="@every 1s") == AT + 5 * SECOND
     assert expiry(Nats_TTL="5s", Nats_Schedule="@every nonsense") == AT + 5 * SECOND
     assert expiry(Nats_TTL="5s", X_Nats_Schedule="@every 1s") == AT + 5 * SECOND
+    assert expiry(Nats_TTL="5s", Nats_Schedule_X_Paused="@every 1s") == AT + 5 * SECOND
     assert expiry(Nats_TTL="5s", **GENERATED) == AT + 5 * SECOND
     assert expiry(Nats_TTL="5s") is None
     assert expiry(Nats_TTL="5s", Nats_Schedule_Target="t", Nats_Schedule="") is None
