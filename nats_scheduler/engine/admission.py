@@ -18,12 +18,14 @@ from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import RemovalRequested, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejections, rejected_schedule
+from nats_scheduler.engine.rejections import rejected_schedule
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
@@ -37,7 +39,7 @@ class Collaborators(NamedTuple):
     purges: Purges
     holdings: Holdings
     backlog: Backlog
-    rejections: Rejections
+    inactive: Inactive
     calendars: Calendars
 
 
@@ -52,7 +54,7 @@ class Admission:
         self._purges = collaborators.purges
         self._holdings = collaborators.holdings
         self._backlog = collaborators.backlog
-        self._rejections = collaborators.rejections
+        self._inactive = collaborators.inactive
         self._calendars = collaborators.calendars
         self._places = places
         self.is_live = False
@@ -63,26 +65,28 @@ class Admission:
         if self._places.is_limited and (before is None or len(self._places)):
             self._enqueue(held, before, now)
         else:
-            self._rejections.discard(held.subject)
+            replaced = self._inactive.discard(held.subject)
             self._hold(held, before)
             self._begin(held)
+            if isinstance(replaced, PausedSchedule):
+                self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
 
-    def supersede(self, after: Held, before: Version) -> None:
-        """Roll up the subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
+    def supersede(self, subject: str, sequence: int, before: Version) -> None:
+        """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
 
         Everything below it is purged: a read may have found it before the follower delivered the versions in between.
         """
-        self._purge(after, after.sequence - 1, before)
+        self._purge(subject, sequence - 1, before)
 
     def overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
         """Reject nothing on the subject of a message; if it `has_landed`, a schedule that waits for a place stays."""
         subject = message.subject
-        if self._rejections.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
+        if self._inactive.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
             self.discard(subject)
 
     def discard(self, subject: str) -> None:
         """Discard what is rejected or waits on a subject: another message is the last one there."""
-        self._rejections.discard(subject)
+        self._inactive.discard(subject)
         self._places.discard(subject)
 
     def cancelled(self, subject: str, sequence: int) -> None:
@@ -90,7 +94,7 @@ class Admission:
         waiting = self._places.waiting_on(subject)
         if waiting is not None and waiting.sequence < sequence:
             self.discard(subject)
-            self._purge(waiting, waiting.sequence, _version(waiting))
+            self._purge(subject, waiting.sequence, _version(waiting))
 
     def is_waiting(self, subject: str) -> bool:
         """Return whether a schedule waits for a place; while it does, its fires are not owed."""
@@ -103,7 +107,8 @@ class Admission:
                 self._displace(misplaced)
             if (held := self._places.take_next()) is None:
                 return
-            has_waited = self._rejections.discard(held.subject) == held.sequence
+            was_rejected = self._inactive.discard(held.subject)
+            has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
             self._hold(held, None)
             if not (has_waited and self.is_live):
                 self._begin(held)
@@ -128,8 +133,8 @@ class Admission:
     def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:
             self._lifecycle.end(before, Ending.REPLACED)
-            self.supersede(held, _version(before))
-        self._rejections.discard(held.subject)
+            self.supersede(held.subject, held.sequence, _version(before))
+        self._inactive.discard(held.subject)
         self._places.wait(held)
         self.fill_places(now)
         if self._places.waiting_on(held.subject) is held:
@@ -144,7 +149,7 @@ class Admission:
 
     def _reject(self, held: Held) -> None:
         rejection = self._places.rejection_of(held)
-        self._rejections.add(rejected_schedule(held, rejection), is_live=self.is_live)
+        self._inactive.reject(rejected_schedule(held, rejection), is_live=self.is_live)
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
@@ -153,18 +158,18 @@ class Admission:
         self._places.placed(held)
         if before is not None:
             self._lifecycle.discard(before)
-            self.supersede(held, _version(before))
+            self.supersede(held.subject, held.sequence, _version(before))
 
     def _begin(self, held: Held) -> None:
         if self.is_live:
             self._backlog.accepted(held)
         self._holdings.begin(held)
 
-    def _purge(self, held: Held, through: int, known: Version) -> None:
-        if self.is_live and self._lifecycle.ownership.is_ours(held):
-            self._purges.purge_versions(held.subject, through, known)
+    def _purge(self, subject: str, through: int, known: Version) -> None:
+        if self.is_live and self._lifecycle.ownership.is_ours_on(subject):
+            self._purges.purge_versions(subject, through, known)
         else:
-            self._backlog.superseded(held.subject, through, known, MAX_SUPERSEDED if self.is_live else None)
+            self._backlog.superseded(subject, through, known, MAX_SUPERSEDED if self.is_live else None)
 
 
 def _version(held: Held) -> Version:

@@ -12,11 +12,11 @@ from itertools import chain, islice
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
 from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejections
 from nats_scheduler.engine.shards import shard_of
 
 MAX_SUPERSEDED = 10_000
@@ -37,7 +37,7 @@ class Backlog:
 
     def __init__(
         self,
-        rejections: Rejections,
+        inactive: Inactive,
         lifecycle: Lifecycle,
         purges: Purges,
         lifetimes: Lifetimes,
@@ -48,7 +48,7 @@ class Backlog:
 
         `unreported` returns a schedule, by subject and sequence, that is held and that no earlier holder has reported.
         """
-        self._rejections = rejections
+        self._inactive = inactive
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
         self._purges = purges
@@ -84,7 +84,7 @@ class Backlog:
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Report what is held and rejected in these shards and purge old versions, from the next step on."""
-        if self._accepted or self._rejections.by_subject or self._superseded or self._purges.requested_by_others:
+        if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_others:
             purges = self._purge_superseded(shards), self._purge_again(shards)
             self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
 
@@ -109,9 +109,9 @@ class Backlog:
             yield
 
     def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
-        for subject, known in list(self._rejections.by_subject.items()):
-            if self._rejections.by_subject.get(subject) is known and self._is_ours(subject, shards):
-                self._rejections.report(known)
+        for subject, known in list(self._inactive.rejected.items()):
+            if self._inactive.rejected.get(subject) is known and self._is_ours(subject, shards):
+                self._inactive.report(known)
             yield
 
     def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:

@@ -14,6 +14,7 @@ class Ending(StrEnum):
 
     FIRED = "fired"
     REPLACED = "replaced"
+    PAUSED = "paused"
     OVERWRITTEN = "overwritten by a message that is no schedule"
     REMOVED = "deleted or purged"
     EXPIRED = "its TTL ran out"

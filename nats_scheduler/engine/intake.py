@@ -1,7 +1,7 @@
 """What a message that was read means for the schedules of its stream.
 
-The path of a message: `read` → `_take` → what its headers say (`message.reading`) → `_accept`, `_reject`, `_cancel`,
-`_overwritten`, or `Outcomes.read_back` for a generated message.
+The path of a message: `read` → `_take` → what its headers say (`message.reading`) → `_accept`, `_pause`, `_reject`,
+`_cancel`, `_overwritten`, or `Outcomes.read_back` for a generated message.
 
 The rule: the last message on a subject counts; reading a message again changes nothing.
 
@@ -17,15 +17,18 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.held import held_schedule
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
 from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejections, rejected_message
+from nats_scheduler.engine.rejections import rejected_message, rejected_paused
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
@@ -44,7 +47,7 @@ class Readers(NamedTuple):
     outcomes: Outcomes
     purges: Purges
     admission: Admission
-    rejections: Rejections
+    inactive: Inactive
     misnaming: Misnaming
     sightings: Sightings
     expiry: Expiry | None
@@ -64,7 +67,7 @@ class Intake:
         self._outcomes = readers.outcomes
         self._purges = readers.purges
         self._admission = readers.admission
-        self._rejections = readers.rejections
+        self._inactive = readers.inactive
         self._misnaming = readers.misnaming
         self._sightings = readers.sightings
         self._expiry = readers.expiry
@@ -91,6 +94,9 @@ class Intake:
 
     def read_content(self, given: ContentRead, now: int) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
+        if (later := self._inactive.content_read(given)) is not None:
+            self.take(later, now)
+            return
         other = self._course.content_read(given, now)
         held = None if other is None else self._roster.exactly(given.schedule, given.sequence)
         if other is None or held is None:
@@ -114,7 +120,7 @@ class Intake:
             return
         if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
             self._lifecycle.end(held, Ending.EXPIRED)
-        if self._rejections.at(given.subject) == given.sequence:
+        if self._inactive.at(given.subject) == given.sequence:
             self._admission.discard(given.subject)
 
     def expect(self, fires: Sequence[Fire]) -> None:
@@ -160,9 +166,11 @@ class Intake:
             self._cancel(reading.cancels, message)
         if reading.definition is not None:
             self._accept(reading.definition, message, expires, now)
+        elif reading.paused is not None:
+            self._pause(reading.paused, message, expires)
         elif reading.rejection is not None:
             self._reject(reading.rejection, message, now)
-        elif message.subject in self._rejections.by_subject or self._roster.on(message.subject) is not None:
+        elif self._inactive.on(message.subject) is not None or self._roster.on(message.subject) is not None:
             has_landed = is_acknowledged or self._landed.may_be(reading, message)
             self._overwritten(message, has_landed=has_landed, now=now)
 
@@ -170,7 +178,7 @@ class Intake:
         """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""
         held = self._roster.on(message.subject)
         if held is None:
-            if self._rejections.by_subject:
+            if self._inactive:
                 self._admission.overwritten(message, has_landed=has_landed)
         elif held.sequence < message.sequence:
             if has_landed:
@@ -180,15 +188,35 @@ class Intake:
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:
         before = self._roster.on(message.subject)
-        known = self._rejections.at(message.subject) if before is None else before.sequence
+        known = self._inactive.at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
-            if before is not None and before.sequence > message.sequence:
+            newer = before or self._inactive.paused.get(message.subject)
+            if newer is not None and newer.sequence > message.sequence:
                 unread = Version(message.sequence, message.stored_at)
-                self._admission.supersede(before, unread)  # it was replaced before it was read
+                self._admission.supersede(newer.subject, newer.sequence, unread)  # it was replaced before it was read
             return
         held = held_schedule(message.subject, message.sequence, definition, message.stored_at)
         held.expires = self._lifetimes.expiry(message, expires)
         self._admission.accept(held, before, now)
+
+    def _pause(self, paused: Paused, message: StoredMessage, expires: int | None) -> None:
+        """Keep a paused schedule, which replaces the one on its subject and all older versions."""
+        subject, sequence, stored_at, _block, _body = message
+        held = self._roster.on(subject)
+        before = held or self._inactive.on(subject)
+        if before is not None:
+            if before.sequence >= sequence:
+                return
+            if held is not None:
+                self._lifecycle.end(held, Ending.PAUSED)
+            self._admission.discard(subject)
+            self._admission.supersede(subject, sequence, Version(before.sequence, before.stored_at))
+        resumed = paused.resumed
+        if isinstance(resumed, Rejection):
+            self._inactive.reject(rejected_paused(message, resumed, paused.dialect), is_live=self.is_live)
+        else:
+            ends = self._lifetimes.expiry(message, expires)
+            self._inactive.pause(PausedSchedule(subject, sequence, stored_at, ends, *resumed))
 
     def _reject(self, rejection: Rejection, message: StoredMessage, now: int) -> None:
         if not self.is_live and not has_schedule_header(message.block, self._reader.dialects):
@@ -200,10 +228,10 @@ class Intake:
             if held.sequence >= message.sequence:
                 return
             self._lifecycle.end(held, Ending.REPLACED)
-        if self._rejections.at(message.subject) < message.sequence:
+        if self._inactive.at(message.subject) < message.sequence:
             self._admission.discard(message.subject)
             rejected = rejected_message(message, rejection, self._reader.dialects)
-            self._rejections.add(rejected, is_live=self.is_live)
+            self._inactive.reject(rejected, is_live=self.is_live)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
         held = self._roster.on(schedule)

@@ -41,6 +41,8 @@ class State(StrEnum):
     """Its calendars leave none of its fire times that are to come."""
     ENDED = "ended"
     """Its pattern has no further fire within the horizon of five years."""
+    PAUSED = "paused"
+    """It fires nothing until it is resumed."""
 
 
 class Kind(StrEnum):

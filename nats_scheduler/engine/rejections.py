@@ -1,19 +1,21 @@
-"""The subjects whose last message is a rejected schedule, and why.
+"""What is kept of a message that is rejected as a schedule, active or paused.
 
-The rule: a rejection is reported once, by the holder of its shard, when everything stored has been read.
+The rule: its texts are cut, since a stream may hold a million of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Action, Report
-from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.paused import paused_pattern
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.message.stored import StoredMessage
+
+IF_RESUMED = "; it is paused, and would be rejected if it was resumed"
+"""What follows the reason for which a paused schedule is rejected."""
 
 
 class Rejected(NamedTuple):
@@ -27,6 +29,8 @@ class Rejected(NamedTuple):
     dialect: Dialect
     pattern: str
     target: str
+    is_paused: bool = False
+    """Whether it is paused: it is rejected for what it would be if it was resumed."""
 
 
 def rejected_message(message: StoredMessage, rejection: Rejection, dialects: Sequence[Dialect]) -> Rejected:
@@ -39,6 +43,14 @@ def rejected_message(message: StoredMessage, rejection: Rejection, dialects: Seq
     return _kept(message, rejection, dialect, pattern, target)
 
 
+def rejected_paused(message: StoredMessage, rejection: Rejection, dialect: Dialect) -> Rejected:
+    """Return what is kept of a paused schedule that would be rejected if it was resumed, and says so in its reason."""
+    rejection = replace(rejection, reason=rejection.reason[: MAX_KEPT_CHARS - len(IF_RESUMED)] + IF_RESUMED)
+    target = decoded(header_value(message.block, dialect.target) or b"")
+    kept = _kept(message, rejection, dialect, paused_pattern(message.block, dialect), target)
+    return kept._replace(is_paused=True)
+
+
 def rejected_schedule(held: Held, rejection: Rejection) -> Rejected:
     """Return what is kept of a schedule that is valid, and rejected because the operator limits their number."""
     terms = held.terms
@@ -48,31 +60,3 @@ def rejected_schedule(held: Held, rejection: Rejection) -> Rejected:
 def _kept(of: StoredMessage | Held, rejection: Rejection, dialect: Dialect, pattern: str, target: str) -> Rejected:
     texts = pattern[:MAX_KEPT_CHARS], target[:MAX_KEPT_CHARS]
     return Rejected(of.subject, of.sequence, rejection.shortened(), of.stored_at, dialect, *texts)
-
-
-class Rejections:
-    """The rejected schedules of one stream."""
-
-    def __init__(self, ownership: Ownership, emit: Callable[[Action], None]) -> None:
-        self._ownership = ownership
-        self._emit = emit
-        self.by_subject: dict[str, Rejected] = {}
-
-    def at(self, subject: str) -> int:
-        """Return the sequence of the rejected message on a subject, 0 if there is none."""
-        return self.by_subject[subject].sequence if subject in self.by_subject else 0
-
-    def add(self, rejected: Rejected, *, is_live: bool) -> None:
-        """Keep a rejection, and report it if it is ours and the engine `is_live`."""
-        self.by_subject[rejected.subject] = rejected
-        if is_live and self._ownership.is_ours_on(rejected.subject):
-            self.report(rejected)
-
-    def report(self, rejected: Rejected) -> None:
-        """Report a rejection."""
-        self._emit(Report(ScheduleRejected(rejected.subject, rejected.sequence, rejected.rejection)))
-
-    def discard(self, subject: str) -> int:
-        """Keep no rejection on a subject; returns the sequence of the one that was kept, 0 if there was none."""
-        rejected = self.by_subject.pop(subject, None)
-        return 0 if rejected is None else rejected.sequence

@@ -19,6 +19,7 @@ from dataclasses import replace
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.inputs import CalendarsRead, CheckpointLoaded, ExpiryConcluded, MessagesRead
 from nats_scheduler.engine.landed import Landed
+from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.stream import StreamEngine
@@ -108,8 +109,8 @@ class StoredSchedules:
 
     @property
     def count(self) -> int:
-        """How many schedules are held or rejected."""
-        return len(self._engine.held) + len(self._engine.rejected)
+        """How many schedules are held, rejected or paused."""
+        return len(self._engine.held) + len(self._engine.rejected) + len(self._engine.inactive.paused)
 
     @property
     def view(self) -> EngineView:
@@ -125,6 +126,11 @@ class StoredSchedules:
     def rejected(self) -> dict[str, Rejected]:
         """The subjects whose last message is a rejected schedule, and that message."""
         return self._engine.rejected
+
+    @property
+    def paused(self) -> dict[str, PausedSchedule]:
+        """The subjects whose last message is a paused schedule, and what it would be if it was resumed."""
+        return self._engine.inactive.paused
 
     @property
     def landed(self) -> Landed:

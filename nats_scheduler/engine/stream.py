@@ -31,6 +31,7 @@ from nats_scheduler.engine.figures import Figures, Visit
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
@@ -65,7 +66,7 @@ from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejected, Rejections
+from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.engine.sliced import Sliced
@@ -117,19 +118,19 @@ class StreamEngine:
         self._elsewhere = Elsewhere(self._outcomes, self._course, self._lifecycle, emit)
         self._holdings = Holdings(self._lifecycle, self._course, self._outcomes, self._purges)
         self.calendars = Calendars(self._lifecycle, self._course, self._purges, self._holdings, emit)
-        self._rejections = Rejections(self.ownership, emit)
+        self.inactive = Inactive(self.ownership, self.lifetimes, emit)
         self._backlog = Backlog(
-            self._rejections, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
+            self.inactive, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
         )
         self._places = Places(self._roster, rules.restrictions)
-        others = self._holdings, self._backlog, self._rejections, self.calendars
+        others = self._holdings, self._backlog, self.inactive, self.calendars
         collaborators = Collaborators(self._lifecycle, self._course, self._outcomes, self._purges, *others)
         self._admission = Admission(collaborators, self._places)
         self.misnaming = Misnaming(emit)
         self._sightings = Sightings()
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
         acting = self._lifecycle, self._course, self.lifetimes, self._outcomes, self._purges
-        noting = self._admission, self._rejections, self.misnaming, self._sightings, self._expiry
+        noting = self._admission, self.inactive, self.misnaming, self._sightings, self._expiry
         readers = Readers(*acting, *noting)
         self._intake = Intake(reader, readers, reads_all=reads_all)
         self._reads_all = reads_all
@@ -233,11 +234,11 @@ class StreamEngine:
     @property
     def rejected(self) -> dict[str, Rejected]:
         """The subjects whose last message is a rejected schedule, and that message."""
-        return self._rejections.by_subject
+        return self.inactive.rejected
 
     def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
         """Return a read-only view of what is held; `fired_by` says who fires it."""
-        return EngineView(self._roster, self.lifetimes, self._rejections, self.misnaming, fired_by)
+        return EngineView(self._roster, self.lifetimes, self.inactive, self.misnaming, fired_by)
 
     def figures(self, now: int) -> Sliced[Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
@@ -252,7 +253,7 @@ class StreamEngine:
         rejected = (
             rejected.sequence
             for subject, rejected in self.rejected.items()
-            if self.ownership.is_ours_on(subject) and not self._admission.is_waiting(subject)
+            if not (rejected.is_paused or self._admission.is_waiting(subject)) and self.ownership.is_ours_on(subject)
         )
         return self._holdings.checkpoint(now, self._intake.last_read, rejected, self.last_message)
 
@@ -339,6 +340,7 @@ class StreamEngine:
         self.lifetimes.removal_requested(given, self._roster, self._intake.last_read)
         self._course.removal_requested(given, now)
         self._admission.removal_requested(given)
+        self.inactive.removal_requested(given, now)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -357,9 +359,11 @@ class StreamEngine:
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
+        self.inactive.check_due(now)
         if self.in_flight.room <= 0:
             return  # an outcome is the next thing to come
-        instants = now if is_left else self._roster.next_wake(), self._next_removal(), self._purges.next_retry()
+        next_wake = now if is_left else self._roster.next_wake()
+        instants = next_wake, self._next_removal(), self._purges.next_retry(), self.inactive.next_check()
         wakes = [instant for instant in instants if instant is not None]
         if wakes:
             self._emit(WakeAt(min(wakes)))

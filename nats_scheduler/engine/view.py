@@ -25,11 +25,14 @@ from nats_scheduler.engine.cursor import NO_FIRE, Cursor
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.flight import Failing, Flight
 from nats_scheduler.engine.held import NO_EXPIRY, Held
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
 from nats_scheduler.engine.outlook import Kind, Outlook, State, is_searched, kind_of, outlook_of
-from nats_scheduler.engine.rejections import Rejected, Rejections
+from nats_scheduler.engine.paused import PausedSchedule
+from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
+from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage, by_subject
 from nats_scheduler.engine.timeline import Timeline
@@ -74,7 +77,7 @@ class FiredBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedSchedule:
-    """A schedule that is valid and the last message on its subject."""
+    """A schedule, active or paused, that is valid and the last message on its subject."""
 
     subject: str
     sequence: int
@@ -134,7 +137,7 @@ class Query:
     states: frozenset[State] | None = None
     kinds: frozenset[Kind] | None = None
 
-    def names(self, held: Held) -> bool:
+    def names(self, held: Held | PausedSchedule) -> bool:
         """Return whether a schedule is one of those that are wanted, whatever its state is."""
         if not self.names_texts(held.subject, held.terms.target):
             return False
@@ -179,23 +182,23 @@ class EngineView:
     """What one engine holds; each call sees it as it is then."""
 
     def __init__(
-        self, roster: Roster, lifetimes: Lifetimes, rejections: Rejections, misnaming: Misnaming, fired_by: FiredBy
+        self, roster: Roster, lifetimes: Lifetimes, inactive: Inactive, misnaming: Misnaming, fired_by: FiredBy
     ) -> None:
         """Look at the parts of an engine whose schedules are fired by `fired_by`."""
         self._roster = roster
         self._lifetimes = lifetimes
-        self._rejections = rejections
+        self._inactive = inactive
         self._misnaming = misnaming
         self._fired_by = fired_by
 
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
-        """Return the schedule that is held on a subject, as it is at `now` (ns)."""
-        held = self._roster.on(subject)
+        """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
+        held = self._roster.on(subject) or self._paused(subject, now)
         return None if held is None else self._listed(held, self._outlook(held, now, NONE_FAILING))
 
     def rejection(self, subject: str) -> Rejected | None:
         """Return the rejected schedule on a subject."""
-        return self._rejections.by_subject.get(subject)
+        return self._inactive.rejected.get(subject)
 
     def misnaming(self, subject: str) -> HeadersMisnamed | None:
         """Return the message on a subject if its headers are misnamed."""
@@ -241,7 +244,7 @@ class EngineView:
         def is_wanted(one: Rejected) -> bool:
             return query.names_texts(one.subject, one.target)
 
-        return Sliced(by_subject(self._rejections.by_subject, is_wanted, limit, after))
+        return Sliced(by_subject(self._inactive.rejected, is_wanted, limit, after))
 
     def misnamed_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[HeadersMisnamed]]:
         """Do the same for messages whose headers are misnamed; they have no target."""
@@ -254,27 +257,12 @@ class EngineView:
     @property
     def rejected_count(self) -> int:
         """How many rejected schedules there are."""
-        return len(self._rejections.by_subject)
+        return len(self._inactive.rejected)
 
     @property
     def misnamed_count(self) -> int:
         """How many messages there are whose headers are misnamed, at most 10,000."""
         return len(self._misnaming.noted)
-
-    def rejected(self, query: Query = ALL) -> list[Rejected]:
-        """Return the rejected schedules with the subject and target of a query, all at once: a million take seconds."""
-        found = sorted(self._rejections.by_subject.items())
-        return [one for _subject, one in found if query.names_texts(one.subject, one.target)]
-
-    def misnamed(self, query: Query = ALL) -> list[HeadersMisnamed]:
-        """Return the last messages on their subjects whose headers are misnamed, by subject: at most 10,000.
-
-        They have no target that counts, so a query for targets wants none of them.
-        """
-        if query.target is not None:
-            return []
-        found = sorted(self._misnaming.noted.items())
-        return [noted for _subject, noted in found if query.names_texts(noted.subject, "")]
 
     # -- visits --------------------------------------------------------------------------------------------------
 
@@ -283,10 +271,26 @@ class EngineView:
         for held in self._visit(now):
             yield None if held is None else (held, self._outlook(held, now, failing))
 
-    def described(self, held: Held, outlook: Outlook, failing: Failings = NONE_FAILING) -> ListedSchedule | None:
+    def described(
+        self, held: Held | PausedSchedule, outlook: Outlook, failing: Failings = NONE_FAILING
+    ) -> ListedSchedule | None:
         """Describe a schedule that was visited; None if it ended meanwhile."""
-        is_held = self._roster.on(held.subject) is held
-        return self._listed(held, outlook, failing.get(held.sequence)) if is_held else None
+        known = self._roster.on(held.subject) or self._inactive.paused.get(held.subject)
+        return self._listed(held, outlook, failing.get(held.sequence)) if known is held else None
+
+    def _visit_all(self, now: int) -> Iterator[Held | PausedSchedule | None]:
+        """Yield each schedule that is held or paused, and None after each unit of work."""
+        yield from self._visit(now)
+        for number, subject in enumerate(list(self._inactive.paused)):
+            if number % ROW_LENGTH == 0:
+                yield None
+            if (paused := self._paused(subject, now)) is not None:
+                yield paused
+
+    def _paused(self, subject: str, now: int) -> PausedSchedule | None:
+        """Return the paused schedule on a subject; the server may remove one later than at the end of its lifetime."""
+        paused = self._inactive.paused.get(subject)
+        return None if paused is None or self._lifetimes.ends(paused) <= now else paused
 
     def _visit(self, now: int) -> Iterator[Held | None]:
         """Yield each schedule that is held, and None after each unit of work."""
@@ -303,7 +307,9 @@ class EngineView:
             yield None
             number += 1
 
-    def _outlook(self, held: Held, now: int, failing: Failings) -> Outlook:
+    def _outlook(self, held: Held | PausedSchedule, now: int, failing: Failings) -> Outlook:
+        if isinstance(held, PausedSchedule):
+            return Outlook(None, State.PAUSED)
         outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
         if failing and held.sequence in failing and outlook.state in SHOWN_AS_FAILING:
             return Outlook(outlook.next_fire, State.FAILING)
@@ -311,7 +317,7 @@ class EngineView:
 
     def _counts(self, now: int, query: Query, failing: Failings) -> Generator[None, None, Counts]:
         counts = Counts()
-        for held in self._visit(now):
+        for held in self._visit_all(now):
             if held is None:
                 yield
             elif query.names(held):
@@ -326,7 +332,7 @@ class EngineView:
         found: list[_Found] = []
         last: int | None = None
         """No schedule that fires later (ns) is on the page."""
-        for held in self._visit(now):
+        for held in self._visit_all(now):
             if held is None:
                 if limit is not None and len(found) > limit + MAX_UNSORTED:
                     found = _first(found, limit + 1)
@@ -347,14 +353,17 @@ class EngineView:
                 schedules.append(listed)
         return Page(schedules, found[-2].place if is_more else None)
 
-    def _is_elsewhere(self, held: Held, now: int, after: Cursor, last: int | None) -> bool:
+    def _is_elsewhere(self, held: Held | PausedSchedule, now: int, after: Cursor, last: int | None) -> bool:
         """Return whether a schedule is certainly on another page; no schedule fires before it is due."""
+        if isinstance(held, PausedSchedule):
+            return last is not None and last < NO_FIRE
         if last is not None and held.fire_time > last:
             return True
         only_waits = held.flight is None and now < held.fire_time < after.fire
         return only_waits and self._lifetimes.ends(held) > held.send_time
 
-    def _listed(self, held: Held, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
+    def _listed(self, held: Held | PausedSchedule, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
+        flight = None if isinstance(held, PausedSchedule) else held.flight
         ends = self._lifetimes.ends(held)
         ended_by = None if ends >= NO_EXPIRY else Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
         return ListedSchedule(
@@ -368,7 +377,7 @@ class EngineView:
             self._fired_by,
             None if ended_by is None else ends,
             ended_by,
-            failing if held.flight is None or held.flight.failing is None else held.flight.failing,
+            failing if flight is None or flight.failing is None else flight.failing,
         )
 
 
@@ -377,7 +386,7 @@ class _Found:
 
     __slots__ = ("held", "outlook", "place")
 
-    def __init__(self, held: Held, outlook: Outlook) -> None:
+    def __init__(self, held: Held | PausedSchedule, outlook: Outlook) -> None:
         self.held = held
         self.outlook = outlook
         self.place = Cursor(NO_FIRE if outlook.next_fire is None else outlook.next_fire, held.subject)

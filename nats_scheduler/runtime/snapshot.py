@@ -12,6 +12,7 @@ Limit: the server cannot be asked for its next fires (`engine.stored`).
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from sys import maxsize
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
@@ -88,11 +89,11 @@ async def take_snapshot(
 
 def _snapshot(views: Sequence[EngineView], at: int, query: Query) -> Snapshot:
     schedules = [one for view in views for one in view.page(at, query, limit=None).finish().schedules]
-    rejected = [one for view in views for one in view.rejected(query)]
+    rejected = [one for view in views for one in view.rejected_page(query, maxsize, "").finish().messages]
     if len(views) > 1:
         schedules.sort(key=soonest_first)
         rejected.sort(key=lambda one: (one.subject, one.sequence))
-    return Snapshot(schedules, rejected, views[0].misnamed(query))
+    return Snapshot(schedules, rejected, views[0].misnamed_page(query, maxsize, "").finish().messages)
 
 
 async def read_stored(

@@ -231,6 +231,7 @@ def _gone(
 
 
 def _places(stored: StoredSchedules) -> Iterator[tuple[str, int]]:
-    """Yield what is held or rejected, by subject and sequence; nothing may change until the end."""
+    """Yield what is held, rejected or paused, by subject and sequence; nothing may change until the end."""
     yield from ((held.subject, held.sequence) for held in stored.held)
     yield from ((subject, rejected.sequence) for subject, rejected in stored.rejected.items())
+    yield from ((subject, paused.sequence) for subject, paused in stored.paused.items())

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import FiredBy
+from nats_scheduler.engine.view import ALL, FiredBy
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
@@ -90,7 +90,8 @@ def test_schedules_are_what_their_schema_says() -> None:
 
 def test_what_is_rejected_or_misnamed_and_counts_are_what_their_schemas_say() -> None:
     view = stored(schedule("@often", 1, "s.1"), message_on("s.2", 2, **{"Nats-Schedul": "@daily"})).view
-    (rejected,), (noted,) = view.rejected(), view.misnamed()
+    (rejected,) = view.rejected_page(ALL, 9, "").finish().messages
+    (noted,) = view.misnamed_page(ALL, 9, "").finish().messages
     for kind, document in (
         (RejectedDocument, rejected_document("S", "emulated", rejected)),
         (MisnamedDocument, misnamed_document("S", noted)),

@@ -1,0 +1,127 @@
+"""The subjects whose last message is a schedule that does not fire: it is rejected or paused.
+
+The rules:
+
+- There is at most one on a subject: the message that was stored last. What is held on a subject is not here.
+- A rejection is reported once, by the holder of its shard, when everything stored has been read.
+- A paused schedule is read again some time after a request that may have removed it, and after the end of its lifetime.
+  It is discarded if it is gone.
+
+Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule.
+Limit: a paused schedule that is removed in another way (by a limit of the stream, by a consumer, or by a request that
+is not received) stays listed until the stream is read again. So does a rejected one, however it is removed.
+"""
+
+import heapq
+from collections.abc import Callable
+
+from nats_scheduler.engine.actions import Action, ReadContent, Report
+from nats_scheduler.engine.events import ScheduleRejected
+from nats_scheduler.engine.held import NO_EXPIRY
+from nats_scheduler.engine.inputs import ContentRead, RemovalRequested
+from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.ownership import Ownership
+from nats_scheduler.engine.paused import PausedSchedule
+from nats_scheduler.engine.rejections import Rejected
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.schedule.instants import SECOND
+
+REMOVAL_CHECK_DELAYS_NS = (1 * SECOND, 30 * SECOND)
+"""How long (ns) after a removal was possible a paused schedule is read, and then once more: servers take their time."""
+
+MAX_CHECKS_PER_STEP = 64
+"""Paused schedules that are read at once."""
+
+
+class Inactive:
+    """The rejected and paused schedules of one stream."""
+
+    def __init__(self, ownership: Ownership, lifetimes: Lifetimes, emit: Callable[[Action], None]) -> None:
+        self._ownership = ownership
+        self._lifetimes = lifetimes
+        self._emit = emit
+        self.rejected: dict[str, Rejected] = {}
+        """By subject, as is `paused`."""
+        self.paused: dict[str, PausedSchedule] = {}
+        self._checks: list[tuple[int, int, str, int]] = []
+        """When (ns) paused schedules are to be read, as a heap, with how often they were, and with their sequences."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is any."""
+        return bool(self.rejected or self.paused)
+
+    def on(self, subject: str) -> Rejected | PausedSchedule | None:
+        """Return what is rejected or paused on a subject."""
+        return self.rejected.get(subject) or self.paused.get(subject)
+
+    def at(self, subject: str) -> int:
+        """Return the sequence of what is rejected or paused on a subject, 0 if there is nothing."""
+        known = self.on(subject)
+        return 0 if known is None else known.sequence
+
+    def reject(self, rejected: Rejected, *, is_live: bool) -> None:
+        """Keep a rejection, and report it if it is ours and the engine `is_live`."""
+        self.rejected[rejected.subject] = rejected
+        if is_live and self._ownership.is_ours_on(rejected.subject):
+            self.report(rejected)
+
+    def report(self, rejected: Rejected) -> None:
+        """Report a rejection."""
+        self._emit(Report(ScheduleRejected(rejected.subject, rejected.sequence, rejected.rejection)))
+
+    def pause(self, paused: PausedSchedule) -> None:
+        """Keep a paused schedule."""
+        self.paused[paused.subject] = paused
+        if (ends := self._lifetimes.ends(paused)) < NO_EXPIRY:
+            self._check(paused, ends, 0)
+
+    def discard(self, subject: str) -> Rejected | PausedSchedule | None:
+        """Keep nothing on a subject; returns what was there."""
+        return self.rejected.pop(subject, None) or self.paused.pop(subject, None)
+
+    # -- whether a paused schedule is still stored ---------------------------------------------------------------
+
+    def removal_requested(self, request: RemovalRequested, now: int) -> None:
+        """Have the paused schedules read that a request may remove."""
+        if not self.paused:
+            return
+        wanted = request.filter
+        if wanted is not None and is_literal_subject(wanted):
+            found = [one] if (one := self.paused.get(wanted)) is not None else []
+        else:
+            found = [one for one in self.paused.values() if wanted is None or subject_matches(one.subject, wanted)]
+        for one in found:
+            is_above = request.below is not None and one.sequence >= request.below
+            if not is_above and request.sequence in (None, one.sequence):
+                self._check(one, now, 0)
+
+    def next_check(self) -> int | None:
+        """Return when (ns) the next paused schedule is to be read, None if none is."""
+        return self._checks[0][0] if self._checks else None
+
+    def check_due(self, now: int) -> None:
+        """Read paused schedules whose time has come."""
+        for _ in range(MAX_CHECKS_PER_STEP):
+            if not self._checks or self._checks[0][0] > now:
+                return
+            _due, times, subject, sequence = heapq.heappop(self._checks)
+            paused = self.paused.get(subject)
+            if paused is not None and paused.sequence == sequence:
+                self._emit(ReadContent(subject, sequence, None))
+                if times + 1 < len(REMOVAL_CHECK_DELAYS_NS):
+                    self._check(paused, now, times + 1)
+
+    def content_read(self, read: ContentRead) -> StoredMessage | None:
+        """Take what is stored on the subject of a paused schedule; returns the message if it is a later one."""
+        paused = self.paused.get(read.schedule)
+        if paused is None or paused.sequence != read.sequence:
+            return None
+        if read.message is None or read.message.sequence < read.sequence:
+            del self.paused[read.schedule]
+            return None
+        return read.message if read.message.sequence > read.sequence else None
+
+    def _check(self, paused: PausedSchedule, since: int, times: int) -> None:
+        due = since + REMOVAL_CHECK_DELAYS_NS[times]
+        heapq.heappush(self._checks, (due, times, paused.subject, paused.sequence))
