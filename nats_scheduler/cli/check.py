@@ -28,7 +28,7 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
-from nats_scheduler.observe.checks import ANY_STREAM_RULES, DEFAULT_SUBJECT, pattern_reading, reading_document
+from nats_scheduler.observe.checks import ANY_STREAM_RULES, DEFAULT_SUBJECT, is_valid, pattern_reading, reading_document
 from nats_scheduler.observe.documents import CheckedDocument
 from nats_scheduler.observe.message_warnings import pattern_warnings, warnings_about
 from nats_scheduler.runtime.clock import SystemClock
@@ -87,9 +87,12 @@ def command(
 
 
 def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequence[str] = ()) -> None:
-    """Print what a message means; end the command with 1 if it is neither a schedule nor a cancel."""
-    rejection = reading.rejection if reading else None
-    valid = reading is not None and rejection is None
+    """Print what a message means; end the command with 1 if it is neither a schedule nor a cancel.
+
+    Of a paused schedule that is what it would be if it was resumed.
+    """
+    rejection = reading.fault if reading else None
+    valid = is_valid(reading)
     if as_json:
         print_json({"valid": valid, **_document(reading), "warnings": list(warnings)})
         raise click.exceptions.Exit(0 if valid else EXIT_FAILED)

@@ -34,6 +34,7 @@ from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies, schedule_words
+from nats_scheduler.observe.texts import how_to_resume
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -139,13 +140,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     lines += _published_lines(story)
     one = story.schedule
     if one is not None:
-        lines += [("fires", _words(one)), ("state", _state_text(one, story.listing.at))]
-        lines.append(("fired by", _fired_by_text(story, one)))
-        if one.failing is not None:
-            why = one.failing
-            since = moment_text(why.since)
-            lines.append(("refused", f"since {since}, with code {why.code}: {why.description}; it is retried"))
-        lines.append(("removed", _end_text(one)))
+        lines += _schedule_lines(story, one)
     for _, rejected in story.listing.rejected:
         lines.append(("rejected", f"it never fires: {rejected.rejection.shortened()}"))
     for _, noted in story.listing.misnamed:
@@ -166,6 +161,19 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
         click.echo("\nNo fire of it is stored.")
 
 
+def _schedule_lines(story: Story, one: ListedSchedule) -> list[tuple[str, str]]:
+    lines = [("fires", _words(one)), ("state", _state_text(one, story.listing.at))]
+    if one.state is State.PAUSED:
+        lines.append(("resume", how_to_resume(one.terms.dialect)))
+    lines.append(("fired by", _fired_by_text(story, one)))
+    if one.failing is not None:
+        why = one.failing
+        since = moment_text(why.since)
+        lines.append(("refused", f"since {since}, with code {why.code}: {why.description}; it is retried"))
+    lines.append(("removed", _end_text(one)))
+    return lines
+
+
 def _published_lines(story: Story) -> list[tuple[str, str]]:
     message = story.message
     if message is None:
@@ -177,6 +185,9 @@ def _published_lines(story: Story) -> list[tuple[str, str]]:
 
 
 def _state_text(one: ListedSchedule, at: int) -> str:
+    if one.state is State.PAUSED:
+        since = f"{moment_text(one.stored_at)}, {span_text(max(at - one.stored_at, 0))} ago"
+        return f"paused since {since}: it fires nothing until it is resumed"
     if one.next_fire is None:
         return one.state.value
     sent = one.sent
@@ -192,7 +203,7 @@ def _words(one: ListedSchedule) -> str:
 
 
 def _fired_by_text(story: Story, one: ListedSchedule) -> str:
-    """Return who fires a schedule, or why nothing does."""
+    """Return who fires a schedule, or why nothing does; of a paused one, who fires it when it is resumed."""
     if one.fired_by is FiredBy.SERVER:
         return f"the server itself (version {story.version})"
     if one.fired_by is FiredBy.NONE:

@@ -130,6 +130,8 @@ def _total(listing: Listing, shown: int | None) -> str:
         counts.append(_failing_text(listing.failing))
     if listing.early:
         counts.append(f"{len(listing.early)} of them end before they fire")
+    if paused := sum(one.state is State.PAUSED for _, one in listing.schedules):
+        counts.append(f"{paused} of them {'is' if paused == 1 else 'are'} paused")
     if listing.rejected:
         counts.append(f"{len(listing.rejected)} invalid")
     if listing.misnamed:

@@ -22,9 +22,11 @@ from nats_scheduler.cli.past import check_schedule
 from nats_scheduler.cli.session import in_session
 from nats_scheduler.cli.tables import moment_text
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.texts import how_to_resume
 from nats_scheduler.schedule.bounds import Bounded, unknown_calendar_of
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -58,6 +60,9 @@ def show_next_fires(
         print_fire_times(timetable, zone, listing.at, fires, excepted, wide=wide)
         if ends:
             click.echo(f"then it ends: {_why_it_ends(one, timetable)}")
+    elif one.state is State.PAUSED:
+        how = how_to_resume(one.terms.dialect)
+        click.echo(printable(f"{subject} is paused since {moment_text(one.stored_at)}; to resume it, {how}"))
     else:
         click.echo(printable(f"{subject} does not fire again: it is {one.state.value}"))
 

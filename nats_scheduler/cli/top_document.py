@@ -64,6 +64,7 @@ def _stream(row: StreamRow) -> Document:
         "ready": one.is_ready,
         "schedules": one.schedules,
         "overdue": row.overdue,
+        "paused": row.paused,
         "failing": one.failing,
         "rejected": one.rejected,
         "next_fire": _time(row.next_fire),

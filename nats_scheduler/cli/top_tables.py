@@ -83,13 +83,17 @@ def _stream_row(row: StreamRow, at: int) -> Row:
     return [
         _short(one.name),
         one.mode,
-        UNKNOWN if one.schedules is None else f"{one.schedules:,}",
+        UNKNOWN if one.schedules is None else _schedules_text(one.schedules, row.paused),
         UNKNOWN if row.overdue is None else _bad_number(row.overdue),
         _bad_number(one.failing),
         UNKNOWN if activity is None else f"{activity.rate() * 60:,.0f}",
         UNKNOWN if activity is None else lateness_text(activity.lateness(LATENESS_MINUTES).quantile(P99)),
         _next_text(row, at),
     ]
+
+
+def _schedules_text(schedules: int, paused: int | None) -> str:
+    return f"{schedules:,}, {paused:,} paused" if paused else f"{schedules:,}"
 
 
 def _next_text(row: StreamRow, at: int) -> Span:

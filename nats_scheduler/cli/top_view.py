@@ -28,6 +28,11 @@ class StreamRow:
         return None if self.stream.schedules is None else self.stream.states.get("overdue", 0)
 
     @property
+    def paused(self) -> int | None:
+        """How many of its schedules are paused; None if the stream is not read to its end."""
+        return None if self.stream.schedules is None else self.stream.states.get("paused", 0)
+
+    @property
     def next_fire(self) -> int | None:
         """When something fires next."""
         return None if self.stream.next is None else self.stream.next.fire_time

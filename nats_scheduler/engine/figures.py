@@ -23,6 +23,7 @@ from operator import attrgetter
 from nats_scheduler.engine.flight import DONE, Stage
 from nats_scheduler.engine.held import NO_WAKE, Held, HeldWithPolicies
 from nats_scheduler.engine.in_flight import InFlight
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.outlook import KINDS, Kind, kind_of
 from nats_scheduler.engine.ownership import Ownership
@@ -48,6 +49,8 @@ class Figures:
     """Schedules that are done and old versions of schedules, still to be purged, also if the server refuses that."""
     held: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     """Schedules by kind, whichever instance fires them."""
+    paused: int = 0
+    """Paused schedules, whichever instance would fire them."""
     held_back: int = 0
     """Schedules of the shards that this instance holds whose fires wait until the one before is finished."""
     overdue: int = 0
@@ -62,14 +65,21 @@ class Visit:
     """The visit of one stream's schedules."""
 
     def __init__(
-        self, roster: Roster, ownership: Ownership, lifetimes: Lifetimes, in_flight: InFlight, purges: Purges, now: int
+        self,
+        roster: Roster,
+        ownership: Ownership,
+        lifetimes: Lifetimes,
+        in_flight: InFlight,
+        purges: Purges,
+        inactive: Inactive,
+        now: int,
     ) -> None:
         """Prepare to find the figures at `now` (ns)."""
         self._rows = roster.rows
         self._ownership = ownership
         self._lifetimes = lifetimes
         self._now = now
-        self._found = Figures(in_flight.count, purges.unfinished)
+        self._found = Figures(in_flight.count, purges.unfinished, paused=len(inactive.paused))
 
     def run(self) -> Generator[None, None, Figures]:
         """Visit each row, and return the figures."""

@@ -20,6 +20,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.missed import next_of_due
+from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.view import FiredBy
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
@@ -56,6 +57,7 @@ class Kind(StrEnum):
     OLDER = "older"
     UNUSABLE = "unusable"
     PORTABLE = "portable"
+    PAUSED = "paused"
 
 
 BLOCKING_KINDS = frozenset(
@@ -86,6 +88,8 @@ _OF_QUIRKS = {
 
 
 LESS_BOUND = "it fires whenever its pattern says"
+
+UNDER_PAUSED = "an older version, which lies under a paused one"
 
 REVIVED = "a later message on its subject ended it, and the server revives it"
 
@@ -162,8 +166,9 @@ class Handover:
         """Return the findings: what would happen to each schedule that does not simply continue."""
         found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
         found += self._of_unusable()
-        portable = [held for held in self._stored.held if held.terms.dialect is PORTABLE]
-        found += [_about(Kind.PORTABLE, held, "portable headers stay with the sidecar") for held in portable]
+        found += [finding for paused in self._stored.paused.values() for finding in self._of_paused(paused, now)]
+        portable = [one for one in self._all_valid() if one.terms.dialect is PORTABLE]
+        found += [_about(Kind.PORTABLE, one, "portable headers stay with the sidecar") for one in portable]
         return sorted(found, key=lambda finding: (list(Kind).index(finding.kind), finding.subject or ""))
 
     def handed_over(self, now: int) -> list[HandedOver]:
@@ -198,30 +203,25 @@ class Handover:
 
     def _of_subject(self, subject: str, now: int) -> Iterator[Finding]:
         held, waiting = self._held(subject), self._waiting(subject, now)
-        rejected = self._stored.rejected.get(subject)
+        rejected, paused = self._stored.rejected.get(subject), self._stored.paused.get(subject)
+        is_paused = paused is not None and paused.terms.dialect is ADR51
         for sequence, pattern in self._candidates[subject].items():
             if waiting is not None and waiting.sequence == sequence:
                 yield from self._of_waiting(waiting, now)
             elif held is not None and held.sequence >= sequence:
                 kind = Kind.SPENT if held.sequence == sequence else Kind.OLDER
                 yield Finding(kind, _why_done(held, kind), subject, sequence, pattern.text)
+            elif is_paused:
+                yield Finding(Kind.OLDER, UNDER_PAUSED, subject, sequence, pattern.text)
             elif rejected is not None and rejected.sequence == sequence:
                 yield Finding(Kind.INVALID, str(rejected.rejection), subject, sequence, pattern.text)
             else:
                 yield Finding(Kind.COVERED, REVIVED, subject, sequence, pattern.text)
 
     def _of_waiting(self, held: Held, now: int) -> Iterator[Finding]:
-        pattern = held.pattern
-        quirk = quirk_of(pattern, now)
-        if quirk is not None:
-            yield _about(_OF_QUIRKS[quirk][0], held, _OF_QUIRKS[quirk][1])
-        if pattern.base is not pattern or held.is_treated:
-            names = ", ".join(name for name, _value in held.terms.policies.written)
-            yield _about(Kind.POLICIES, held, f"the server knows no policies ({names}): {LESS_BOUND}")
+        yield from self._of_definition(held, now)
         if held.sequence in self._both:
             yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
-        if self._level < REPEATING_API_LEVEL and (held.terms.source or held.terms.rollup):
-            yield _about(Kind.IGNORED, held, "its source and roll-up mean nothing to this server")
         if not held.repeats:
             if held.fire_time <= now:
                 yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
@@ -230,6 +230,28 @@ class Handover:
             yield _about(Kind.MISSED, held, f"due at {due} while nobody fired: made up before the server takes over")
         if held.repeats and (moved := self._moved(held, now)):
             yield _about(Kind.MOVED, held, moved)
+
+    def _of_definition(self, one: Held | PausedSchedule, now: int) -> Iterator[Finding]:
+        """Find what the server does differently, whenever it fires the schedule."""
+        pattern, terms = one.pattern, one.terms
+        quirk = quirk_of(pattern, now)
+        if quirk is not None:
+            yield _about(_OF_QUIRKS[quirk][0], one, _OF_QUIRKS[quirk][1])
+        if pattern.base is not pattern or terms.policies.are_kept:
+            names = ", ".join(name for name, _value in terms.policies.written)
+            yield _about(Kind.POLICIES, one, f"the server knows no policies ({names}): {LESS_BOUND}")
+        if self._level < REPEATING_API_LEVEL and (terms.source or terms.rollup):
+            yield _about(Kind.IGNORED, one, "its source and roll-up mean nothing to this server")
+
+    def _of_paused(self, paused: PausedSchedule, now: int) -> Iterator[Finding]:
+        if paused.terms.dialect is ADR51 and paused.expires > now:
+            yield _about(Kind.PAUSED, paused, "handed over as it is: it fires nothing until it is resumed")
+            if reads(paused.pattern, self._level):
+                yield from self._of_definition(paused, now)
+
+    def _all_valid(self) -> Iterator[Held | PausedSchedule]:
+        yield from self._stored.held
+        yield from self._stored.paused.values()
 
     def _moved(self, held: Held, now: int) -> str | None:
         """Return how the server moves an interval's fires, which it counts from the instant of its adoption."""
@@ -258,13 +280,13 @@ class Handover:
             if rejected.sequence not in self._candidates.get(subject, {}):
                 reason = f"stays stored and never fires: {rejected.rejection}"
                 yield Finding(Kind.UNUSABLE, reason, subject, rejected.sequence)
-        for held in self._stored.held:
-            if held.terms.dialect is ADR51 and not reads(held.pattern, self._level):
-                yield _about(Kind.UNREADABLE, held, "servers before 2.14 know only @at: it stays stored, unfired")
+        for one in self._all_valid():
+            if one.terms.dialect is ADR51 and not reads(one.pattern, self._level):
+                yield _about(Kind.UNREADABLE, one, "servers before 2.14 know only @at: it stays stored, unfired")
 
 
-def _about(kind: Kind, held: Held, detail: str) -> Finding:
-    return Finding(kind, detail, held.subject, held.sequence, held.pattern.text)
+def _about(kind: Kind, one: Held | PausedSchedule, detail: str) -> Finding:
+    return Finding(kind, detail, one.subject, one.sequence, one.pattern.text)
 
 
 def _why_done(held: Held, kind: Kind) -> str:

@@ -242,7 +242,7 @@ class StreamEngine:
 
     def figures(self, now: int) -> Sliced[Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
-        parts = self._roster, self.ownership, self.lifetimes, self.in_flight, self._purges
+        parts = self._roster, self.ownership, self.lifetimes, self.in_flight, self._purges, self.inactive
         return Sliced(Visit(*parts, now).run())
 
     def checkpoint(self, now: int) -> CheckpointLoaded:

@@ -53,6 +53,18 @@ class Reading(NamedTuple):
     cancels: str | None = None
     paused: Paused | None = None
 
+    @property
+    def defined(self) -> Definition | None:
+        """The definition of the schedule, active or paused."""
+        resumed = self.definition if self.paused is None else self.paused.resumed
+        return None if isinstance(resumed, Rejection) else resumed
+
+    @property
+    def fault(self) -> Rejection | None:
+        """Why the message is rejected, or would be if it was resumed."""
+        resumed = self.rejection if self.paused is None else self.paused.resumed
+        return resumed if isinstance(resumed, Rejection) else None
+
 
 def read_message(
     block: bytes | None, subject: str, stored_at: int, rules: StreamRules, dialects: Sequence[Dialect]

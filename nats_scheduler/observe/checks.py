@@ -44,5 +44,8 @@ def reading_document(reading: Reading | None, now: int) -> CheckedDocument:
 
 
 def is_valid(reading: Reading | None) -> bool:
-    """Return whether a message is a schedule or a cancel that is accepted, and not any other message."""
-    return reading is not None and reading.rejection is None
+    """Return whether a message is a schedule or a cancel that is accepted, and not any other message.
+
+    A paused schedule is one if it would be accepted when it is resumed.
+    """
+    return reading is not None and reading.fault is None

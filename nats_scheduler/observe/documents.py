@@ -217,8 +217,9 @@ class CheckedDocument(TypedDict):
     """What a message with some headers means."""
 
     message: str
-    """`schedule`, `cancel`, `generated`, `ordinary` or `invalid`."""
+    """`schedule`, `paused`, `cancel`, `generated`, `ordinary` or `invalid`."""
     schedule: CheckedScheduleDocument | None
+    """Of a paused schedule: what it would be if it was resumed."""
     cancels: str | None
     """The subject of the schedule that it cancels."""
     generated: GeneratedDocument | None
@@ -334,7 +335,7 @@ def checked_document(reading: Reading | None, now: int) -> CheckedDocument:
     """Return what a message that would be stored at `now` (ns) means; None is an ordinary message."""
     if reading is None:
         return {"message": "ordinary", "schedule": None, "cancels": None, "generated": None, "error": None}
-    definition, fire, rejection = reading.definition, reading.generated, reading.rejection
+    definition, fire, rejection = reading.defined, reading.generated, reading.fault
     schedule: CheckedScheduleDocument | None = None
     if definition is not None:
         pattern, terms = definition
@@ -354,6 +355,8 @@ def _meaning(reading: Reading) -> str:
         return "invalid"
     if reading.generated is not None:
         return "generated"
+    if reading.paused is not None:
+        return "paused"
     return "cancel" if reading.definition is None else "schedule"
 
 

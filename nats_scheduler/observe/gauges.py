@@ -102,6 +102,7 @@ class StreamGauges(Collector):
         )
         mode = _by_stream("stream_mode", "1 for the mode in which a stream is served.", "mode")
         held = _by_stream("schedules_held", "Schedules held, by kind of their patterns.", "kind")
+        paused = _by_stream("schedules_paused", "Schedules that are paused, and fire nothing until they are resumed.")
         overdue = _by_stream(
             "schedules_overdue", "Schedules of this instance with a fire due for more than a second and not stored."
         )
@@ -118,6 +119,7 @@ class StreamGauges(Collector):
             mode.add_metric([stream.name, stream.mode], 1)
             for kind, count in found.held.items():
                 held.add_metric([stream.name, kind.value], count)
+            paused.add_metric(name, found.paused)
             overdue.add_metric(name, found.overdue)
             since = stream.now if found.overdue_since is None else found.overdue_since
             oldest.add_metric(name, (stream.now - since) / SECOND)
@@ -128,7 +130,7 @@ class StreamGauges(Collector):
             purges.add_metric(name, found.purges_pending)
             if number % STREAMS_PER_SLICE == 0:
                 sleep(REST_SECONDS)
-        yield from (ready, mode, held, overdue, oldest, held_back, coming, flying, purges)
+        yield from (ready, mode, held, paused, overdue, oldest, held_back, coming, flying, purges)
 
 
 class ProcessGauges(Collector):

@@ -29,7 +29,7 @@ from nats_scheduler.schedule.patterns import Pattern, Syntax, SyntaxCron
 
 def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
     """Return the warnings about a message with these headers, stored at `stored_at` (ns) under these stream rules."""
-    definition = None if reading is None else reading.definition
+    definition = None if reading is None else reading.defined
     misnamed = misnamed_headers(block, DIALECTS, is_schedule=definition is not None)
     warnings = [f"{printable(header)} {reason}" for header, reason in misnamed]
     if definition is None:

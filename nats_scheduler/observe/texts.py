@@ -7,6 +7,8 @@ Cost: a microsecond.
 
 from __future__ import annotations
 
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.paused import paused_name
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -16,6 +18,11 @@ SHOWN_IN_DAYS_FROM_NS = 2 * DAY
 
 SHOWN_IN_YEARS_FROM_NS = 730 * DAY
 """A span (ns) from here on is shown in years of 365 days."""
+
+
+def how_to_resume(dialect: Dialect) -> str:
+    """Return what to do to resume a paused schedule in a dialect."""
+    return f"publish its message again with {paused_name(dialect).decode()} renamed to {dialect.schedule.decode()}"
 
 
 def printable(text: str) -> str:

@@ -38,6 +38,7 @@ STATES = (
     "no_calendar",
     "excepted",
     "ended",
+    "paused",
 )
 KINDS = ("at", "every", "cron")
 

@@ -83,6 +83,33 @@ def test_an_invalid_policy_ends_with_1_and_says_what_is_expected(cli: Cli) -> No
     assert "a rule of nats-scheduler, not of the server" in shown.stderr
 
 
+def test_a_paused_schedule_is_told_back_as_what_it_would_be(cli: Cli) -> None:
+    paused = PATTERN.replace("Nats-Schedule", "Nats-Schedule-X-Paused", 1)
+    shown = cli("check", *headers(paused, TARGET))
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("message: paused\npattern: @every 5m\n")
+    document = json.loads(cli("check", *headers(paused, TARGET), "--json").stdout)
+    active = json.loads(cli("check", *headers(PATTERN, TARGET), "--json").stdout)
+    for one in (document, active):
+        del one["schedule"]["next_fire"]
+    assert document == {**active, "message": "paused"}
+
+
+def test_a_paused_schedule_that_would_be_rejected_ends_with_1(cli: Cli) -> None:
+    given = headers("Nats-Schedule-X-Paused: @often", TARGET)
+    shown = cli("check", *given, "--json")
+    document = json.loads(shown.stdout)
+    assert (shown.exit_code, document["valid"], document["message"], document["schedule"]) == (1, False, "paused", None)
+    assert document["error"]["err_code"] == 10189
+    assert cli("check", *given).exit_code == 1
+
+
+def test_both_headers_end_with_1_and_say_how_to_pause(cli: Cli) -> None:
+    shown = cli("check", *headers(PATTERN, TARGET, "Nats-Schedule-X-Paused: true"))
+    assert shown.exit_code == 1
+    assert "a paused schedule has its pattern in this header, and no Nats-Schedule" in shown.stderr
+
+
 def test_a_cancel_is_valid(cli: Cli) -> None:
     shown = cli("check", *headers("Nats-Scheduler: orders.later", "Nats-Schedule-Next: purge"), "--json")
     assert (shown.exit_code, json.loads(shown.stdout)["cancels"]) == (0, "orders.later")

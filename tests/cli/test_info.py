@@ -143,6 +143,35 @@ async def test_an_invalid_schedule_is_shown_with_the_reason(account: Account, in
     assert "fires" not in wrong.keys() | near.keys()
 
 
+async def test_a_paused_schedule_is_shown_with_its_pattern_since_when_and_how_to_resume_it(
+    account: Account, info: Info
+) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    paused = {"Nats-Schedule-X-Paused" if name == "Nats-Schedule" else name: DAILY[name] for name in DAILY}
+    await account.publish("ORDERS.daily", paused)
+    lines = labelled(shown := await info("ORDERS", "ORDERS.daily"))
+    assert "Nats-Schedule-X-Paused: 0 30 9 * * mon-fri" in shown.stdout
+    assert lines["fires"] == "every weekday at 09:30 in Berlin"
+    assert re.fullmatch(r"paused since \S+Z, \S+ ago: it fires nothing until it is resumed", lines["state"])
+    assert lines["resume"] == "publish its message again with Nats-Schedule-X-Paused renamed to Nats-Schedule"
+    assert "Its next fires" not in shown.stdout
+    document = json.loads((await info("ORDERS", "ORDERS.daily", "--json")).stdout)
+    assert (document["schedule"]["state"], document["schedule"]["next_fire"], document["next_fires"]) == (
+        "paused",
+        None,
+        [],
+    )
+    assert document["schedule"]["pattern"] == DAILY["Nats-Schedule"]
+
+
+async def test_a_paused_schedule_that_would_be_rejected_is_shown_with_the_reason(account: Account, info: Info) -> None:
+    await account.create("ORDERS", metadata=FLAGGED)
+    await account.publish("ORDERS.x", {"Nats-Schedule-X-Paused": "@often", "Nats-Schedule-Target": "ORDERS.out"})
+    rejected = labelled(await info("ORDERS", "ORDERS.x"))["rejected"]
+    assert rejected.startswith("it never fires: Nats-Schedule of '@often'")
+    assert "it is paused, and would be rejected if it was resumed" in rejected
+
+
 async def test_the_sidecar_that_holds_it_is_named(account: Account, info: Info, server: EmbeddedServer) -> None:
     await account.create("ORDERS", metadata=FLAGGED)
     await account.publish("ORDERS.daily", DAILY)

@@ -229,6 +229,24 @@ async def test_subject_target_kind_and_state_choose_what_is_listed(account: Acco
     assert await found("--state", "overdue", "--filter", "ORDERS.b.>") == ([], ["b.wrong"], 0)
 
 
+async def test_paused_schedules_are_listed_as_such(account: Account, ls: Ls) -> None:
+    await flagged(account, "ORDERS")
+    for rest, name in (("a", "Nats-Schedule"), ("b", "Nats-Schedule-X-Paused"), ("c", "X-Nats-Schedule-X-Paused")):
+        target = "X-Nats-Schedule-Target" if name.startswith("X") else "Nats-Schedule-Target"
+        await account.publish(f"ORDERS.{rest}", {name: "@every 1h", target: "ORDERS.out"})
+    document = json.loads((await ls("ORDERS", "--state", "paused", "--json")).stdout)
+    assert [(one["subject"], one["state"], one["dialect"]) for one in document["schedules"]] == [
+        ("ORDERS.b", "paused", "adr51"),
+        ("ORDERS.c", "paused", "portable"),
+    ]
+    everything = json.loads((await ls("ORDERS", "--json")).stdout)
+    assert everything["streams"][0]["schedules"]["states"] == {"paused": 2, "waiting": 1}
+    assert (everything["invalid"], everything["misnamed"]) == ([], [])
+    shown = (await ls("ORDERS")).stdout
+    assert [line.split()[0] for line in shown.splitlines()[1:4]] == ["ORDERS.a", "ORDERS.b", "ORDERS.c"]
+    assert "3 schedules; 2 of them are paused" in shown
+
+
 async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(account: Account, ls: Ls) -> None:
     for name in ("A", "B"):
         await flagged(account, name)

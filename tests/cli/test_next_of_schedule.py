@@ -114,6 +114,18 @@ async def test_a_schedule_that_ends_before_its_fire_has_none(cli: Cli, start_ser
     assert json.loads((await stored(cli, start_server, headers, "--json")).stdout)["fires"] == []
 
 
+async def test_a_paused_schedule_is_said_to_be_paused(cli: Cli, start_server: StartServer) -> None:
+    headers = {"X-Nats-Schedule-X-Paused": "@every 1h", "X-Nats-Schedule-Target": "S.out"}
+    shown = await stored(cli, start_server, headers)
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("S.s is paused since 20")
+    assert (
+        "to resume it, publish its message again with X-Nats-Schedule-X-Paused renamed to X-Nats-Schedule"
+        in shown.stdout
+    )
+    assert json.loads((await stored(cli, start_server, headers, "--json")).stdout)["fires"] == []
+
+
 async def test_what_is_no_schedule_ends_with_1(cli: Cli, start_server: StartServer) -> None:
     shown = await stored(cli, start_server, {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "S.out"})
     assert shown.exit_code == 1

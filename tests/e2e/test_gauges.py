@@ -47,10 +47,13 @@ async def test_a_server_that_stands_still_shows_as_schedules_that_are_overdue(
         await schedule(account, "S.every", "@every 1s")
         await schedule(account, "S.later", f"@at {in_seconds(3600)}")
         await schedule(account, "S.daily", "@daily")
+        await account.publish("T.paused", {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "T.out"})
         await shows(url, "fires_total", 1, stream="S")
         found = await shows(url, "shards_held", 64, 64, stream="T")
         assert [found.value("schedules_held", stream="S", kind=kind) for kind in ("at", "every", "cron")] == [1, 1, 1]
         assert [found.value("schedules_held", stream="T", kind=kind) for kind in ("at", "every", "cron")] == [0, 0, 0]
+        await shows(url, "schedules_paused", 1, 1, stream="T")
+        assert found.value("schedules_paused", stream="S") == 0
         assert found.value("stream_mode", stream="S", mode="emulated") == 1
         assert found.value("purges_pending", stream="S") == found.value("streams_unable") == 0
         assert CLOCK.now() / SECOND - 60 < (found.value("next_fire_timestamp_seconds", stream="S") or 0)

@@ -6,8 +6,10 @@ import pytest
 
 from nats_scheduler.engine.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
 from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
@@ -285,6 +287,56 @@ def test_2_12_ignores_sources_and_roll_ups(header: dict[str, str]) -> None:
 def test_on_2_12_an_unreadable_version_uncovers_the_delay_under_it() -> None:
     handover = read(schedule(LATER), schedule("@every 1h", 2), level=LEVEL_OF_2_12)
     assert kinds(handover) == [(Kind.UNREADABLE, 2), (Kind.OLDER, 1)]
+
+
+def paused(pattern: str, sequence: int = 1, **more: str) -> StoredMessage:
+    """Make a paused schedule."""
+    message = schedule(pattern, sequence, SCHEDULE, stored_at=START, body=b"", **more)
+    return message._replace(block=paused_block(message.block, ADR51))
+
+
+def test_a_paused_schedule_is_handed_over_unchanged() -> None:
+    handover = read(paused(LATER))
+    assert (kinds(handover), held(handover)) == ([(Kind.PAUSED, 1)], [])
+    assert Kind.PAUSED not in BLOCKING_KINDS | PURGED_KINDS
+
+
+def test_an_active_version_under_a_paused_one_is_removed_so_that_the_server_does_not_revive_it() -> None:
+    handover = read(schedule(LATER), paused(LATER, 2))
+    assert (kinds(handover), held(handover)) == ([(Kind.OLDER, 1), (Kind.PAUSED, 2)], [])
+
+
+def test_an_active_version_under_a_paused_one_with_portable_headers_would_be_revived() -> None:
+    portable = message_on(SCHEDULE, 2, **{"X-Nats-Schedule-X-Paused": LATER, "X-Nats-Schedule-Target": TARGET})
+    assert kinds(read(schedule(LATER), portable)) == [(Kind.COVERED, 1), (Kind.PORTABLE, 2)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "headers", "kind"),
+    [
+        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Kind.POLICIES),
+        ("@every 1h", {"Nats_Schedule_X_Missed": "skip"}, Kind.POLICIES),
+        ("@every 3600500ms", {}, Kind.ROUNDED),
+    ],
+)
+def test_of_a_paused_schedule_the_same_is_found_as_of_an_active_one(
+    pattern: str, headers: dict[str, str], kind: Kind
+) -> None:
+    active = read(schedule(pattern, 1, SCHEDULE, stored_at=START, body=b"", **headers))
+    assert [one for one in kinds(active) if one[0] is not Kind.MOVED] == [(kind, 1)]
+    assert kinds(read(paused(pattern, 1, **headers))) == [(kind, 1), (Kind.PAUSED, 1)]
+
+
+def test_of_a_paused_schedule_without_bounds_notes_are_no_finding() -> None:
+    assert kinds(read(paused(LATER, Nats_Schedule_X_Note="later"))) == [(Kind.PAUSED, 1)]
+
+
+def test_2_12_reads_no_repeating_schedule_when_it_is_resumed() -> None:
+    assert kinds(read(paused("@every 1h"), level=LEVEL_OF_2_12)) == [(Kind.UNREADABLE, 1), (Kind.PAUSED, 1)]
+
+
+def test_a_paused_schedule_that_would_be_rejected_stays_stored() -> None:
+    assert kinds(read(paused("never"))) == [(Kind.UNUSABLE, 1)]
 
 
 def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:

@@ -25,6 +25,7 @@ READ_AT_A_SCRAPE = {
     "stream_ready",
     "stream_mode",
     "schedules_held",
+    "schedules_paused",
     "schedules_held_back",
     "schedules_overdue",
     "oldest_overdue_age_seconds",
