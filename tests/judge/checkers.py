@@ -33,7 +33,7 @@ from tests.judge.identities import Identities
 from tests.judge.matching import matched
 from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
 from tests.judge.overlaps import free_from, holds_back, is_too_soon, may_skip_last
-from tests.judge.versions import Version, versions_of
+from tests.judge.versions import REPLACING, Version, versions_of
 
 ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""
@@ -275,7 +275,7 @@ def _over_at(case: Case, version: Version) -> int:
 def _stale(case: Case) -> list[Violation]:
     found = []
     for version in case.versions.values():
-        replaced = version.ended_by is not None and version.ended_by.verb in (Verb.STORE, Verb.OVERWRITE)
+        replaced = version.ended_by is not None and version.ended_by.verb in REPLACING
         for fire in version.fires:
             if fire.stored_at >= version.uncovered_from:
                 continue

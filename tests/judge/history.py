@@ -28,6 +28,8 @@ class Verb(StrEnum):
     STORE = "store"
     OVERWRITE = "overwrite"
     """Publish a message that is no schedule on its subject."""
+    PAUSE = "pause"
+    """Publish the message of a schedule with the header of the pattern renamed, which is no active schedule."""
     DELETE = "delete"
     """Delete one message by its sequence."""
     PURGE = "purge"

@@ -14,7 +14,7 @@ from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, Headers, Hi
 from tests.judge.matching import matched
 from tests.judge.patterns import Pattern
 
-REPLACING = (Verb.STORE, Verb.OVERWRITE)
+REPLACING = (Verb.STORE, Verb.OVERWRITE, Verb.PAUSE)
 
 
 @dataclass(slots=True)
@@ -175,4 +175,6 @@ def _uncovered_from(version: Version, operations: list[Operation], expiring: lis
     deletes = (o for o in operations if o.verb is Verb.DELETE and o.schedule == version.schedule)
     deleted = (o.invoked_at for o in deletes if o.names is not None and o.names > version.sequence)
     later = (v for v in expiring if v.schedule == version.schedule and v.sequence > version.sequence)
-    return min([NEVER, *deleted, *(v.expires for v in later)])
+    paused = (o for o in operations if o.verb is Verb.PAUSE and o.schedule == version.schedule and o.ttl < NEVER)
+    expired = (o.invoked_at + o.ttl for o in paused if o.sequence is None or o.sequence > version.sequence)
+    return min([NEVER, *deleted, *expired, *(v.expires for v in later)])

@@ -35,6 +35,8 @@ from tests.simulation.planted_answers import (
     forgery_believed,
     identity_changed_at_any_time,
     identity_waited_for_at_any_time,
+    paused_taken_for_what_landed,
+    resumed_schedule_ignored,
     schedule_expected_under_what_landed,
 )
 from tests.simulation.planted_calendars import (
@@ -321,6 +323,8 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     first_fire_taken_for_the_one_before: ("Overlap", 20),
     waiting_fire_settled: ("Complete", 100),
     finished_fire_not_noticed: ("Complete", 20),
+    paused_taken_for_what_landed: ("Latest", 60),
+    resumed_schedule_ignored: ("Complete", 20),
 }
 """Each bug, the promise that it breaks, and the number of seeds within which that is seen."""
 

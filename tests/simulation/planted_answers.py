@@ -9,6 +9,7 @@ from typing import Any
 from nats_scheduler.engine import assembly, firing, outcomes
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import ContentRead, Input
 from nats_scheduler.engine.intake import Intake
 from nats_scheduler.message.stored import StoredMessage
@@ -16,6 +17,23 @@ from nats_scheduler.runtime import engine_basis
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.simulation.planted_division import Changes
+
+
+def paused_taken_for_what_landed() -> Changes:
+    """Let a schedule live on under the message that pauses it."""
+
+    def pause(self: Intake, _paused: Any, message: StoredMessage, _expires: int | None) -> None:
+        held = self._roster.on(message.subject)
+        if held is not None and held.sequence < message.sequence:
+            self._course.covered(held, message.sequence, message.stored_at)
+
+    yield Intake, "_pause", pause
+
+
+def resumed_schedule_ignored() -> Changes:
+    """Do not hold a schedule on whose subject there was a paused one."""
+    original = Inactive.at
+    yield Inactive, "at", lambda self, subject: 1 << 60 if subject in self.paused else original(self, subject)
 
 
 def absence_believed_of_anybody() -> Changes:

@@ -1,4 +1,4 @@
-"""Publishers: they store, replace, overwrite, delete, purge and cancel, several at a time, some without an answer.
+"""Publishers: they store, replace, overwrite, delete, purge, cancel, pause and resume, some without an answer.
 
 Its rule: a request does one thing at one moment between its invocation and its completion, or, if unanswered, at
 some moment later or never; what was asked is recorded as the publisher knows it.
@@ -31,6 +31,9 @@ PUBLISHED_ELSEWHERE_EVERY = 900 * MILLISECOND
 FED_EVERY = 700 * MILLISECOND
 """Mean time (ns) between two messages on the sources."""
 
+PAUSED_EVERY = 800 * MILLISECOND
+"""Mean time (ns) between two requests to pause or resume a schedule."""
+
 PURGED_EVERY = 12 * SECOND
 """Mean time (ns) between two purges of everything."""
 
@@ -52,7 +55,11 @@ class Publishers:
         self._missing = Random(f"what is missed {scenario.seed}")
         self._elsewhere = Random(f"what is elsewhere {scenario.seed}")
         self._overlapping = Random(f"what overlaps {scenario.seed}")
+        self._pausing = Random(f"what is paused {scenario.seed}")
         self._trace = trace
+        self._stored_last: dict[str, Operation] = {}
+        """The last schedule that was to be stored on each subject, which may be paused now."""
+        self._paused: set[str] = set()
         self._last: dict[str, int] = {}
         self._fed = 0
         self.is_over = False
@@ -86,6 +93,20 @@ class Publishers:
             self._ask(Operation(Verb.PURGE, EVERYTHING, self._timeline.now), self._content)
             self.purge_now_and_again()
 
+    def pause_now_and_again(self) -> None:
+        """Pause a schedule, or resume a paused one, repeatedly: its message with a header renamed."""
+        if self.is_over:
+            return
+        draw = self._pausing
+        subject = draw.choice(SUBJECTS)
+        stored = self._stored_last.get(subject)
+        if stored is not None:
+            verb = Verb.STORE if subject in self._paused and draw.random() < 0.7 else Verb.PAUSE
+            (self._paused.discard if verb is Verb.STORE else self._paused.add)(subject)
+            again = replace(stored, verb=verb, invoked_at=self._timeline.now, completed_at=None, sequence=None)
+            self._ask(again, draw)
+        self._timeline.after(int(draw.expovariate(1 / PAUSED_EVERY)), self.pause_now_and_again)
+
     def publish_elsewhere_now_and_again(self) -> None:
         """Publish on the targets in the other stream, repeatedly: their last messages are no fires then."""
         if self.is_over:
@@ -112,6 +133,8 @@ class Publishers:
             operation.pattern = self._held_back(operation.pattern, operation.target)
             operation.body = b"%d" % len(self._server.history.operations)
             self._fill(operation)
+            self._stored_last[subject] = operation
+            self._paused.discard(subject)
         elif verb is Verb.DELETE:
             operation.names = self._last[subject]
         self._ask(operation, self._random)
@@ -226,7 +249,8 @@ class Publishers:
             return None
         if operation.verb is Verb.CANCEL:
             return self._stored("x.cancel", {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge"}, b"")
-        return self._stored(subject, _headers(operation), operation.body)
+        headers = _headers(operation)
+        return self._stored(subject, _paused(headers) if operation.verb is Verb.PAUSE else headers, operation.body)
 
     def _stored(self, subject: str, headers: dict[str, str], body: bytes) -> int:
         block = with_headers(b"", [(name.encode(), value.encode()) for name, value in headers.items()])
@@ -248,6 +272,12 @@ def _headers(operation: Operation) -> dict[str, str]:
     if operation.fire_ttl:
         headers["Nats-Schedule-TTL"] = f"{operation.fire_ttl}s"
     return _elsewhere(headers) if operation.target in SHARED_TARGETS else headers
+
+
+def _paused(headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers of the paused schedule: that of the pattern has another name."""
+    names = {name: f"{name}-X-Paused" for name in ("Nats-Schedule", "X-Nats-Schedule")}
+    return {names.get(name, name): value for name, value in headers.items()}
 
 
 def _elsewhere(headers: dict[str, str]) -> dict[str, str]:

@@ -101,6 +101,8 @@ class Scenario:
     """Whether some schedules say what happens to missed fires, and ask for reports."""
     elsewhere: bool
     """Whether some schedules fire into another stream."""
+    pauses: bool
+    """Whether publishers pause schedules, and resume them."""
     overlaps: bool
     """Whether some schedules hold fires back while the one before is unfinished, and workers take their time."""
 
@@ -164,5 +166,6 @@ def drawn(seed: int) -> Scenario:
         jitters=Random(f"jitter {seed}").random() < 0.3,
         misses=Random(f"missed {seed}").random() < 0.3,
         elsewhere=Random(f"elsewhere {seed}").random() < 0.3,
+        pauses=Random(f"pausing {seed}").random() < 0.3,
         overlaps=Random(f"overlap {seed}").random() < 0.3,
     )

@@ -86,6 +86,8 @@ class World:
         self.publishers.act_now_and_again(self.scenario.publishes_every)
         self.publishers.feed_now_and_again()
         self.publishers.purge_now_and_again()
+        if self.scenario.pauses:
+            self.publishers.pause_now_and_again()
         if self.scenario.elsewhere:
             self.publishers.publish_elsewhere_now_and_again()
         if self.scenario.calendars:
