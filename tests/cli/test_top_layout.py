@@ -162,6 +162,11 @@ def test_what_is_unknown_is_not_a_number() -> None:
     assert found[3].split() == ["ORDERS", "emulated", "-", "-", "0", "-", "-", "not", "ready"]
 
 
+def test_paused_schedules_are_said_beside_the_number_of_all() -> None:
+    lines = shown(view(streams=[stream("ORDERS", paused=1_200)]), 100, 24)
+    assert any(line.startswith("ORDERS") and "100,000, 1,200 paused" in line for line in lines)
+
+
 def test_refused_fires_are_said_beside_the_rate() -> None:
     assert shown(view(activity=activity(6, refused=2)), 40, 24)[2] == "fires     0.2/s, 12 in 60 s, 20 refused"
 

@@ -49,7 +49,7 @@ def due(number: int, stream: str = "ORDERS", subject: str = "orders.due", patter
 def stream(name: str, **fields: Any) -> StreamRow:
     """Return a stream in which all is well, but for some fields."""
     shown = {"activity": fields.pop("activity", BUSY)}
-    states = {"waiting": 1, "overdue": fields.pop("overdue", 0)}
+    states = {"waiting": 1, "overdue": fields.pop("overdue", 0), "paused": fields.pop("paused", 0)}
     well = Stream(name, "emulated", True, 100_000, states, {}, 0, 0, 0, due(3), ("a",))
     return StreamRow(replace(well, **fields), **shown)
 

@@ -184,6 +184,37 @@ async def test_a_server_of_2_12_takes_over_the_delays(upgraded: Upgraded) -> Non
     assert sorted(int(message.body or b"") for message in fired) == list(range(DELAYS))
 
 
+async def test_a_paused_schedule_is_handed_over_unchanged_and_resumed_in_the_server(upgraded: Upgraded) -> None:
+    url = await upgraded.machine.install(V2_11)
+    async with account_on(url) as account:
+        stream = await marked(account, "S")
+        await stream.schedule("s", "@every 1s", target="ticks.s")  # no sidecar purges what lies under the paused one
+        paused = {f"{name}-X-Paused" if name == "Nats-Schedule" else name: v for name, v in active(stream, "s").items()}
+        await stream.publish("s", paused)
+        await stream.publish("policies", {**paused, "Nats-Schedule-X-Limit": "3"})
+        await stream.publish("portable", {f"X-{name}": value for name, value in paused.items()})
+        kept = [(await stream.messages(rest))[-1] for rest in ("s", "policies", "portable")]
+    await upgraded.machine.install(V2_15)
+    async with account_on(url) as account:
+        stream = FlaggedStream(account, "S")
+        blocked = await upgraded.graduate("S", "--json")
+        assert (blocked.code, blocked.document["blocked_by"]) == (1, ["policies"])
+        assert blocked.kinds == {"policies", "older", "portable", "paused"}
+        said = await upgraded.graduate("S", "--force", "policies", "--json")
+        assert (said.code, said.document["outcome"], said.document["removed"]) == (0, "graduated", 1), said
+        await stream.schedule("other", "@every 1s", target="ticks.other")
+        await stream.wait_for("ticks.other", 2)
+        assert await stream.messages("ticks.s") == []
+        assert [one for rest in ("s", "policies", "portable") for one in await stream.messages(rest)] == kept
+        await stream.publish("s", active(stream, "s"))
+        await stream.wait_for("ticks.s", 1)
+
+
+def active(stream: FlaggedStream, rest: str) -> dict[str, str]:
+    """Return the headers of a schedule that fires each second."""
+    return stream.headers("@every 1s", f"ticks.{rest}")
+
+
 Story = Callable[[FlaggedStream], Any]
 
 

@@ -139,6 +139,27 @@ async def test_pages_of_schedules_are_soonest_first_and_each_schedule_is_on_one(
     assert found == [["O.s.1", "O.s.3"], ["O.s.5", "O.s.7"], ["O.s.9"]]
 
 
+async def test_paused_schedules_are_listed_and_counted_as_such(asked: Asked) -> None:
+    headers = {"Nats-Schedule-X-Paused": "@every 1h", "Nats-Schedule-Target": "O.out"}
+    await asked.account.publish("O.paused", headers)
+
+    async def states() -> dict[str, int]:
+        (stream,) = (await asked.answer("streams.list"))["streams"]
+        found: dict[str, int] = stream["schedules"]["states"]
+        return found
+
+    async def is_counted() -> bool:
+        return (await states()).get("paused") == 1
+
+    await eventually(is_counted, within_seconds=WAIT_SECONDS, describe="it is counted")
+    (listed,) = (await asked.answer("schedules.list", stream="O", state="paused"))["schedules"]
+    found = await asked.answer("schedules.get", stream="O", subject="O.paused")
+    assert found["schedule"] == listed
+    assert (listed["pattern"], listed["next_fire"], found["flight"]) == ("@every 1h", None, None)
+    following = await asked.answer("schedules.next", stream="O", subject="O.paused")
+    assert (following["fires"], following["ends"]) == ([], True)
+
+
 async def test_schedules_are_chosen_by_target_state_and_kind(asked: Asked) -> None:
     async def chosen(**request: Any) -> list[str]:
         answer = await asked.answer("schedules.list", stream="O", **request)
