@@ -18,6 +18,7 @@ from collections.abc import Callable
 from nats_scheduler.engine.actions import Action, ReadContent, Report
 from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.engine.held import NO_EXPIRY
+from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, RemovalRequested
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.ownership import Ownership
@@ -46,6 +47,8 @@ class Inactive:
         self.paused: dict[str, PausedSchedule] = {}
         self._checks: list[tuple[int, int, str, int]] = []
         """When (ns) paused schedules are to be read, as a heap, with how often they were, and with their sequences."""
+        self._awaited: dict[tuple[int, int], int] = {}
+        """The earliest of these times for each sequence and how often it was read: a later one is not needed."""
 
     def __bool__(self) -> bool:
         """Return whether there is any."""
@@ -96,16 +99,18 @@ class Inactive:
             if not is_above and request.sequence in (None, one.sequence):
                 self._check(one, now, 0)
 
-    def next_check(self) -> int | None:
-        """Return when (ns) the next paused schedule is to be read, None if none is."""
-        return self._checks[0][0] if self._checks else None
+    def next_check(self, outstanding: int) -> int | None:
+        """Return when (ns) the next paused schedule is to be read, None if none is, or an outcome comes first."""
+        return self._checks[0][0] if self._checks and outstanding <= BURST_IN_FLIGHT else None
 
-    def check_due(self, now: int) -> None:
-        """Read paused schedules whose time has come."""
-        for _ in range(MAX_CHECKS_PER_STEP):
+    def check_due(self, now: int, outstanding: int) -> None:
+        """Read paused schedules whose time has come; none while many fires and purges are `outstanding`."""
+        for _ in range(MAX_CHECKS_PER_STEP if outstanding <= BURST_IN_FLIGHT else 0):
             if not self._checks or self._checks[0][0] > now:
                 return
-            _due, times, subject, sequence = heapq.heappop(self._checks)
+            due, times, subject, sequence = heapq.heappop(self._checks)
+            if self._awaited.get((sequence, times)) == due:
+                del self._awaited[sequence, times]
             paused = self.paused.get(subject)
             if paused is not None and paused.sequence == sequence:
                 self._emit(ReadContent(subject, sequence, None))
@@ -123,5 +128,8 @@ class Inactive:
         return read.message if read.message.sequence > read.sequence else None
 
     def _check(self, paused: PausedSchedule, since: int, times: int) -> None:
-        due = since + REMOVAL_CHECK_DELAYS_NS[times]
+        due, check = since + REMOVAL_CHECK_DELAYS_NS[times], (paused.sequence, times)
+        if self._awaited.get(check, due + 1) <= due:
+            return
+        self._awaited[check] = due
         heapq.heappush(self._checks, (due, times, paused.subject, paused.sequence))

@@ -33,6 +33,7 @@ from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_literal_subject
 
 MAX_READ_BACK_PER_STEP = 1_024
 """So many fires that were read back are taken in one step after a burst, so that what is due does not have to wait."""
@@ -210,7 +211,8 @@ class Intake:
             if held is not None:
                 self._lifecycle.end(held, Ending.PAUSED)
             self._admission.discard(subject)
-            self._admission.supersede(subject, sequence, Version(before.sequence, before.stored_at))
+            if is_literal_subject(subject):  # a purge of another one would remove all that it matches
+                self._admission.supersede(subject, sequence, Version(before.sequence, before.stored_at))
         resumed = paused.resumed
         if isinstance(resumed, Rejection):
             self._inactive.reject(rejected_paused(message, resumed, paused.dialect), is_live=self.is_live)

@@ -359,11 +359,12 @@ class StreamEngine:
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
-        self.inactive.check_due(now)
+        self.inactive.check_due(now, self._outstanding)
         if self.in_flight.room <= 0:
             return  # an outcome is the next thing to come
         next_wake = now if is_left else self._roster.next_wake()
-        instants = next_wake, self._next_removal(), self._purges.next_retry(), self.inactive.next_check()
+        checks = self.inactive.next_check(self._outstanding)
+        instants = next_wake, self._next_removal(), self._purges.next_retry(), checks
         wakes = [instant for instant in instants if instant is not None]
         if wakes:
             self._emit(WakeAt(min(wakes)))

@@ -6,48 +6,29 @@ import pytest
 
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleLost, ScheduleRejected
-from nats_scheduler.engine.inactive import REMOVAL_CHECK_DELAYS_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContentUnread,
-    ExpiryConcluded,
     MessagesRead,
-    RemovalRequested,
     ShardsHeld,
 )
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.view import ALL, FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
-from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
+from tests.engine.paused_builders import listed, paused, shown
 
 PAUSED = Query(states=frozenset({State.PAUSED}))
-DELAYS = [delay / SECOND for delay in REMOVAL_CHECK_DELAYS_NS]
 ACTIVE = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 PAUSED_HEADERS = {"Nats-Schedule-X-Paused": "@every 5s", "Nats-Schedule-Target": "t.out"}
-
-
-def paused(pattern: str, sequence: int = 1, subject: str = SCHEDULE, **more: str) -> StoredMessage:
-    """Make a paused schedule as the stream holds it."""
-    message = schedule(pattern, sequence, subject, stored_at=START, body=b"", **more)
-    return message._replace(block=paused_block(message.block, ADR51))
-
-
-def listed(desk: Desk, query: Query = ALL) -> list[tuple[str, State]]:
-    return [(one.subject, one.state) for one in desk.engine.view().page(desk.now, query).finish().schedules]
-
-
-def shown(desk: Desk) -> ListedSchedule | None:
-    return desk.engine.view().schedule(SCHEDULE, desk.now)
 
 
 def endings(desk: Desk) -> list[Ending]:
@@ -166,6 +147,16 @@ def test_what_would_be_rejected_is_listed_as_rejected_and_never_fires() -> None:
     assert desk.at(60).fires == []
 
 
+@pytest.mark.parametrize("subject", ["s.>", "*", "s.*.x"])
+def test_on_a_subject_with_wildcards_nothing_is_purged(subject: str) -> None:
+    """A server stores a message that is published to `s.>` under that subject; a purge of it removes every schedule."""
+    desk = Desk(schedule("@every 1h", 1, "s.other"), schedule("@every 5s", 2, subject))
+    desk.read(paused("@every 5s", 3, subject), paused("@every 5s", 4, subject))
+    assert desk.purges == []
+    assert desk.engine.rejected[subject].sequence == 4
+    assert desk.is_held("s.other")
+
+
 def test_a_later_rejected_schedule_that_is_active_is_named_in_the_checkpoint() -> None:
     assert Desk(schedule("@every nonsense", 2)).engine.checkpoint(START).unsettled == {2}
 
@@ -194,123 +185,6 @@ def test_queries_for_subjects_targets_and_kinds_concern_paused_ones_too() -> Non
     assert listed(desk, Query(target="t.two")) == [("s.2", State.PAUSED)]
     assert listed(desk, Query(kinds=frozenset({Kind.CRON}))) == [("s.2", State.PAUSED)]
     assert listed(desk, Query(states=frozenset({State.WAITING}))) == []
-
-
-def test_a_request_that_may_have_removed_it_has_it_read_twice_and_it_stays_while_it_is_stored() -> None:
-    message = paused("@every 5s")
-    desk = Desk(message)
-    desk.step(RemovalRequested(SCHEDULE))
-    assert desk.reads == [], "the server has not done it yet"
-    for _delay in DELAYS:
-        desk.at(desk.wake)
-        assert desk.reads == [(SCHEDULE, 1)]
-        desk.found(message)
-        assert listed(desk) == [(SCHEDULE, State.PAUSED)]
-    assert desk.now == START + sum(REMOVAL_CHECK_DELAYS_NS)
-    assert desk.at(10_000).reads == []
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        RemovalRequested(SCHEDULE),
-        RemovalRequested("s.*"),
-        RemovalRequested(),
-        RemovalRequested(sequence=1),
-        RemovalRequested(SCHEDULE, below=2),
-    ],
-)
-def test_gone_after_a_request_it_is_listed_no_more(request_: RemovalRequested) -> None:
-    message = paused("@every 5s")
-    desk = Desk(message)
-    desk.step(request_)
-    desk.at(DELAYS[0])
-    assert desk.reads == [(SCHEDULE, 1)]
-    desk.found(None, of=message)
-    assert listed(desk) == []
-    assert desk.at(1_000).reads == []
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        RemovalRequested("s.two"),
-        RemovalRequested("t.>"),
-        RemovalRequested(sequence=2),
-        RemovalRequested(SCHEDULE, below=1),
-    ],
-)
-def test_a_request_that_cannot_concern_it_costs_nothing(request_: RemovalRequested) -> None:
-    desk = Desk(paused("@every 5s"))
-    desk.step(request_)
-    assert desk.at(100).reads == []
-
-
-def test_a_read_without_an_answer_leaves_it_listed_and_is_repeated() -> None:
-    message = paused("@every 5s")
-    desk = Desk(message)
-    desk.step(RemovalRequested(SCHEDULE))
-    desk.at(DELAYS[0])
-    desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
-    assert listed(desk) == [(SCHEDULE, State.PAUSED)]
-    desk.at(sum(DELAYS))
-    assert desk.reads == [(SCHEDULE, 1)]
-
-
-def test_a_later_message_that_is_found_when_it_is_read_again_counts() -> None:
-    message = paused("@every 5s")
-    desk = Desk(message)
-    desk.step(RemovalRequested(SCHEDULE))
-    desk.at(DELAYS[0])
-    desk.found(schedule("@every 9s", 5), of=message)
-    assert listed(desk) == [(SCHEDULE, State.WAITING)]
-
-
-def test_one_that_was_replaced_meanwhile_is_not_read_for_the_request() -> None:
-    desk = Desk(paused("@every 5s"))
-    desk.step(RemovalRequested(SCHEDULE))
-    desk.read(paused("@every 5s", 2))
-    assert desk.at(100).reads == []
-
-
-def test_many_are_read_some_at_a_time() -> None:
-    desk = Desk(*(paused("@every 5s", number, f"s.{number}") for number in range(1, 201)))
-    desk.step(RemovalRequested())
-    read: list[tuple[str, int]] = []
-    desk.at(DELAYS[0])
-    while desk.reads:
-        assert len(desk.reads) <= 64
-        read += desk.reads
-        desk.at(DELAYS[0])
-    assert len(set(read)) == len(read) == 200
-
-
-def test_the_end_of_its_lifetime_is_shown_and_it_is_not_listed_afterwards() -> None:
-    desk = Desk(paused("@every 5s", Nats_TTL="12s"))
-    one = shown(desk)
-    assert one is not None
-    assert (one.ends, one.ended_by) == (START + 12 * SECOND, Ending.EXPIRED)
-    desk.at(12)
-    assert (shown(desk), listed(desk), desk.engine.view().counts(desk.now).finish().total) == (None, [], 0)
-    desk.at(12 + DELAYS[0])
-    assert desk.reads == [(SCHEDULE, 1)]
-    desk.found(None, of=paused("@every 5s"))
-    assert desk.engine.inactive.paused == {}
-
-
-def test_the_age_limit_of_its_stream_ends_it_too_unless_it_never_expires() -> None:
-    desk = Desk(paused("@every 5s", 1), paused("@every 5s", 2, "s.two", Nats_TTL="never"), max_age=HOUR)
-    assert [one.ended_by for one in desk.engine.view().page(desk.now).finish().schedules] == [Ending.MAX_AGE, None]
-    desk.at(3_600)
-    assert listed(desk) == [("s.two", State.PAUSED)]
-
-
-def test_where_the_server_does_not_act_on_its_ttl_it_is_removed() -> None:
-    message = paused("@every 5s", Nats_TTL="12s")
-    desk = Desk(message, removes_expired=True)
-    assert desk.at(12).removals == [1]
-    desk.step(ExpiryConcluded(1, SCHEDULE))
-    assert desk.engine.inactive.paused == {}
 
 
 def test_paused_schedules_take_no_place_and_free_the_one_that_they_had() -> None:
