@@ -35,6 +35,16 @@ async def test_a_jittered_schedule_shows_when_its_fire_is_sent(scene: Scene) -> 
     assert re.search(r"</strong> UTC, sent at [-0-9 :.]+, in (8|9)h", text)
 
 
+async def test_a_paused_schedule_is_shown_as_paused(scene: Scene) -> None:
+    headers = {"Nats-Schedule-X-Paused": "@every 9h", "Nats-Schedule-Target": "O.out"}
+    await scene.account.publish("O.paused", headers)
+    list_text = await scene.page.shows("/schedules?stream=O&state=paused", "O.paused</bdi>")
+    assert '<span class="state paused">paused</span>' in list_text
+    text = await scene.page.shows("/schedule?stream=O&subject=O.paused", "It is paused since")
+    assert "fires nothing until it is resumed" in text
+    await scene.page.shows("/streams", ">1 paused</a>")
+
+
 async def test_schedules_are_listed_soonest_first(scene: Scene) -> None:
     text = await scene.page.shows("/schedules?stream=O&filter=O.s.*", "O.s.1</bdi>")
     assert subjects(text) == ["O.s.1", "O.s.3", "O.s.5", "O.s.7", "O.s.9"]
