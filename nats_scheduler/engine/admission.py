@@ -62,14 +62,14 @@ class Admission:
 
     def accept(self, held: Held, before: Held | None, now: int) -> None:
         """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
+        replaced = self._inactive.discard(held.subject)
         if self._places.is_limited and (before is None or len(self._places)):
             self._enqueue(held, before, now)
         else:
-            replaced = self._inactive.discard(held.subject)
             self._hold(held, before)
             self._begin(held)
-            if isinstance(replaced, PausedSchedule):
-                self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
+        if isinstance(replaced, PausedSchedule):
+            self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
@@ -134,7 +134,6 @@ class Admission:
         if before is not None:
             self._lifecycle.end(before, Ending.REPLACED)
             self.supersede(held.subject, held.sequence, _version(before))
-        self._inactive.discard(held.subject)
         self._places.wait(held)
         self.fill_places(now)
         if self._places.waiting_on(held.subject) is held:

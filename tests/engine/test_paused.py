@@ -147,6 +147,12 @@ def test_what_would_be_rejected_is_listed_as_rejected_and_never_fires() -> None:
     assert desk.at(60).fires == []
 
 
+def test_a_cancel_does_not_concern_it_because_no_schedule_is_there() -> None:
+    desk = Desk(paused("@every 5s"))
+    desk.read(message_on("x.y", 2, **{"Nats-Scheduler": SCHEDULE, "Nats-Schedule-Next": "purge"}))
+    assert (listed(desk), desk.purges) == ([(SCHEDULE, State.PAUSED)], [])
+
+
 @pytest.mark.parametrize("subject", ["s.>", "*", "s.*.x"])
 def test_on_a_subject_with_wildcards_nothing_is_purged(subject: str) -> None:
     """A server stores a message that is published to `s.>` under that subject; a purge of it removes every schedule."""
@@ -199,6 +205,9 @@ def test_paused_schedules_take_no_place_and_free_the_one_that_they_had() -> None
         [],
     )
     assert desk.purges == [("s.1", 3), ("s.2", 4)]
+    desk.read(schedule("@every 5s", 6, "s.1"))
+    assert (listed(desk), list(desk.engine.rejected)) == ([("s.3", State.WAITING), ("s.2", State.PAUSED)], ["s.1"])
+    assert desk.purges == [("s.1", 5)]
 
 
 def read_stored(messages: Sequence[StoredMessage], fired_by: FiredBy, *, policies: bool = True) -> StoredSchedules:
