@@ -1,0 +1,96 @@
+"""What the operations of this room need of a server: the one port, with an adapter for each client.
+
+Rule: the store does what it is asked and reports how that ended; what follows is decided by the operations.
+Every publish and every delete names the message that it replaces, so that no edit of another client is lost.
+Limit: on a stream with `no_ack` nothing is answered, so each outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from nats_scheduler.control.changes import Change
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How the schedules of one stream are served at the moment."""
+
+    rules: StreamRules
+    """By which its messages are read; `has_policies` is False where the server itself fires."""
+    dialects: tuple[Dialect, ...]
+    """The spellings that fire on it, whoever fires: the one for new schedules first."""
+    is_native: bool
+    """Whether the server itself fires the headers of ADR-51."""
+    server_version: str = ""
+    """For texts only, such as `2.11.11`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return self.rules.name
+
+
+class Published(NamedTuple):
+    """A message is stored."""
+
+    sequence: int
+    is_duplicate: bool = False
+    """Whether the server knew its `Nats-Msg-Id` and stored nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFires:
+    """Which fires of a schedule are stored in a range of fire times."""
+
+    fire_times: frozenset[int]
+    """Nanoseconds since the Unix epoch."""
+    known_from: int | None
+    """Fires of this time (ns) or later would have been found; None if not even those of the last one."""
+
+
+class ScheduleStore(Protocol):
+    """The schedules of an account.
+
+    Every method raises `NoAnswerError` if the server does not answer a question, and `ForbiddenError` if the user lacks
+    a permission.
+    """
+
+    async def served(self, stream: str) -> Served:
+        """Return how a stream is served; raises `StreamNotFoundError`, or `NotServedError` if nothing fires on it."""
+
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject with its body, as the leader of the stream has it."""
+
+    def schedules(self, stream: str, subjects: str) -> AsyncIterator[StoredMessage]:
+        """Yield the last message on each subject that matches, with its body, if it has headers of a schedule.
+
+        In no order, once for each subject. `subjects` may contain wildcards.
+        """
+
+    async def publish(self, stream: str, subject: str, block: bytes, body: bytes, *, expected: int | None) -> Published:
+        """Store a message in place of the one with the sequence `expected`: 0 for none, None for any.
+
+        Conditions that the block contains (`Nats-Expected-…`) are sent as they are if `expected` is None, and are
+        replaced otherwise. Raises `ConflictError`, `RefusedError` or `UnknownOutcomeError`.
+        """
+
+    async def delete(self, stream: str, message: StoredMessage) -> None:
+        """Delete a message and the older ones on its subject, if it is still the last one there.
+
+        Raises `ConflictError`, `RefusedError` or `UnknownOutcomeError`; `NotFoundError` if it is not stored any more.
+        """
+
+    async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
+        """Return which fires of a schedule are stored whose fire times (ns) are in a range, both ends included."""
+
+    async def record(self, changes: Sequence[Change]) -> None:
+        """Publish what was done as advisories; a user who may not publish there records nothing."""
+
+    def now(self) -> int:
+        """Return the time by the server's clock (ns), as well as it is known."""
