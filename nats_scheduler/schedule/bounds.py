@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from math import gcd
 
 from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import Days, in_order, row_around
@@ -97,7 +98,7 @@ class Bounded:
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until]."""
         bounds, grid = self.bounds, self._grid(stored_at)
-        after = max(after, _LONG_AGO if bounds.start is None else bounds.start - 1)
+        after = max(after, self._earliest - 1)
         until = min(until, _last_fire(self, stored_at), _NEVER if bounds.end is None else bounds.end - 1)
         while after < until:
             found = self.base.latest_fire(after, until, grid)
@@ -125,7 +126,7 @@ class Bounded:
         The third value is the stored time for which to ask the base.
         """
         bounds = self.bounds
-        first = max(after, stored_at, _LONG_AGO if bounds.start is None else bounds.start - 1)
+        first = max(after, stored_at, self._earliest - 1)
         end = min(until, _last_fire(self, stored_at) + 1, _NEVER if bounds.end is None else bounds.end)
         return first, end, self._grid(stored_at)
 
@@ -168,16 +169,27 @@ class Bounded:
         calendars = tuple(known.calendar(one.name) for one in self.bounds.calendars)
         return Bounded(self.base, replace(self.bounds, calendars=calendars))
 
+    @property
+    def _earliest(self) -> int:
+        """The first instant that may be a fire time: the start, or the anchor of a grid if that is later."""
+        start, anchor = self.bounds.start, self.bounds.anchor
+        earliest = _LONG_AGO if start is None else start
+        return earliest if anchor is None or not isinstance(self.base, Every) else max(earliest, anchor)
+
     def _grid(self, stored_at: int) -> int:
-        """Return from where the base counts: one step before the anchor, which is a fire time itself."""
+        """Return from where the base counts: some steps before the anchor, which is a fire time itself.
+
+        As many as are a number of whole seconds, because the base rounds where it begins to a second.
+        """
         if self.bounds.anchor is None or not isinstance(self.base, Every):
             return stored_at
-        return self.bounds.anchor - self.base.interval
+        interval = self.base.interval
+        return self.bounds.anchor - interval * (SECOND // gcd(interval, SECOND))
 
     def _unlimited(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant, without regard to the limit."""
         bounds, grid = self.bounds, self._grid(stored_at)
-        after = max(after, stored_at, _LONG_AGO if bounds.start is None else bounds.start - 1)
+        after = max(after, stored_at, self._earliest - 1)
         while True:
             found = self.base.next_fire(after, grid)
             if found is None or (bounds.end is not None and found >= bounds.end):
@@ -190,7 +202,7 @@ class Bounded:
     def _leaves(self, instant: int) -> bool:
         """Return whether the bounds leave an instant, without regard to the limit."""
         bounds = self.bounds
-        if bounds.start is not None and instant < bounds.start:
+        if instant < self._earliest:
             return False
         if bounds.end is not None and instant >= bounds.end:
             return False

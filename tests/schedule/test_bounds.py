@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounded, Bounds
 from nats_scheduler.schedule.by_minute import fires_by_minute
+from nats_scheduler.schedule.counting import count_fires
 from nats_scheduler.schedule.days import Days, in_order
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
-from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.schedule.test_patterns import read
 
@@ -138,6 +139,19 @@ def test_the_anchor_is_the_first_point_of_the_grid() -> None:
     assert later.next_fire(anchor + DAY, STORED_AT) == anchor + DAY + 90 * MINUTE
     assert later.latest_fire(STORED_AT, anchor + DAY, STORED_AT) == anchor + DAY
     assert later.is_fire(anchor + DAY, STORED_AT)
+
+
+@pytest.mark.parametrize("interval", ["1.5s", "1001ms", "90m0.25s"])
+def test_the_anchor_is_a_fire_time_of_an_interval_with_a_fraction_of_a_second(interval: str) -> None:
+    every, anchor = read(f"@every {interval}"), instant("2026-03-28T12:00:00Z")
+    assert isinstance(every, Every)
+    anchored = Bounded(every, Bounds(anchor=anchor))
+    points = [anchor + number * every.interval for number in range(4)]
+    assert fires_of(anchored, anchor - DAY, points[-1] + 1) == points
+    assert [anchored.latest_fire(anchor - DAY, point + 1, anchor - DAY) for point in points] == points
+    assert all(anchored.is_fire(point, anchor - DAY) for point in points)
+    assert not anchored.is_fire(anchor - every.interval, anchor - DAY), "the grid begins at the anchor"
+    assert count_fires(anchored, anchor - DAY, anchor - DAY, points[-1]) == len(points)
 
 
 def test_a_schedule_that_is_stored_again_with_an_anchor_keeps_its_grid() -> None:
