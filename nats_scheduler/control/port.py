@@ -8,11 +8,12 @@ Limit: on a stream with `no_ack` nothing is answered, so each outcome is unknown
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from nats_scheduler.control.changes import Change
-from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.restrictions import UNRESTRICTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 
@@ -22,9 +23,9 @@ class Served:
     """How the schedules of one stream are served at the moment."""
 
     rules: StreamRules
-    """By which its messages are read; `has_policies` is False where the server itself fires."""
+    """Of its configuration, with the operator's restrictions; see `rules_for`."""
     dialects: tuple[Dialect, ...]
-    """The spellings that fire on it, whoever fires: the one for new schedules first."""
+    """The spellings that a sidecar or the server fires on it: the one for new schedules first."""
     is_native: bool
     """Whether the server itself fires the headers of ADR-51."""
     server_version: str = ""
@@ -34,6 +35,16 @@ class Served:
     def name(self) -> str:
         """The name of the stream."""
         return self.rules.name
+
+    def is_fired_by_server(self, dialect: Dialect) -> bool:
+        """Return whether the server itself fires the schedules of a dialect, and not a sidecar."""
+        return self.is_native and dialect is ADR51
+
+    def rules_for(self, dialect: Dialect) -> StreamRules:
+        """Return the rules by which a schedule of a dialect is read: a server knows no policies and no restrictions."""
+        if self.is_fired_by_server(dialect):
+            return replace(self.rules, has_policies=False, restrictions=UNRESTRICTED)
+        return self.rules
 
 
 class Published(NamedTuple):

@@ -1,0 +1,173 @@
+"""Add, edit and remove schedules.
+
+The rules:
+
+- What would be rejected is refused at the door, and nothing is stored.
+- Adding what is there already, in the same words (`control.words`), changes nothing, so that many replicas of a program
+  may do it when they start. A schedule that is paused meanwhile stays paused, and the `X-Anchor` that an earlier
+  operation has added does not count.
+- An edit changes only what it names. The fire times stay, unless the pattern itself is changed.
+- A schedule is removed with its older versions, so that none of them comes back.
+
+Cost: three requests, and one to publish the advisory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as _with
+
+from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
+from nats_scheduler.control.current import Current, is_marker, opened, read_current
+from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotPossibleError
+from nats_scheduler.control.phase import anchor_name, counted_anew, with_phase
+from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message, recorded, store_schedule
+from nats_scheduler.control.words import Edit, edited, is_same, publishable, publishable_again
+from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.headers import decoded, header_value, without_headers
+from nats_scheduler.message.paused import paused_block, paused_name
+from nats_scheduler.message.stored import StoredMessage
+
+EVERY = b"@every "
+"""What a pattern with a grid begins with."""
+
+STAYS_PAUSED = "it is paused, and stays so"
+
+
+async def add(
+    store: ScheduleStore,
+    stream: str,
+    subject: str,
+    block: bytes,
+    body: bytes,
+    *,
+    replace: bool = False,
+    author: Author = NOBODY,
+    dry_run: bool = False,
+) -> Change:
+    """Store a schedule, active or paused, where there is none, or with `replace` in place of what is there.
+
+    The kind of the change is `UNCHANGED` if the same is stored already, and `EDITED` if it replaces another schedule.
+    Raises `RejectedError` if it would never fire, `AlreadyExistsError` if something else is there (without `replace`),
+    and `ConflictError` if another client stored something at the same time (with `replace`).
+    """
+    served = await store.served(stream)
+    wanted = check_schedule(served, subject, block, body, store.now())
+    conflict: ConflictError | None = None
+    for _ in range(MAX_ATTEMPTS):
+        last = await store.last(stream, subject)
+        change = _addition(served, wanted, last, author, store.now())
+        if change.kind is Kind.UNCHANGED:
+            return change
+        if conflict is not None and replace:
+            raise conflict
+        if last is not None and not is_marker(last.block) and not replace:
+            raise AlreadyExistsError(f"{subject}: {_what_is_there(served, last)}", last.sequence)
+        if dry_run:
+            return change
+        try:
+            return await store_schedule(store, served, change, publishable(block), body)
+        except ConflictError as error:
+            conflict = error  # the other client may have stored the same
+    assert conflict is not None, "an attempt ends with a result or an error"
+    raise conflict
+
+
+async def edit(
+    store: ScheduleStore,
+    stream: str,
+    subject: str,
+    edit: Edit,
+    *,
+    author: Author = NOBODY,
+    expected: int | None = None,
+    dry_run: bool = False,
+) -> Change:
+    """Change what `edit` names of the schedule on a subject, paused or not; `expected` is its sequence.
+
+    The kind of the change is `UNCHANGED` if that changes nothing. Raises `RejectedError` if it would never fire then.
+    """
+    served, found = await opened(store, stream, subject, expected)
+    _check_names(edit, found.dialect)
+    body = (found.message.body or b"") if edit.body is None else edit.body
+    before = publishable_again(found.active_block)
+    active = edited(before, edit)
+    sequence = found.sequence
+    change = Change(Kind.UNCHANGED, stream, subject, sequence, sequence, author, store.now())
+    if active == before and body == (found.message.body or b""):
+        return change
+    active, notes = _with_grid(found, before, active, edit)
+    block = paused_block(active, found.dialect) if found.is_paused else active
+    check_schedule(served, subject, block, body, store.now())
+    notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
+    change = _with(change, kind=Kind.EDITED, notes=notes)
+    return change if dry_run else await store_schedule(store, served, change, block, body)
+
+
+async def remove(
+    store: ScheduleStore,
+    stream: str,
+    subject: str,
+    *,
+    author: Author = NOBODY,
+    expected: int | None = None,
+    dry_run: bool = False,
+) -> Change:
+    """Remove the schedule on a subject, paused, rejected or not; `expected` is its sequence."""
+    _served, found = await opened(store, stream, subject, expected)
+    change = Change(Kind.REMOVED, stream, subject, found.sequence, None, author, store.now())
+    if dry_run:
+        return change
+    await delete_message(store, stream, found.message)
+    return await recorded(store, change)
+
+
+def _addition(served: Served, wanted: Current, last: StoredMessage | None, author: Author, now: int) -> Change:
+    """Return the change that storing a schedule would be, by the last message on its subject."""
+    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now)
+    if last is None:
+        return change
+    change = _with(change, before=last.sequence, after=last.sequence)
+    found = read_current(last, served)
+    if found is None:
+        return change
+    if _is_there(found, wanted):
+        notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
+        return _with(change, kind=Kind.UNCHANGED, notes=notes)
+    return _with(change, kind=Kind.EDITED)
+
+
+def _is_there(found: Current, wanted: Current) -> bool:
+    """Return whether a schedule that is to be stored is stored already; one that was paused since counts."""
+    if found.dialect is not wanted.dialect or (wanted.is_paused and not found.is_paused):
+        return False
+    stored = found.message._replace(block=found.active_block)
+    return is_same(stored, wanted.active_block, wanted.message.body or b"", but_for=(anchor_name(found),))
+
+
+def _what_is_there(served: Served, last: StoredMessage) -> str:
+    found = read_current(last, served)
+    if found is None:
+        return f"a message that is no schedule is stored there (sequence {last.sequence})"
+    return f"another schedule is stored there (sequence {last.sequence}): {found.pattern!r}"
+
+
+def _with_grid(found: Current, before: bytes, after: bytes, edit: Edit) -> tuple[bytes, tuple[str, ...]]:
+    """Return the edited block with the grid that it had, if its pattern is the same; and what to say of that."""
+    name, pattern = anchor_name(found), header_value(after, found.dialect.schedule) or b""
+    if pattern == header_value(before, found.dialect.schedule):
+        return (after, ()) if found.is_paused else with_phase(found, after)
+    if name in dict(edit.set) or pattern.startswith(EVERY) or header_value(after, name) is None:
+        return after, ()
+    return without_headers(after, (name,)), (f"{decoded(name)} is removed: the new pattern has no grid",)
+
+
+def _check_names(edit: Edit, dialect: Dialect) -> None:
+    """Raise `NotPossibleError` if an edit would pause or resume a schedule, or end it."""
+    changed = {*dict(edit.set), *edit.unset}
+    forbidden = {paused_name(one) for one in DIALECTS} | {one.schedule for one in DIALECTS if one is not dialect}
+    if wrong := changed & forbidden:
+        name = decoded(min(wrong))
+        raise NotPossibleError(f"{name} is not changed by an edit: pause or resume the schedule, or add it anew")
+    if dialect.schedule in edit.unset:
+        raise NotPossibleError(f"without {decoded(dialect.schedule)} it would be no schedule: remove it, or pause it")

@@ -1,0 +1,130 @@
+"""Replace and delete the message of a schedule, and find out what became of an attempt that was not answered.
+
+The rules:
+
+- Each attempt names the message that it replaces. So an attempt that is repeated stores nothing twice, and the edit of
+  another client is never lost.
+- If an attempt is not answered, the last message on the subject is read. If that is the one that was there before,
+  the attempt is repeated; if it is what was to be stored, it is done.
+
+Cost: one request; two more for each attempt that is not answered.
+Limit: if an attempt was not answered, and another client has changed the schedule since, nothing shows whether it was
+stored in between: that is an `UnknownOutcomeError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nats_scheduler.control.changes import Change
+from nats_scheduler.control.current import Current, read_current
+from nats_scheduler.control.errors import (
+    ConflictError,
+    NotFoundError,
+    NotPossibleError,
+    RejectedError,
+    ScheduleError,
+    UnknownOutcomeError,
+)
+from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.words import is_same
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.rejection import SCHEDULES_DISABLED
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
+
+MAX_ATTEMPTS = 3
+"""Attempts of which none is answered, before the operation ends with `UnknownOutcomeError`."""
+
+
+async def replace_message(
+    store: ScheduleStore, stream: str, subject: str, block: bytes, body: bytes, expected: int
+) -> int:
+    """Store a message in place of the one with the sequence `expected`, 0 for none; return its sequence."""
+    unanswered: UnknownOutcomeError | None = None
+    for _ in range(MAX_ATTEMPTS):
+        try:
+            published = await store.publish(stream, subject, block, body, expected=expected)
+        except UnknownOutcomeError as error:
+            unanswered = error
+        except ConflictError:
+            if unanswered is None:
+                raise
+        else:
+            if published.is_duplicate:
+                raise ConflictError(f"{subject}: the server knows the Nats-Msg-Id already, and stored nothing")
+            return published.sequence
+        last = await store.last(stream, subject)
+        if last is not None and last.sequence > expected and is_same(last, block, body):
+            return last.sequence
+        if (0 if last is None else last.sequence) != expected:
+            break
+    assert unanswered is not None, "an attempt ends with a result, an error or no answer"
+    raise unanswered
+
+
+async def delete_message(store: ScheduleStore, stream: str, message: StoredMessage) -> None:
+    """Delete the last message on a subject."""
+    unanswered: UnknownOutcomeError | None = None
+    for _ in range(MAX_ATTEMPTS):
+        try:
+            return await store.delete(stream, message)
+        except UnknownOutcomeError as error:
+            unanswered = error
+        except NotFoundError:
+            if unanswered is None:
+                raise
+            return None
+        last = await store.last(stream, message.subject)
+        if last is None or last.sequence < message.sequence:
+            return None
+        if last.sequence > message.sequence:
+            raise ConflictError(f"{message.subject}: another client changed it at the same time", last.sequence)
+    assert unanswered is not None, "an attempt ends with a result, an error or no answer"
+    raise unanswered
+
+
+async def store_schedule(store: ScheduleStore, served: Served, change: Change, block: bytes, body: bytes) -> Change:
+    """Store a schedule in place of what the change names as `before`, record the change and return it."""
+    expected = change.before or 0
+    after = await replace_message(store, served.name, change.subject, block, body, expected)
+    return await recorded(store, replace(change, after=after))
+
+
+async def recorded(store: ScheduleStore, change: Change) -> Change:
+    """Record a change that was made, with the time; return it."""
+    made = replace(change, at=store.now())
+    await store.record([made])
+    return made
+
+
+def check_subject(served: Served, subject: str) -> None:
+    """Raise `NotPossibleError` if a message that is published to a subject is not stored under it in the stream."""
+    if not is_literal_subject(subject):
+        raise NotPossibleError(f"{subject!r} is no literal subject such as 'orders.due': no wildcards or empty tokens")
+    if served.rules.moves_subjects:
+        raise NotPossibleError(f"stream {served.name} stores messages on other subjects (subject_transform)")
+    if not is_covered(subject, served.rules.subjects):
+        expected = ", ".join(served.rules.subjects) or "none"
+        raise NotPossibleError(f"{subject} is not a subject of stream {served.name}: expected one of {expected}")
+
+
+def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now: int) -> Current:
+    """Return the schedule that a message would be if it was stored now (ns); raise the reason if it would be none."""
+    check_subject(served, subject)
+    found = read_current(StoredMessage(subject, 0, now, block, body), served)
+    if found is None:
+        raise _no_schedule(served, block)
+    if found.rejection is not None:
+        raise RejectedError(found.rejection)
+    return found
+
+
+def _no_schedule(served: Served, block: bytes) -> ScheduleError:
+    for dialect in DIALECTS:
+        if value := header_value(block, dialect.schedule):
+            expected = " or ".join(one.schedule.decode() for one in served.dialects)
+            reason = f"fires nothing on stream {served.name!r}: expected {expected}"
+            return RejectedError(SCHEDULES_DISABLED.rejection(dialect.schedule.decode(), decoded(value), reason))
+    return NotPossibleError(f"the message has no {served.dialects[0].schedule.decode()}: it would be no schedule")

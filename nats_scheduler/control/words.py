@@ -1,0 +1,117 @@
+"""The headers and the body of a schedule as its author wrote them: compare them, and change some of them.
+
+The rules:
+
+- Two messages say the same if they have the same body, the same header names, and the same values of each, in the
+  order of that name. The order of different names does not count: client libraries write them in any order.
+- What concerns a publish and not the schedule does not count: `Nats-Msg-Id`, `Nats-Expected-…`, `Nats-Batch-…`. The
+  roll-up that a server of 2.12 or later adds does not count either.
+- An edit changes only the lines that it names, each in its place; new headers are appended.
+
+Cost: some microseconds. Limit: the size of a block is not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.message.headers import (
+    CRLF,
+    MSG_ID,
+    MSG_ROLLUP,
+    decoded,
+    header_items,
+    header_value,
+    with_headers,
+    without_headers,
+    without_status,
+)
+from nats_scheduler.message.placing import Header
+from nats_scheduler.message.stored import StoredMessage
+
+MAX_SHOWN_CHARS = 80
+"""Characters of a header's name that an error message shows."""
+
+_OF_A_COPY = (b"Nats-Stream-Source",)
+_OF_A_PUBLISH_PREFIXES = (b"Nats-Expected-", b"Nats-Batch-")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What to change in a schedule; all else stays as it is."""
+
+    set: Sequence[Header] = ()
+    """Headers with their new values. `Nats-Schedule` is the pattern, also of a schedule that is paused."""
+    unset: Sequence[bytes] = ()
+    """The names of headers to remove."""
+    body: bytes | None = None
+    """The new body; None to keep it."""
+
+
+def publishable(block: bytes) -> bytes:
+    """Return a block without what would be a condition, or a part of a batch, of another publish."""
+    return without_headers(block, _OF_A_COPY, _OF_A_PUBLISH_PREFIXES)
+
+
+def publishable_again(block: bytes) -> bytes:
+    """Return a stored block as it can be stored again: a server that knows its `Nats-Msg-Id` would store nothing."""
+    return without_headers(publishable(block), (MSG_ID,))
+
+
+def is_same(stored: StoredMessage, block: bytes, body: bytes, but_for: Collection[bytes] = ()) -> bool:
+    """Return whether a stored message says the same as these headers and this body.
+
+    Headers called one of `but_for` do not count if only the stored message has them.
+    """
+    if (stored.body or b"") != body:
+        return False
+    ours, theirs = _words(block), _words(stored.block)
+    for name in but_for:
+        if name not in ours:
+            theirs.pop(name, None)
+    if MSG_ROLLUP not in ours and theirs.get(MSG_ROLLUP) == [b"sub"]:
+        del theirs[MSG_ROLLUP]
+    return ours == theirs
+
+
+def edited(block: bytes, edit: Edit) -> bytes:
+    """Return the block with headers set and removed; raises `NotPossibleError` if one of them is no header."""
+    new = dict(edit.set)
+    _check(edit, new)
+    lines = (without_status(block) or b"NATS/1.0\r\n\r\n").split(CRLF)
+    kept, placed = lines[:1], set[bytes]()
+    for line in lines[1:-2]:
+        name, colon, _value = line.partition(b":")
+        if colon and name in new:
+            if name not in placed:
+                kept.append(b"%b: %b" % (name, new[name]))
+                placed.add(name)
+        elif not colon or name not in edit.unset:
+            kept.append(line)
+    changed = with_headers(CRLF.join([*kept, b"", b""]), [(n, v) for n, v in new.items() if n not in placed])
+    for name, value in new.items():
+        if header_value(changed, name) != value.strip(b" \t"):
+            raise NotPossibleError(f"the value of another header hides {decoded(name)} from the server")
+    return changed
+
+
+def _words(block: bytes) -> dict[bytes, list[bytes]]:
+    words: dict[bytes, list[bytes]] = {}
+    for name, value in header_items(publishable_again(block)):
+        words.setdefault(name, []).append(value)
+    return words
+
+
+def _check(edit: Edit, new: dict[bytes, bytes]) -> None:
+    for name in (*new, *edit.unset):
+        if not name or not name.isascii() or any(byte <= 32 or byte == 127 for byte in name) or b":" in name:
+            raise NotPossibleError(f"{decoded(name)[:MAX_SHOWN_CHARS]!r} is no name of a header")
+    for name, value in new.items():
+        if b"\r" in value or b"\n" in value:
+            raise NotPossibleError(f"the value of {decoded(name)} has a line break: a header is one line")
+    if len(new) < len(edit.set):
+        raise NotPossibleError("a header is set twice: expected each name once")
+    if both := new.keys() & set(edit.unset):
+        raise NotPossibleError(f"{decoded(min(both))} is to be set and to be removed: expected one of them")

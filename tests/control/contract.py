@@ -1,0 +1,253 @@
+"""What every `ScheduleStore` promises: one suite, which each adapter runs as a class of tests of its own.
+
+The rule: a test needs nothing but the fixture `side`. A module of tests provides it for an adapter, and inherits:
+
+    class TestMemorySchedules(StoreContract): ...
+
+Schedules are written with the portable headers and a time that never comes: no server of the suite fires them.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import pytest
+
+from nats_scheduler.control.changes import Author, Change, Kind
+from nats_scheduler.control.current import current, read_current
+from nats_scheduler.control.edits import add, edit, remove
+from nats_scheduler.control.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    NotFoundError,
+    NotServedError,
+    RejectedError,
+    StreamNotFoundError,
+)
+from nats_scheduler.control.port import Published, ScheduleStore
+from nats_scheduler.control.switch import pause, resume
+from nats_scheduler.control.words import Edit, is_same
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from tests.harness.blocks import block_to_send
+
+NEVER = "@at 2200-01-01T00:00:00Z"
+BODY = b"\x00binary\xff\r\n"
+AUTHOR = Author("jane", "for the test")
+
+
+class Side(ABC):
+    """One store, and another client of the same streams."""
+
+    store: ScheduleStore
+    stream: str
+    """A stream with schedules, on `<stream>.>`."""
+    unserved: str
+    """A stream without schedules."""
+
+    def subject(self, rest: str = "s") -> str:
+        """Return a subject of the stream."""
+        return f"{self.stream}.{rest}"
+
+    def block(self, pattern: str = NEVER, **more: str) -> bytes:
+        """Return the headers of a schedule."""
+        headers = {"X-Nats-Schedule": pattern, "X-Nats-Schedule-Target": self.subject("out")}
+        return block_to_send(headers | {name.replace("_", "-"): value for name, value in more.items()})
+
+    @abstractmethod
+    async def publish(self, subject: str, block: bytes, body: bytes = b"") -> int:
+        """Store a message as another client does, and return its sequence."""
+
+    @abstractmethod
+    async def messages(self, subject: str) -> Sequence[StoredMessage]:
+        """Return everything that is stored on a subject, in order."""
+
+
+class StoreContract:
+    """The tests."""
+
+    # -- the port ------------------------------------------------------------------------------------------------
+
+    async def test_a_stream_that_does_not_exist_is_not_found(self, side: Side) -> None:
+        with pytest.raises(StreamNotFoundError):
+            await side.store.served("NONE")
+
+    async def test_a_stream_without_schedules_is_not_served(self, side: Side) -> None:
+        with pytest.raises(NotServedError):
+            await side.store.served(side.unserved)
+
+    async def test_a_stream_with_schedules_is_served(self, side: Side) -> None:
+        served = await side.store.served(side.stream)
+        assert (served.name, served.rules.subjects) == (side.stream, (f"{side.stream}.>",))
+        assert "portable" in {dialect.name for dialect in served.dialects}
+
+    async def test_the_last_message_is_read_byte_for_byte(self, side: Side) -> None:
+        assert await side.store.last(side.stream, side.subject()) is None
+        await side.publish(side.subject(), side.block(), b"old")
+        sequence = await side.publish(side.subject(), side.block(Note=" x\t"), BODY)
+        last = await side.store.last(side.stream, side.subject())
+        assert last is not None
+        assert last[:2] == (side.subject(), sequence)
+        assert (last.block, last.body) == (side.block(Note=" x\t"), BODY)
+        assert abs(side.store.now() - last.stored_at) < 60 * SECOND
+
+    async def test_an_empty_body_is_empty(self, side: Side) -> None:
+        await side.publish(side.subject(), side.block(), b"")
+        last = await side.store.last(side.stream, side.subject())
+        assert last is not None
+        assert last.body == b""
+
+    async def test_a_publish_replaces_only_what_it_expects(self, side: Side) -> None:
+        store, subject = side.store, side.subject()
+        first = await store.publish(side.stream, subject, side.block(), BODY, expected=0)
+        for wrong in (0, first.sequence + 1):
+            with pytest.raises(ConflictError):
+                await store.publish(side.stream, subject, side.block("@every 1h"), b"", expected=wrong)
+        second = await store.publish(side.stream, subject, side.block("@every 1h"), b"", expected=first.sequence)
+        assert second.sequence > first.sequence
+        last = await store.last(side.stream, subject)
+        assert last is not None
+        assert is_same(last, side.block("@every 1h"), b"")
+
+    async def test_conditions_of_an_earlier_publish_do_not_count(self, side: Side) -> None:
+        first = await side.store.publish(side.stream, side.subject(), side.block(), BODY, expected=0)
+        stored = await side.store.last(side.stream, side.subject())
+        assert stored is not None
+        await side.store.publish(side.stream, side.subject(), stored.block, BODY, expected=first.sequence)
+
+    async def test_conditions_in_the_block_count_if_none_is_given(self, side: Side) -> None:
+        wrong = side.block(Nats_Expected_Last_Subject_Sequence="7")
+        with pytest.raises(ConflictError):
+            await side.store.publish(side.stream, side.subject(), wrong, BODY, expected=None)
+        right = side.block(Nats_Expected_Last_Subject_Sequence="0")
+        await side.store.publish(side.stream, side.subject(), right, BODY, expected=None)
+
+    async def test_a_message_id_that_the_server_knows_is_a_duplicate(self, side: Side) -> None:
+        block = side.block(Nats_Msg_Id="once")
+        first = await side.store.publish(side.stream, side.subject(), block, BODY, expected=None)
+        again = await side.store.publish(side.stream, side.subject(), block, BODY, expected=None)
+        assert (first.is_duplicate, again) == (False, Published(first.sequence, is_duplicate=True))
+
+    async def test_a_delete_leaves_no_older_version(self, side: Side) -> None:
+        for pattern in ("@every 1h", "@every 2h", NEVER):
+            await side.publish(side.subject(), side.block(pattern))
+        last = await side.store.last(side.stream, side.subject())
+        assert last is not None
+        await side.store.delete(side.stream, last)
+        assert await side.messages(side.subject()) == []
+        with pytest.raises(NotFoundError):
+            await side.store.delete(side.stream, last)
+
+    async def test_a_delete_leaves_what_was_stored_later(self, side: Side) -> None:
+        await side.publish(side.subject(), side.block())
+        before = await side.store.last(side.stream, side.subject())
+        assert before is not None
+        later = await side.publish(side.subject(), side.block("@every 1h"))
+        with pytest.raises(ConflictError):
+            await side.store.delete(side.stream, before)
+        assert [one.sequence for one in await side.messages(side.subject())][-1] == later
+
+    async def test_the_schedules_on_subjects_are_the_last_messages_there(self, side: Side) -> None:
+        await side.publish(side.subject("a.one"), side.block("@every 1h"))
+        await side.publish(side.subject("a.one"), side.block(), b"1")
+        await side.publish(side.subject("a.two"), side.block("no pattern"), b"2")
+        await side.publish(side.subject("a.three"), block_to_send({"X-Nats-Schedule-X-Paused": NEVER}), b"3")
+        await side.publish(side.subject("a.ended"), side.block())
+        await side.publish(side.subject("a.ended"), b"", b"a plain message")
+        await side.publish(side.subject("b.one"), side.block())
+        found = [one async for one in side.store.schedules(side.stream, side.subject("a.*"))]
+        bodies = {one.subject: one.body for one in found}
+        wanted = {"a.one": b"1", "a.two": b"2", "a.three": b"3"}
+        assert bodies == {side.subject(rest): body for rest, body in wanted.items()}
+        assert len(found) == 3
+
+    # -- the operations on it ------------------------------------------------------------------------------------
+
+    async def test_a_schedule_that_is_added_is_stored_as_it_is(self, side: Side) -> None:
+        change = await add(side.store, side.stream, side.subject(), side.block(X_Note="é"), BODY, author=AUTHOR)
+        (stored,) = await side.messages(side.subject())
+        assert (change.kind, change.before, change.after, change.author) == (Kind.ADDED, None, stored.sequence, AUTHOR)
+        assert is_same(stored, side.block(X_Note="é"), BODY)
+        assert stored.block.startswith(side.block(X_Note="é")[:-2])
+
+    async def test_what_is_there_already_is_unchanged(self, side: Side) -> None:
+        first = await add(side.store, side.stream, side.subject(), side.block(A="1", B="2"), BODY)
+        second = await add(side.store, side.stream, side.subject(), side.block(B="2", A="1"), BODY)
+        assert (second.kind, second.before, second.after) == (Kind.UNCHANGED, first.after, first.after)
+        for other in ((side.block(A="1"), BODY), (side.block(A="1", B="2"), b"")):
+            with pytest.raises(AlreadyExistsError):
+                await add(side.store, side.stream, side.subject(), *other)
+        assert len(await side.messages(side.subject())) == 1
+
+    async def test_ten_replicas_may_add_the_same_schedule_at_once(self, side: Side) -> None:
+        async def one() -> Change:
+            return await add(side.store, side.stream, side.subject(), side.block(), BODY)
+
+        kinds = [change.kind for change in await asyncio.gather(*(one() for _ in range(10)))]
+        assert sorted(kinds) == [Kind.ADDED] + [Kind.UNCHANGED] * 9
+        assert len(await side.messages(side.subject())) == 1
+
+    async def test_what_would_be_rejected_is_not_stored(self, side: Side) -> None:
+        with pytest.raises(RejectedError) as raised:
+            await add(side.store, side.stream, side.subject(), side.block("@every 1x"), BODY)
+        assert raised.value.code == 10189
+        assert await side.messages(side.subject()) == []
+
+    async def test_a_paused_schedule_comes_back_as_it_was(self, side: Side) -> None:
+        await add(side.store, side.stream, side.subject(), side.block(A="1"), BODY)
+        await pause(side.store, side.stream, side.subject(), author=AUTHOR)
+        served = await side.store.served(side.stream)
+        paused = await current(side.store, served, side.subject())
+        assert (paused.is_paused, paused.pattern, paused.message.body) == (True, NEVER, BODY)
+        await resume(side.store, side.stream, side.subject())
+        resumed = await side.store.last(side.stream, side.subject())
+        assert resumed is not None
+        assert is_same(resumed, side.block(A="1"), BODY)
+
+    async def test_an_edit_changes_what_it_names(self, side: Side) -> None:
+        await add(side.store, side.stream, side.subject(), side.block(A="1", B="2", C="3"), BODY)
+        wanted = Edit(set=[(b"B", b"two"), (b"D", b"4")], unset=[b"C"])
+        await edit(side.store, side.stream, side.subject(), wanted)
+        stored = await side.store.last(side.stream, side.subject())
+        assert stored is not None
+        assert is_same(stored, side.block(A="1", B="two", D="4"), BODY)
+        assert stored.block.index(b"B: two") > stored.block.index(b"A: 1")
+
+    async def test_a_schedule_that_is_removed_is_gone(self, side: Side) -> None:
+        await add(side.store, side.stream, side.subject(), side.block(), BODY)
+        change = await remove(side.store, side.stream, side.subject())
+        assert (change.kind, change.after) == (Kind.REMOVED, None)
+        assert await side.messages(side.subject()) == []
+        with pytest.raises(NotFoundError):
+            await remove(side.store, side.stream, side.subject())
+
+    async def test_no_edit_of_many_editors_is_lost(self, side: Side) -> None:
+        await add(side.store, side.stream, side.subject(), side.block(Count="0"), BODY)
+
+        async def count(editor: int) -> None:
+            for number in range(5):
+                while not await self._counted(side, f"{editor}.{number}"):
+                    pass
+
+        await asyncio.gather(*(count(editor) for editor in range(6)))
+        served = await side.store.served(side.stream)
+        found = await current(side.store, served, side.subject())
+        assert _count(found.message) == 30
+
+    async def _counted(self, side: Side, _who: str) -> bool:
+        """Add one to the number in the schedule's header; return False if another editor was faster."""
+        last = await side.store.last(side.stream, side.subject())
+        assert last is not None
+        counted = Edit(set=[(b"Count", b"%d" % (_count(last) + 1))])
+        try:
+            await edit(side.store, side.stream, side.subject(), counted, expected=last.sequence)
+        except ConflictError:
+            return False
+        served = await side.store.served(side.stream)
+        assert read_current(last, served) is not None, "every version is a valid schedule"
+        return True
+
+
+def _count(message: StoredMessage) -> int:
+    lines = dict(line.split(b": ", 1) for line in message.block.split(b"\r\n") if b": " in line)
+    return int(lines[b"Count"])

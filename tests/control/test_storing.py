@@ -1,0 +1,155 @@
+"""What is not answered is found out: an edit is done once, or reported as what nobody knows."""
+
+import pytest
+
+from nats_scheduler.control.changes import Kind
+from nats_scheduler.control.edits import add, edit, remove
+from nats_scheduler.control.errors import (
+    ConflictError,
+    ForbiddenError,
+    NoAnswerError,
+    NotFoundError,
+    NotPossibleError,
+    RefusedError,
+    RejectedError,
+    ScheduleError,
+    UnknownOutcomeError,
+)
+from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule
+from nats_scheduler.control.switch import pause
+from nats_scheduler.control.words import Edit
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.world import SUBJECT, World, block
+
+SET = Edit(set=[(b"Count", b"1")])
+
+
+@pytest.mark.parametrize("lost", [Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE])
+@pytest.mark.parametrize("times", range(1, MAX_ATTEMPTS))
+async def test_an_edit_whose_answer_is_lost_is_stored_once(lost: Fault, times: int) -> None:
+    world = World()
+    first = world.put(block())
+    world.store.faults.extend([lost] * times)
+    change = await edit(world.store, "S", SUBJECT, SET)
+    assert (change.before, change.after) == (first, first + 1)
+    assert [one.sequence for one in world.stream.messages(SUBJECT)] == [first, first + 1]
+    assert world.store.recorded == [change]
+
+
+async def test_an_edit_that_is_never_answered_is_unknown() -> None:
+    world = World()
+    first = world.put(block())
+    world.store.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
+    with pytest.raises(UnknownOutcomeError):
+        await edit(world.store, "S", SUBJECT, SET)
+    assert world.last().sequence == first
+    assert world.store.recorded == []
+
+
+async def test_an_edit_that_another_one_may_have_replaced_is_unknown() -> None:
+    world = World()
+    world.put(block())
+    world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
+    world.store.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
+    with pytest.raises(UnknownOutcomeError):
+        await edit(world.store, "S", SUBJECT, SET)
+    assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h", "the other edit stays"
+
+
+@pytest.mark.parametrize("operation", [edit, pause, remove])
+async def test_a_lost_race_is_a_conflict_and_loses_no_edit(operation: object) -> None:
+    world = World()
+    world.put(block())
+    world.store.interruptions.append(lambda: world.put(block("@every 1h")))
+    more = (SET,) if operation is edit else ()
+    with pytest.raises(ConflictError):
+        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
+    assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
+    assert world.store.recorded == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(Fault.REFUSED, RefusedError), (Fault.FORBIDDEN, ForbiddenError), (Fault.NO_ANSWER, NoAnswerError)],
+)
+@pytest.mark.parametrize("operation", [edit, pause, remove, add])
+async def test_what_is_refused_changes_nothing(operation: object, fault: Fault, error: type[ScheduleError]) -> None:
+    world = World()
+    before = None if operation is add else world.put(block())
+    world.store.faults.append(fault)
+    more = {edit: (SET,), add: (block(), b"body")}.get(operation, ())  # type: ignore[call-overload]
+    with pytest.raises(error):
+        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
+    last = world.stream.last(SUBJECT)
+    assert (None if last is None else last.sequence) == before
+    assert world.store.recorded == []
+
+
+@pytest.mark.parametrize("lost", [Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE])
+async def test_a_removal_whose_answer_is_lost_is_done(lost: Fault) -> None:
+    world = World()
+    world.put(block("@every 1h"))
+    world.put(block())
+    world.store.faults.append(lost)
+    change = await remove(world.store, "S", SUBJECT)
+    assert change.kind is Kind.REMOVED
+    assert world.stream.last(SUBJECT) is None
+
+
+async def test_a_removal_after_another_one_finds_nothing() -> None:
+    world = World()
+    world.put(block())
+    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    with pytest.raises(NotFoundError):
+        await remove(world.store, "S", SUBJECT)
+
+
+async def test_a_removal_that_is_never_answered_is_unknown() -> None:
+    world = World()
+    world.put(block())
+    world.store.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
+    with pytest.raises(UnknownOutcomeError):
+        await remove(world.store, "S", SUBJECT)
+
+
+async def test_a_removal_that_is_not_answered_leaves_a_later_edit() -> None:
+    world = World()
+    world.put(block())
+    world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
+    world.store.interruptions.append(lambda: world.put(block("@every 1h")))
+    with pytest.raises(ConflictError):
+        await remove(world.store, "S", SUBJECT)
+    assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
+
+
+@pytest.mark.parametrize("subject", ["S.*", "S.>", "S..s", ""])
+async def test_a_subject_that_is_none_is_refused(subject: str) -> None:
+    world = World()
+    with pytest.raises(NotPossibleError, match="literal"):
+        await add(world.store, "S", subject, block(), b"")
+
+
+async def test_a_subject_of_another_stream_is_refused() -> None:
+    world = World()
+    with pytest.raises(NotPossibleError, match="not a subject of stream S"):
+        await add(world.store, "S", "other.s", block(), b"")
+
+
+async def test_a_stream_that_moves_messages_is_refused() -> None:
+    world = World(subject_transform={"src": "S.>", "dest": "T.>"})
+    with pytest.raises(NotPossibleError, match="subject_transform"):
+        await add(world.store, "S", SUBJECT, block(), b"")
+
+
+async def test_a_message_that_is_no_schedule_is_refused() -> None:
+    served = await World().store.served("S")
+    with pytest.raises(NotPossibleError, match="no Nats-Schedule"):
+        check_schedule(served, SUBJECT, b"NATS/1.0\r\nA: 1\r\n\r\n", b"", 0)
+
+
+async def test_a_message_that_would_be_rejected_is_refused_with_the_servers_code() -> None:
+    served = await World().store.served("S")
+    with pytest.raises(RejectedError) as raised:
+        check_schedule(served, SUBJECT, block(Nats_Schedule_TTL="5m"), b"", 0)
+    assert raised.value.code == 10166

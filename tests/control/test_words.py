@@ -1,0 +1,110 @@
+"""Which messages say the same, and what an edit changes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.words import Edit, edited, is_same, publishable, publishable_again
+from nats_scheduler.message.headers import header_items, header_value
+from nats_scheduler.message.stored import StoredMessage
+from tests.harness.blocks import block_of
+
+
+def stored(block: bytes, body: bytes = b"b") -> StoredMessage:
+    return StoredMessage("s", 1, 0, block, body)
+
+
+def test_the_order_of_different_headers_does_not_count() -> None:
+    assert is_same(stored(block_of(("A", "1"), ("B", "2"))), block_of(("B", "2"), ("A", "1")), b"b")
+
+
+def test_the_order_of_the_values_of_one_header_counts() -> None:
+    assert not is_same(stored(block_of(("A", "1"), ("A", "2"))), block_of(("A", "2"), ("A", "1")), b"b")
+    assert not is_same(stored(block_of(("A", "1"), ("A", "1"))), block_of(("A", "1")), b"b")
+
+
+@pytest.mark.parametrize(
+    "added", ["Nats-Msg-Id", "Nats-Expected-Stream", "Nats-Expected-Last-Subject-Sequence", "Nats-Batch-Id"]
+)
+def test_what_concerns_a_publish_does_not_count(added: str) -> None:
+    assert is_same(stored(block_of(("A", "1"), (added, "x"))), block_of(("A", "1")), b"b")
+    assert is_same(stored(block_of(("A", "1"))), block_of(("A", "1"), (added, "x")), b"b")
+
+
+def test_the_roll_up_that_a_server_adds_does_not_count() -> None:
+    assert is_same(stored(block_of(("A", "1"), ("Nats-Rollup", "sub"))), block_of(("A", "1")), b"b")
+    assert not is_same(stored(block_of(("A", "1"))), block_of(("A", "1"), ("Nats-Rollup", "sub")), b"b")
+    assert not is_same(stored(block_of(("A", "1"), ("Nats-Rollup", "all"))), block_of(("A", "1")), b"b")
+
+
+def test_the_body_counts() -> None:
+    assert not is_same(stored(block_of(("A", "1")), b"other"), block_of(("A", "1")), b"b")
+    assert is_same(StoredMessage("s", 1, 0, block_of(("A", "1")), None), block_of(("A", "1")), b"")
+
+
+def test_headers_that_do_not_count_count_if_both_have_them() -> None:
+    anchored = stored(block_of(("A", "1"), ("X", "old")))
+    assert is_same(anchored, block_of(("A", "1")), b"b", but_for=(b"X",))
+    assert not is_same(anchored, block_of(("A", "1"), ("X", "new")), b"b", but_for=(b"X",))
+
+
+def test_an_edit_keeps_every_other_line_byte_for_byte() -> None:
+    before = b"NATS/1.0\r\nA:1\r\nB:   two \t\r\nC: 3\r\nno colon\r\nB: again\r\n\r\n"
+    after = edited(before, Edit(set=[(b"B", b"new"), (b"D", b"4")], unset=[b"C", b"absent"]))
+    assert after == b"NATS/1.0\r\nA:1\r\nB: new\r\nno colon\r\nD: 4\r\n\r\n"
+
+
+def test_an_edit_of_a_message_without_headers_adds_them() -> None:
+    assert edited(b"", Edit(set=[(b"B", b"1")])) == b"NATS/1.0\r\nB: 1\r\n\r\n"
+
+
+def test_a_name_that_the_first_line_hides_is_refused() -> None:
+    with pytest.raises(NotPossibleError, match="hides A"):
+        edited(b"", Edit(set=[(b"A", b"1")]))
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (Edit(set=[(b"A", b"1\r\nB: 2")]), "line break"),
+        (Edit(set=[(b"A:B", b"1")]), "no name"),
+        (Edit(set=[(b"", b"1")]), "no name"),
+        (Edit(set=[(b"A B", b"1")]), "no name"),
+        (Edit(unset=["é".encode()]), "no name"),
+        (Edit(set=[(b"A", b"1"), (b"A", b"2")]), "twice"),
+        (Edit(set=[(b"A", b"1")], unset=[b"A"]), "one of them"),
+    ],
+)
+def test_what_is_no_header_is_refused(edit: Edit, reason: str) -> None:
+    with pytest.raises(NotPossibleError, match=reason):
+        edited(block_of(("Z", "1")), edit)
+
+
+def test_a_header_that_would_not_be_found_is_refused() -> None:
+    with pytest.raises(NotPossibleError, match="hides Count"):
+        edited(block_of(("A", "CountCount")), Edit(set=[(b"Count", b"1")]))
+
+
+def test_what_is_stored_again_is_no_part_of_another_publish() -> None:
+    block = block_of(("A", "1"), ("Nats-Msg-Id", "i"), ("Nats-Batch-Id", "b"), ("Nats-Expected-Stream", "S"))
+    assert publishable(block) == block_of(("A", "1"), ("Nats-Msg-Id", "i"))
+    assert publishable_again(block) == block_of(("A", "1"))
+
+
+NAMES = st.sampled_from([b"Aa", b"B", b"Nats-Schedule", b"X-Long-Name"])
+VALUES = st.binary(max_size=8).filter(lambda value: not set(value) & set(b"\r\n")).map(lambda v: v.strip(b" \t"))
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6), st.dictionaries(NAMES, VALUES, max_size=3), st.sets(NAMES))
+def test_any_edit_says_what_it_named_and_nothing_else(
+    before: list[tuple[bytes, bytes]], new: dict[bytes, bytes], unset: set[bytes]
+) -> None:
+    unset -= new.keys()
+    try:
+        after = edited(block_of(*before), Edit(set=list(new.items()), unset=list(unset)))
+    except NotPossibleError:
+        return  # a value hides a header
+    assert all(header_value(after, name) == value for name, value in new.items())
+    untouched = [item for item in before if item[0] not in {*new, *unset}]
+    assert [item for item in header_items(after) if item[0] not in new] == untouched
