@@ -1,0 +1,196 @@
+"""The schedules of an account on a connection: the `ScheduleStore` of the command line and of the micro service.
+
+The rule: each method builds the requests, calls and translates; what follows from an outcome is decided in `control`.
+How a stream is served is found by the same code as in a sidecar (`runtime.carrying`), each time it is asked for.
+
+Cost: one request for each method; `served` needs two where the flag is in the registry. `schedules` and `fires` read
+the messages on their subjects from the newest to the oldest.
+Limit: as `jetstream.schedule_messages`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from nats_scheduler.control.changes import Change
+from nats_scheduler.control.errors import (
+    ConflictError,
+    ForbiddenError,
+    NoAnswerError,
+    NotFoundError,
+    NotServedError,
+    RefusedError,
+    StreamNotFoundError,
+    UnknownOutcomeError,
+)
+from nats_scheduler.control.port import Published, Served, StoredFires
+from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused, Stored, Unknown
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.backwards import BackwardReader
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError, UnsendableError
+from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.schedule_messages import Changed, Deleted, Missing, ScheduleMessages
+from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.paused import paused_name
+from nats_scheduler.message.reading import has_schedule_header
+from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.carrying import CarryingStreams
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.server_clock import ServerClock
+
+MAX_PAYLOAD_EXCEEDED = 10054
+"""The server's code for a message that is too large."""
+
+BODIES_IN_FLIGHT = 32
+"""Messages that are read at once for a list."""
+
+
+class ConnectionStore:
+    """The schedules of an account."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        carrying: CarryingStreams,
+        clock: ServerClock,
+        restrictions_on: Callable[[str], Restrictions],
+    ) -> None:
+        """Find streams by `carrying`; `restrictions_on` returns the operator's restrictions on a stream."""
+        self._connection = connection
+        self._carrying = carrying
+        self._api: JetStreamApi = carrying.api
+        self._clock = clock
+        self._restrictions_on = restrictions_on
+
+    async def served(self, stream: str) -> Served:
+        """Return how a stream is served."""
+        with _translated():
+            state = await self._state(stream)
+            state, mode = await self._carrying.with_mode(state)
+        if mode is None:
+            raise NotServedError(f"stream {stream} does not carry schedules: nothing fires them there")
+        rules = replace(state.rules, restrictions=self._restrictions_on(stream))
+        dialects = (ADR51, PORTABLE) if mode in (Mode.EMULATED, Mode.NATIVE) else (PORTABLE,)
+        return Served(rules, dialects, mode is Mode.NATIVE, self._carrying.server.version)
+
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject with its body, as the leader of the stream has it."""
+        if not is_expressible(subject):
+            return None
+        with _translated():
+            found = await last_on(self._api, stream, subject)
+        return None if found is None else found._replace(body=found.body or b"")
+
+    async def schedules(self, stream: str, subjects: str) -> AsyncIterator[StoredMessage]:
+        """Yield the last message on each subject that matches, with its body, if it has headers of a schedule."""
+        with _translated():
+            state = await self._state(stream)
+            found = await self._last_schedules(state, subjects)
+            for start in range(0, len(found), BODIES_IN_FLIGHT):
+                part = found[start : start + BODIES_IN_FLIGHT]
+                for message in await asyncio.gather(*(self._api.message(stream, seq=one) for one in part)):
+                    if message is not None:
+                        yield message._replace(body=message.body or b"")
+
+    async def publish(self, stream: str, subject: str, block: bytes, body: bytes, *, expected: int | None) -> Published:
+        """Store a message in place of the one with the sequence `expected`: 0 for none, None for any."""
+        messages = ScheduleMessages(self._connection, self._api, {"name": stream})
+        with _translated():
+            if expected is None:
+                outcome = await messages.publish_as_it_is(subject, block, body)
+            else:
+                outcome = await messages.publish(subject, block, body, expected=expected)
+        if isinstance(outcome, Stored):
+            return Published(outcome.sequence, outcome.duplicate)
+        if isinstance(outcome, Changed):
+            raise ConflictError(f"{subject}: another client changed it at the same time", outcome.sequence)
+        raise _failure(subject, outcome)
+
+    async def delete(self, stream: str, message: StoredMessage) -> None:
+        """Delete a message and the older ones on its subject, if it is still the last one there."""
+        subject, sequence, stored_at = message.subject, message.sequence, message.stored_at
+        with _translated():
+            state = await self._state(stream)
+            messages = ScheduleMessages(self._connection, self._api, state.config)
+            outcome = await messages.delete(subject, sequence, stored_at)
+        if isinstance(outcome, Deleted):
+            return
+        if isinstance(outcome, Missing):
+            raise NotFoundError(f"{subject}: sequence {sequence} is not stored any more")
+        if isinstance(outcome, Changed):
+            raise ConflictError(f"{subject}: another client changed it at the same time", outcome.sequence)
+        raise _failure(subject, outcome)
+
+    async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
+        """Return which fires of a schedule are stored whose fire times (ns) are in a range, both ends included."""
+        raise NotImplementedError
+
+    async def record(self, changes: Sequence[Change]) -> None:
+        """Publish what was done as advisories; a user who may not publish there records nothing."""
+
+    def now(self) -> int:
+        """Return the time by the server's clock (ns), as well as it is known."""
+        return self._clock.now()
+
+    async def _state(self, stream: str) -> StreamState:
+        requested_at = self._clock.monotonic()
+        info = await self._api.stream(stream)
+        if info is None:
+            raise StreamNotFoundError(f"stream {stream} does not exist")
+        reported = server_time(info)
+        if reported is not None:
+            self._clock.received(reported, requested_at)
+        return StreamState.from_info(info)
+
+    async def _last_schedules(self, state: StreamState, subjects: str) -> list[int]:
+        """Return the sequences of the last messages on their subjects that have headers of a schedule."""
+        seen: set[str] = set()
+        found = []
+        reader = BackwardReader(self._connection, self._api, state.config, subjects)
+        async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
+            for message in chunk:
+                if message.subject not in seen and subject_matches(message.subject, subjects):
+                    seen.add(message.subject)
+                    if _has_headers(message.block):
+                        found.append(message.sequence)
+        return found
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise the errors of this room as those of `control`."""
+    try:
+        yield
+    except NotPermittedError as error:
+        raise ForbiddenError(str(error)) from None
+    except UnsendableError as error:
+        raise RefusedError(str(error), MAX_PAYLOAD_EXCEEDED) from None
+    except ApiError as error:
+        if error.code == STREAM_NOT_FOUND:
+            raise StreamNotFoundError(str(error)) from None
+        raise RefusedError(str(error), error.code) from None
+    except JetStreamError as error:
+        raise NoAnswerError(str(error)) from None
+
+
+def _failure(subject: str, outcome: Refused | Unknown) -> Exception:
+    if isinstance(outcome, Unknown):
+        reason = f"{subject}: {outcome.reason}"
+        return UnknownOutcomeError(reason) if outcome.may_be_stored else NoAnswerError(reason)
+    if outcome.code == NOT_PERMITTED:
+        return ForbiddenError(outcome.description)
+    return RefusedError(f"{subject}: {outcome.description} (server code {outcome.code})", outcome.code)
+
+
+def _has_headers(block: bytes) -> bool:
+    return has_schedule_header(block, DIALECTS) or any(header_value(block, paused_name(one)) for one in DIALECTS)
