@@ -17,7 +17,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.settings.connection import ConnectionSettings
 
 ADVISORIES = f"{ADVISORY_PREFIX}.>"

@@ -32,9 +32,9 @@ from nats_scheduler.cli.tables import moment_text
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.subjects import is_covered
-from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.runtime.shared_settings import SETTINGS

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE
 
 Instant = Annotated[
     str,

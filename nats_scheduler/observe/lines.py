@@ -5,7 +5,7 @@ The rule: not more advisories are published than lines are logged (`observe.allo
 
 from typing import Any
 
-from nats_scheduler.observe.advisory_messages import Publish, advisory_message, no_advice
+from nats_scheduler.message.advisory_messages import Publish, advisory_message, no_advice
 from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics

@@ -37,9 +37,9 @@ from nats_scheduler.engine.events import (
     StillRefused,
     StreamReady,
 )
+from nats_scheduler.message.advisory_messages import no_advice, rejection_fields
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
-from nats_scheduler.observe.advisory_messages import no_advice, rejection_fields
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
 from nats_scheduler.observe.instance_reports import InstanceReports

@@ -11,8 +11,8 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.failures import FailureLimits, FailuresStream
+from nats_scheduler.message.advisory_messages import AdvisoryMessage
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
-from nats_scheduler.observe.advisory_messages import AdvisoryMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.settings.sidecar import SidecarSettings
 

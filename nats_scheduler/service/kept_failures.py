@@ -16,9 +16,9 @@ from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.fire_history import MAX_MESSAGES_READ, MESSAGES_PER_TURN

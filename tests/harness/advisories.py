@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, advisory_subject
 from nats_scheduler.observe.advisories import KINDS, Advisory, AnyAdvisory
-from nats_scheduler.observe.advisory_messages import ADVISORY_PREFIX, advisory_subject
 from tests.harness.account import WAIT_SECONDS
 from tests.harness.waiting import eventually
 

@@ -1,7 +1,7 @@
 """The reference page of advisories and the printed schema describe what the code publishes."""
 
+from nats_scheduler.message.advisory_messages import ADVISORY_TYPE
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
-from nats_scheduler.observe.advisory_messages import ADVISORY_TYPE
 from tests.house import log_events as source
 from tests.observe.advisory_reference import PAGE, derived_part, page_with
 from tests.observe.log_reference import described_events

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from nats_scheduler.message.advisory_messages import MAX_ADVISORY_SUBJECT_BYTES, advisory_message, advisory_subject
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.observe.advisory_messages import MAX_ADVISORY_SUBJECT_BYTES, advisory_message, advisory_subject
 
 GENERAL = "nats_scheduler.advisory.fire_late.S"
 
