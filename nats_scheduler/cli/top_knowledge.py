@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from nats_scheduler.cli.top_questions import Question
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
 from nats_scheduler.jetstream.foreign_json import read_object, time_of
+from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.overview import (
@@ -146,8 +147,9 @@ class Knowledge:
         kind, stream, schedule, subject = (
             text_of(advisory.get(key)) for key in ("type", "stream", "schedule", "subject")
         )
-        about = schedule or subject or None
-        self._add_failure(Failure(kind.rpartition(".")[2], self.now(), stream, about, advisory))
+        kind, about = kind.rpartition(".")[2], schedule or subject or None
+        if kind != SCHEDULE_CHANGED:
+            self._add_failure(Failure(kind, self.now(), stream, about, advisory))
 
     def _add_failure(self, failure: Failure) -> None:
         """Keep a failure; one that is known by its advisory gets the time at which it was stored."""

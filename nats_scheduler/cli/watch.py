@@ -32,7 +32,7 @@ from nats_scheduler.cli.tables import moment_text
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.server_time import server_time
-from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, SCHEDULE_CHANGED
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.runtime.clock import SystemClock
@@ -181,7 +181,8 @@ class Watch:
         if self._as_json:
             self._print([{"event": "advisory", **advisory}])
         else:
-            self._screen.lines(click.style(advisory_line(advisory, self._clock.now()), fg="red"))
+            colour = None if str(advisory.get("type", "")).endswith(f".{SCHEDULE_CHANGED}") else "red"
+            self._screen.lines(click.style(advisory_line(advisory, self._clock.now()), fg=colour))
 
     def _show_repeated(self, now: int | None) -> None:
         """Show how often advisories were repeated, if that is over at `now` (ns); without a time, all that were."""

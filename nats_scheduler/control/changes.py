@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_AUTHOR_CHARS = 256
+"""Characters of an author's name, and of a reason, that are kept."""
+
 
 class Kind(StrEnum):
     """What was done."""
@@ -27,9 +30,9 @@ class Author:
     """Who changes schedules, and why."""
 
     name: str = ""
-    """As the program or person gives it, up to 256 characters; the server vouches for none of it."""
+    """As the program or person gives it, up to `MAX_AUTHOR_CHARS`; the server vouches for none of it."""
     reason: str = ""
-    """Up to 256 characters."""
+    """Up to `MAX_AUTHOR_CHARS`."""
 
 
 NOBODY = Author()

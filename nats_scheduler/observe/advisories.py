@@ -1,8 +1,9 @@
 """The content of advisories: one model for each kind, from which the schema and the reference page are derived.
 
-The rule: every kind that `Reporter` publishes has a model here, and its body matches the model; tests check both.
+The rule: every kind that is published has a model here, and its body matches the model; tests check both. `Reporter`
+publishes what went wrong, and `control.advisories` builds what says that a schedule was changed.
 Keys keep their names and meanings. New keys may be added, so a subscriber must ignore keys that it does not know.
-Cost: pydantic, only when the schema is printed; `Reporter` publishes plain dictionaries.
+Cost: pydantic, only when the schema is printed; plain dictionaries are published.
 """
 
 from typing import Annotated, Any, Literal
@@ -230,6 +231,24 @@ class RegistryValueRefusedAdvisory(Advisory):
     reason: str = Field(description="What is wrong with the value.")
 
 
+class ScheduleChangedAdvisory(Advisory):
+    """A command, a request or a program changed a schedule; nothing went wrong."""
+
+    type: Literal["io.nats_scheduler.advisory.v1.schedule_changed"]
+    schedule: Schedule
+    change: Literal["added", "unchanged", "edited", "paused", "resumed", "removed", "fired", "backfilled"] = Field(
+        description="What was done: `added`, `edited`, `paused`, `resumed`, `removed`, `fired` or `backfilled`."
+    )
+    before: Annotated[int, Field(ge=0, description="Sequence of the schedule message before; 0 if there was none.")]
+    after: Annotated[int, Field(ge=0, description="Sequence of the schedule message now; 0 if there is none.")]
+    at: Annotated[Instant, Field(description="When it was done, RFC 3339 in UTC.")]
+    author: str = Field(description="Who did it, as the program or person says; empty if that is not said.")
+    reason: str = Field(description="Why, as the author says; empty if that is not said.")
+    fires: list[Instant] = Field(description="The fire times of the fires that were stored, of the first 100 of them.")
+    fires_stored: Annotated[int, Field(ge=0, description="How many fires were stored.")]
+    notes: list[str] = Field(description="What an operator should know of it, such as a phase that is lost.")
+
+
 AnyAdvisory = Annotated[
     ScheduleRejectedAdvisory
     | HeaderMisnamedAdvisory
@@ -249,7 +268,8 @@ AnyAdvisory = Annotated[
     | StreamRefusedAdvisory
     | CannotServeAdvisory
     | HolderRelievedAdvisory
-    | RegistryValueRefusedAdvisory,
+    | RegistryValueRefusedAdvisory
+    | ScheduleChangedAdvisory,
     Field(discriminator="type"),
 ]
 

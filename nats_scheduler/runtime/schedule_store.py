@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from nats_scheduler.control.advisories import change_advisory
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -137,6 +138,8 @@ class ConnectionStore:
 
     async def record(self, changes: Sequence[Change]) -> None:
         """Publish what was done as advisories; a user who may not publish there records nothing."""
+        for change in changes:
+            self._connection.publish(*change_advisory(change))
 
     def now(self) -> int:
         """Return the time by the server's clock (ns), as well as it is known."""

@@ -1,13 +1,13 @@
 """What went wrong, newest first, read from the stream that keeps the advisories.
 
 The rule: what is returned is what sidecars published. A message that is no advisory is passed over: any client that may
-publish there can store one.
+publish there can store one. So is the advisory of a change, where nothing went wrong (`service.kept_changes`).
 Cost: see `jetstream.backwards`; the server filters by stream and schedule, and the stream is small.
 Limit: at most `MAX_MESSAGES_READ` messages are read for one answer.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,12 @@ from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
+from nats_scheduler.message.advisory_messages import (
+    ADVISORY_PREFIX,
+    ADVISORY_TYPE,
+    SCHEDULE_CHANGED,
+    advisory_subject,
+)
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.documents import FailureDocument
@@ -74,17 +79,34 @@ async def find_failures(
 
     Raises `JetStreamError` if the server does not answer, or refuses.
     """
+    return await find_kept(connection, api, kept_in, query, "*", lambda one: one.kind != SCHEDULE_CHANGED)
+
+
+async def find_kept(
+    connection: Connection,
+    api: JetStreamApi,
+    kept_in: StreamState,
+    query: FailureQuery,
+    kind: str,
+    is_wanted: Callable[[KeptFailure], bool],
+) -> FoundFailures:
+    """Find advisories of a kind, `*` for any, of which those are returned that are wanted."""
     # One after the other: a server of 2.10 counts wrongly what is pending for a consumer with two filters.
-    parts = [await _on(connection, api, kept_in, subject, query) for subject in _subjects(query)]
+    parts = [await _on(connection, api, kept_in, subject, query, is_wanted) for subject in _subjects(query, kind)]
     found = [failure for part in parts for failure in part.failures]
     found.sort(key=lambda failure: -failure.sequence)
     return FoundFailures(found[: query.limit], all(part.is_complete for part in parts))
 
 
 async def _on(
-    connection: Connection, api: JetStreamApi, kept_in: StreamState, subject: str, query: FailureQuery
+    connection: Connection,
+    api: JetStreamApi,
+    kept_in: StreamState,
+    subject: str,
+    query: FailureQuery,
+    is_wanted: Callable[[KeptFailure], bool],
 ) -> FoundFailures:
-    """Find what went wrong on one of the subjects."""
+    """Find advisories on one of the subjects."""
     found = FoundFailures()
     reader = BackwardReader(connection, api, kept_in.config, subject, headers_only=False)
     number = 0
@@ -95,7 +117,7 @@ async def _on(
             if query.since is not None and message.stored_at < query.since:
                 return found
             failure = read_failure(message)
-            if failure is not None and _matches(failure, query):
+            if failure is not None and _matches(failure, query) and is_wanted(failure):
                 found.failures.append(failure)
             if len(found.failures) >= query.limit:
                 return found
@@ -118,11 +140,11 @@ def failure_document(failure: KeptFailure) -> FailureDocument:
     }
 
 
-def _subjects(query: FailureQuery) -> list[str]:
+def _subjects(query: FailureQuery, kind: str) -> list[str]:
     """Return where the advisories are: with the schedule behind the stream, or without it if it cannot be there."""
     if query.stream is None and query.schedule is None:
-        return [f"{ADVISORY_PREFIX}.>"]
-    general = f"{ADVISORY_PREFIX}.*.{query.stream or '*'}"
+        return [f"{ADVISORY_PREFIX}.>" if kind == "*" else f"{ADVISORY_PREFIX}.{kind}.>"]
+    general = f"{ADVISORY_PREFIX}.{kind}.{query.stream or '*'}"
     if query.schedule is None:
         return [general, f"{general}.>"]
     return [general, f"{general}.{query.schedule}"]

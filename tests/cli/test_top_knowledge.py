@@ -244,6 +244,8 @@ def test_failures_come_as_they_happen_and_each_one_once() -> None:
     other = ADVISORY | {"schedule": "orders.other"}
     for advisory in (other, ADVISORY, other):
         known.advised(json.dumps(advisory).encode())
+    changed = ADVISORY | {"type": "io.nats_scheduler.advisory.v1.schedule_changed"}
+    known.advised(json.dumps(changed).encode())
     known.advised(b"no object")
     failures = known.view().failures
     assert failures is not None

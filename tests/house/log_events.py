@@ -67,7 +67,7 @@ def log_events() -> dict[str, Written]:
 @cache
 def advisories() -> dict[str, Written]:
     """Return every advisory that the program can publish, by kind, without the fields that all of them have."""
-    return _written([Sink("_advise")], lambda _callee: True)
+    return _written([Sink("advisory_message", mapping=2)], lambda _callee: True)
 
 
 def _written(first: list[Sink], is_writing: Callable[[ast.expr], bool]) -> dict[str, Written]:

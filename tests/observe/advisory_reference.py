@@ -5,6 +5,7 @@ A test compares the page with what this module would write, so that the page is 
 """
 
 from pathlib import Path
+from typing import Any
 
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
 
@@ -37,7 +38,9 @@ def _section(kind: str) -> str:
     )
 
 
-def _form(said: dict[str, str]) -> str:
+def _form(said: dict[str, Any]) -> str:
+    if said["type"] == "array":
+        return f"list of {_form(said['items'])}s"
     return "time" if said.get("format") == "date-time" else {"integer": "number", "string": "text"}[said["type"]]
 
 

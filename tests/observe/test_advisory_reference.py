@@ -1,7 +1,10 @@
 """The reference page of advisories and the printed schema describe what the code publishes."""
 
-from nats_scheduler.message.advisory_messages import ADVISORY_TYPE
-from nats_scheduler.observe.advisories import KINDS, advisories_schema
+from typing import get_args
+
+from nats_scheduler.control.changes import Kind
+from nats_scheduler.message.advisory_messages import ADVISORY_TYPE, SCHEDULE_CHANGED
+from nats_scheduler.observe.advisories import KINDS, ScheduleChangedAdvisory, advisories_schema
 from tests.house import log_events as source
 from tests.observe.advisory_reference import PAGE, derived_part, page_with
 from tests.observe.log_reference import described_events
@@ -19,8 +22,13 @@ def test_the_reference_page_says_what_the_models_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page_with(derived_part()), "python -m tests.observe.advisory_reference"
 
 
-def test_each_advisory_has_a_line_of_its_name_in_the_log() -> None:
-    assert set(KINDS) <= set(described_events())
+def test_each_advisory_about_what_went_wrong_has_a_line_of_its_name_in_the_log() -> None:
+    assert set(KINDS) - {SCHEDULE_CHANGED} <= set(described_events())
+
+
+def test_every_kind_of_change_is_in_the_model() -> None:
+    allowed = ScheduleChangedAdvisory.model_fields["change"].annotation
+    assert set(get_args(allowed)) == set(Kind)
 
 
 def test_the_schema_tells_the_kinds_apart_by_their_type_and_requires_every_key() -> None:

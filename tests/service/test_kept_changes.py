@@ -1,0 +1,54 @@
+"""Who changed a schedule can be read as long as the stream of failures keeps it, and is no failure."""
+
+import json
+
+import pytest
+
+from nats_scheduler.control.advisories import change_advisory
+from nats_scheduler.control.changes import Author, Change, Kind
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.kept_changes import ChangeQuery, find_changes
+from nats_scheduler.service.kept_failures import find_failures
+from tests.conftest import StartServer
+from tests.harness.account import Account, account_on
+from tests.harness.servers import V2_10, V2_15
+
+AT = 1_790_000_000 * SECOND
+
+
+def change(subject: str, stream: str = "S", after: int = 2) -> Change:
+    return Change(Kind.EDITED, stream, subject, 1, after, Author("jane", "why"), AT, (), ("note",))
+
+
+async def record(account: Account, one: Change) -> None:
+    subject, body, block = change_advisory(one)
+    await account.publish_block(subject, block, body)
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_15])
+async def test_changes_are_found_newest_first_and_are_no_failures(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        config = {"name": "K", "subjects": ["nats_scheduler.advisory.>"], "storage": "memory"}
+        await account.api.call("STREAM.CREATE.K", config)
+        made = [change("S.a"), change("S.b"), change("T.a", "T"), change("S.a", after=3)]
+        for one in made:
+            await record(account, one)
+        failure = {"type": "io.nats_scheduler.advisory.v1.cannot_serve", "stream": "S", "reason": "x"}
+        await account.publish_block("nats_scheduler.advisory.cannot_serve.S", b"", json.dumps(failure).encode())
+        wrong = {"type": "io.nats_scheduler.advisory.v1.schedule_changed", "stream": "S", "schedule": "S.a"}
+        await account.publish_block("nats_scheduler.advisory.schedule_changed.S.S.a", b"", json.dumps(wrong).encode())
+        kept_in = StreamState.from_info(await account.api.stream("K"))
+
+        async def found(query: ChangeQuery) -> list[Change]:
+            answer = await find_changes(account.connection, account.api, kept_in, query)
+            assert answer.is_complete
+            return [kept.change for kept in answer.changes]
+
+        assert await found(ChangeQuery()) == made[::-1]
+        assert await found(ChangeQuery(stream="S")) == [made[3], made[1], made[0]]
+        assert await found(ChangeQuery(stream="S", schedule="S.a")) == [made[3], made[0]]
+        assert await found(ChangeQuery(schedule="*.a", limit=1)) == [made[3]]
+        failures = await find_failures(account.connection, account.api, kept_in, ChangeQuery())
+        assert [one.kind for one in failures.failures] == ["cannot_serve"]
