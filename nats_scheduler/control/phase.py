@@ -1,11 +1,12 @@
 """What happens to the fire times of a schedule if its message is stored again: that changes its stored time.
 
 The rule: a repeating schedule keeps the fire times that it would have had. Those of a cron pattern do not depend on the
-stored time. The grid of `@every` begins at the stored time, so it is written into the message as `X-Anchor`, the first
-point of the grid: the stored time, rounded to the second.
+stored time. The grid of `@every` begins at the stored time, so it is written into the message as `X-Anchor`: the first
+fire time, or the stored time rounded to a second if the first fire time is no whole second.
 
-Limit: a server that fires by itself knows no `X-Anchor` and begins anew at the new stored time; so does the count of an
-`X-Limit`, and a `Nats-TTL`.
+Limits: a server that fires by itself knows no `X-Anchor` and begins anew at the new stored time. So does the count of
+an `X-Limit`, and a `Nats-TTL`. An interval with a fraction of a second that is changed within half a second after it
+was stored may fire once more, at the rounded stored time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from nats_scheduler.control.current import Current
 from nats_scheduler.control.words import Edit, edited
 from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.policies import extension_prefix
-from nats_scheduler.schedule.instants import round_to_second
+from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -35,13 +36,19 @@ def with_phase(found: Current, block: bytes) -> tuple[bytes, tuple[str, ...]]:
         return block, ()
     if found.is_fired_by_server:
         return block, (BEGINS_ANEW,)
-    anchor = format_rfc3339(round_to_second(found.message.stored_at))
+    anchor = format_rfc3339(_whole_second_of_grid(found.definition.pattern, found.message.stored_at))
     return edited(block, Edit(set=[(name, anchor.encode())])), (f"{name.decode()}: {anchor} keeps its fire times",)
 
 
 def has_grid(pattern: Pattern) -> bool:
     """Return whether the fire times depend on the stored time."""
     return isinstance(pattern.base, Every)
+
+
+def _whole_second_of_grid(pattern: Pattern, stored_at: int) -> int:
+    """Return a whole second from which the grid of an interval counts: the first fire time if that is one."""
+    first = pattern.base.first_fire(stored_at)
+    return round_to_second(stored_at) if first is None or first % SECOND else first
 
 
 def counted_anew(found: Current) -> tuple[str, ...]:

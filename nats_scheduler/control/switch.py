@@ -20,7 +20,7 @@ from nats_scheduler.control.phase import BEGINS_ANEW, anchor_name, counted_anew,
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.control.storing import check_schedule, check_subject, delete_message, recorded, store_schedule
 from nats_scheduler.control.words import publishable_again
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import MSG_ROLLUP, header_value, with_header
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.schedule.patterns import At
 
@@ -49,6 +49,9 @@ async def pause(
     block, notes = with_phase(found, publishable_again(found.message.block))
     if found.rejection is not None:
         notes = (f"it is rejected, paused or not: {found.rejection}",)
+    if found.is_fired_by_server and not header_value(block, MSG_ROLLUP):
+        # A server that builds its index anew would find an older version, if one was left, and fire it.
+        block = with_header(block, MSG_ROLLUP, b"sub")
     sequence = found.sequence
     change = Change(Kind.PAUSED, stream, subject, sequence, sequence, author, store.now(), notes=notes)
     if dry_run:

@@ -148,9 +148,9 @@ async def test_an_edit_keeps_the_fire_times_of_an_interval() -> None:
     world.after(600)
     change = await edit(world.store, "S", SUBJECT, Edit(body=b"new"))
     found = await world.found()
-    assert header_value(found.message.block, b"Nats-Schedule-X-Anchor") == b"2026-11-20T12:00:00Z"
+    assert header_value(found.message.block, b"Nats-Schedule-X-Anchor") == b"2026-11-20T13:00:00Z"
     assert found.timetable().first_fire() == expected == instant("2026-11-20T13:00:00Z")
-    assert change.notes == ("Nats-Schedule-X-Anchor: 2026-11-20T12:00:00Z keeps its fire times",)
+    assert change.notes == ("Nats-Schedule-X-Anchor: 2026-11-20T13:00:00Z keeps its fire times",)
 
 
 async def test_an_edit_of_the_pattern_begins_anew() -> None:

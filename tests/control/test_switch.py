@@ -34,7 +34,7 @@ async def test_the_phase_of_an_interval_survives_a_pause() -> None:
     world.put(block("@every 1h"))
     world.after(90)
     paused = await pause(world.store, "S", SUBJECT)
-    assert paused.notes == ("Nats-Schedule-X-Anchor: 2026-11-20T12:00:00Z keeps its fire times",)
+    assert paused.notes == ("Nats-Schedule-X-Anchor: 2026-11-20T13:00:00Z keeps its fire times",)
     world.after(10 * 3600)
     resumed = await resume(world.store, "S", SUBJECT)
     assert (await world.found()).timetable().first_fire() == instant("2026-11-20T23:00:00Z")
@@ -57,11 +57,21 @@ async def test_a_server_that_fires_begins_the_interval_anew() -> None:
     assert (await resume(world.store, "S", SUBJECT)).notes == (BEGINS_ANEW,)
 
 
+async def test_no_older_version_is_left_for_a_server_that_fires() -> None:
+    world = World(is_native=True)
+    for pattern in ("@every 1h", "0 0 5 * * *"):
+        world.put(block(pattern))
+    await pause(world.store, "S", SUBJECT)
+    assert [header_value(one.block, b"Nats-Schedule") for one in world.stream.messages(SUBJECT)] == [None]
+    await resume(world.store, "S", SUBJECT)
+    assert header_value(world.last().block, b"Nats-Rollup") == b"sub", "as the server adds it itself"
+
+
 async def test_a_portable_schedule_on_a_native_stream_keeps_its_phase() -> None:
     world = World(is_native=True)
     world.put(block("@every 1h", "X-"))
     await pause(world.store, "S", SUBJECT)
-    assert header_value(world.last().block, b"X-Nats-Schedule-X-Anchor") == b"2026-11-20T12:00:00Z"
+    assert header_value(world.last().block, b"X-Nats-Schedule-X-Anchor") == b"2026-11-20T13:00:00Z"
 
 
 async def test_a_schedule_that_was_paused_by_hand_has_lost_its_phase() -> None:
