@@ -125,8 +125,8 @@ def print_past_fires(fires: Sequence[PastFire], *, wide: bool) -> None:
 
 def _cells(fire: PastFire) -> list[str]:
     due = "unknown" if fire.fire_time is None else time_text(fire.fire_time)
-    by = "server" if fire.by_server else "sidecar"
-    return [due, lateness_text(fire.lateness), by, str(fire.sequence), time_text(fire.stored_at), fire.target]
+    stored_at = time_text(fire.stored_at)
+    return [due, lateness_text(fire.lateness), fire.fired_by, str(fire.sequence), stored_at, fire.target]
 
 
 def lateness_text(lateness: int | None) -> str:

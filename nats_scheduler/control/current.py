@@ -116,7 +116,9 @@ async def opened(
     served = await store.served(stream)
     found = await current(store, served, subject)
     if expected is not None and found.sequence != expected:
-        sentence = f"{subject}: the schedule has sequence {found.sequence}, and not {expected}: somebody changed it"
+        sentence = (
+            f"{subject}: the schedule has sequence {found.sequence}, and not {expected}: another client changed it"
+        )
         raise ConflictError(sentence, found.sequence)
     return served, found
 

@@ -14,8 +14,14 @@ from dataclasses import dataclass, replace
 from nats_scheduler.engine.fire import Fire, FireElsewhere
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import Refused
-from nats_scheduler.message.generated import as_stored_natively, fire_block, guard_headers, identity_header
-from nats_scheduler.message.headers import MSG_ID, header_items, header_value, without_headers
+from nats_scheduler.message.generated import (
+    as_stored_natively,
+    fire_block,
+    guard_headers,
+    identity_header,
+    is_traced_only,
+)
+from nats_scheduler.message.headers import MSG_ID, header_value, without_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.report import REPORT_NAMES
@@ -116,20 +122,10 @@ def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
         return HEADER_TOO_LARGE
     if not fire.block:
         return IDENTITY_HIDDEN
-    if limits.guard and _is_traced_only(fire.block):
+    if limits.guard and is_traced_only(fire.block):
         return TRACED_ONLY
     size = len(fire.block) + len(fire.body)
     if size > limits.max_payload:
         described = f"message of {size} bytes exceeds the server's max_payload of {limits.max_payload}"
         return Refused(400, PAYLOAD_TOO_LARGE, described)
     return None
-
-
-def _is_traced_only(block: bytes) -> bool:
-    """Return whether a server from 2.11 on would trace the message and store nothing."""
-    if block.find(b"Nats-Trace-Only") < 0:
-        return False
-    # As the server does: headers that ask for a trace are looked for line by line.
-    headers = dict(reversed(header_items(block)))
-    is_asked_for = headers.get(b"Nats-Trace-Only", b"").strip().lower() in (b"1", b"true", b"on")
-    return is_asked_for and b"Nats-Trace-Dest" in headers

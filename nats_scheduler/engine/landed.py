@@ -47,6 +47,9 @@ class Landed:
         """
         if reading is None:
             return False
+        if (beside := reading.beside) is not None:
+            is_of_another = self._moved or beside.schedule != message.subject
+            return is_of_another and not self.is_from_elsewhere(beside)
         generated = reading.generated
         if generated is None:
             return reading.cancels is not None and reading.definition is None

@@ -2,7 +2,8 @@
 
 The rule: a fire is overdue if its send time is before its schedule was stored (an `@at` in the past), or before this
 instance could fire for its shard: it held the shard and had read all that is stored. A fire that another instance
-stored before that is not overdue. A fire that this instance held back until the one before was finished is.
+stored before that is not overdue. A fire that this instance held back until the one before was finished is, and so is
+one that was requested later.
 Limit: what delayed the fire of a schedule that is held no longer is known only if this instance sent it.
 Cost: 64 integers a stream, two comparisons a fire.
 """
@@ -15,7 +16,9 @@ from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import SHARDS, shard_of
 from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.report import is_requested
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
 
 
 class OverdueRule:
@@ -59,5 +62,5 @@ class OverdueRule:
         overdue = send_time < known_since or send_time < self._able_since[shard] <= stored_at
         waited = isinstance(held, HeldWithPolicies) and held.waited_fire == fire_time
         times = fire_time, send_time, stored_at
-        late = overdue or waited
+        late = overdue or waited or (stored_at - send_time > SECOND and is_requested(message.block))
         return FireReadBack(generated.schedule, message.subject, *times, message.sequence, late, known_since, waited)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
 from nats_scheduler.message.paused import has_paused_header
-from nats_scheduler.message.reading import read_generated
+from nats_scheduler.message.reading import read_beside, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
@@ -32,7 +32,7 @@ def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None
         return None
     block = message.block
     is_schedule = any(header_value(block, d.schedule) for d in dialects) or has_paused_header(block, dialects)
-    is_ours = is_schedule or read_generated(block)
+    is_ours = is_schedule or read_generated(block) or read_beside(block)
     return message.stored_at + lifetime if is_ours else None
 
 

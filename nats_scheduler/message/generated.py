@@ -16,12 +16,15 @@ from nats_scheduler.message.headers import (
     MSG_ID,
     MSG_ROLLUP,
     MSG_TTL,
+    decoded,
+    header_items,
     header_value,
     with_header,
     with_headers,
     without_headers,
     without_status,
 )
+from nats_scheduler.message.identity import parse_beside
 from nats_scheduler.message.placing import Header, are_effective, with_effective_headers
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -128,6 +131,22 @@ def _kept(base: bytes | None, dialect: Dialect) -> bytes:
 
 
 def is_generated_by(block: bytes | None, schedule: str) -> bool:
-    """Return whether a message says that the schedule on this subject generated it."""
+    """Return whether a message says that the schedule on this subject generated it, and not because of a request."""
     name = schedule.encode("utf-8", "surrogateescape")
-    return any(header_value(block, dialect.scheduler) == name for dialect in DIALECTS)
+    return any(header_value(block, dialect.scheduler) == name for dialect in DIALECTS) and not _is_beside(block)
+
+
+def is_traced_only(block: bytes) -> bool:
+    """Return whether a server from 2.11 on would trace the message and store nothing."""
+    if block.find(b"Nats-Trace-Only") < 0:
+        return False
+    # As the server does: headers that ask for a trace are looked for line by line.
+    headers = dict(reversed(header_items(block)))
+    is_asked_for = headers.get(b"Nats-Trace-Only", b"").strip().lower() in (b"1", b"true", b"on")
+    return is_asked_for and b"Nats-Trace-Dest" in headers
+
+
+def _is_beside(block: bytes | None) -> bool:
+    """Return whether a message is a fire that was requested: no fire of the schedule waits for it."""
+    identity = header_value(block, MSG_ID)
+    return identity is not None and parse_beside(decoded(identity)) is not None

@@ -10,7 +10,7 @@ Limit: a client that may publish to the target itself can imitate a fire, from i
 """
 
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.generated import PURGE
 from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.reading import Generated
@@ -46,7 +46,9 @@ def fault_of(generated: Generated, message: StoredMessage, timetable: Timetable,
         return TOO_EARLY
     if fire_time != expected and not timetable.is_fire(fire_time):
         return "its time is no fire time of the schedule"
-    if not _fits(_line(message.block, terms.dialect.next), fire_time, repeats=timetable.repeats):
+    # A make-up fire beside a server that fires has the portable names, whatever those of its schedule are.
+    following = _line(message.block, terms.dialect.next) or _line(message.block, PORTABLE.next)
+    if not _fits(following, fire_time, repeats=timetable.repeats):
         return f"its {terms.dialect.next.decode()} is neither 'purge' nor a later fire time"
     return ""
 

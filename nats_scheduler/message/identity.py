@@ -7,6 +7,8 @@ contain colons.
 Any client can write an identity, and store a message with it before the fire. Then the fire gets another identity,
 which contains the sequence of that message: every instance that tries the first identity finds the same message, until
 that leaves the duplicate window (`engine.forgeries.free_soon`).
+A fire that was requested is stored *beside* its schedule: it has an identity of another form, which no fire of the
+timetable has, and so it changes nothing of the schedule.
 Limit: a message id is only compared inside the stream's duplicate window.
 """
 
@@ -16,6 +18,8 @@ IDENTITY_PREFIX = "nats-scheduler:"
 # No leading zeros and a limited length: a foreign id must be rejected quickly, and only what `fire_identity` writes is
 # one.
 _FORM = re.compile(r"nats-scheduler:(0|[1-9][0-9]{0,19})(?:/[1-9][0-9]{0,19})?:(0|-?[1-9][0-9]{0,39}):(.+)", re.DOTALL)
+
+_BESIDE = re.compile(r"nats-scheduler:beside:(0|[1-9][0-9]{0,19}):(0|-?[1-9][0-9]{0,39}):(.+)", re.DOTALL)
 
 
 def fire_identity(schedule: str, sequence: int, fire_time: int, taken: int = 0) -> str:
@@ -34,4 +38,15 @@ def parse_identity(text: str) -> tuple[str, int, int] | None:
     if not text.startswith(IDENTITY_PREFIX):
         return None
     match = _FORM.fullmatch(text)
+    return match and (match[3], int(match[1]), int(match[2]))
+
+
+def beside_identity(schedule: str, sequence: int, fire_time: int) -> str:
+    """Write the identity of a fire that was requested; the parameters are those of `fire_identity`."""
+    return f"{IDENTITY_PREFIX}beside:{sequence}:{fire_time}:{schedule}"
+
+
+def parse_beside(text: str) -> tuple[str, int, int] | None:
+    """Parse such an identity as (schedule, sequence, fire time); None for any other message id."""
+    match = _BESIDE.fullmatch(text) if text.startswith(IDENTITY_PREFIX) else None
     return match and (match[3], int(match[1]), int(match[2]))

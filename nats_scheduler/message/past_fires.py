@@ -6,6 +6,7 @@ schedule that is stored now. So such a fire is known only when an older one has 
 
 Why backwards, and not with `message.fires`: the newest fires are asked for, and a stream may hold a million messages.
 Cost: a search for two short texts in each message that is not a fire.
+A fire that was requested says nothing of the fires before and after it.
 Limits: if the schedule was replaced between two fires of the server's, or the fire before was removed, the fire time of
 the later one is unknown. A client that may publish to the target can imitate a fire (`message.genuine`), and on a
 native stream a cancel that was published to the target looks like a last fire; it counts as one if it was not stored
@@ -13,7 +14,7 @@ before the fire time.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
@@ -22,9 +23,12 @@ from nats_scheduler.message.generated import PURGE
 from nats_scheduler.message.genuine import fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import IDENTITY_PREFIX
-from nats_scheduler.message.reading import Generated, read_generated
+from nats_scheduler.message.reading import Generated, read_beside, read_generated
+from nats_scheduler.message.report import is_requested
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable
+
+FiredBy: TypeAlias = Literal["sidecar", "server", "request"]
 
 _IDENTITY_PREFIX = IDENTITY_PREFIX.encode()
 
@@ -47,11 +51,22 @@ class PastFire:
     """Whether the scheduler inside the server fired it."""
     delay: int = 0
     """How long after its fire time it was to be sent; 0 also if its schedule is not stored any more."""
+    was_requested: bool = False
+    """Whether it was stored because it was requested, and not because its time had come."""
 
     @property
     def lateness(self) -> int | None:
-        """Return how long after its send time it was stored, by the server's clock, in nanoseconds."""
-        return None if self.fire_time is None else self.stored_at - self.fire_time - self.delay
+        """Return how long after its send time it was stored, by the server's clock (ns); None if that says nothing."""
+        if self.fire_time is None or self.was_requested:
+            return None
+        return self.stored_at - self.fire_time - self.delay
+
+    @property
+    def fired_by(self) -> FiredBy:
+        """Return why it was stored."""
+        if self.was_requested:
+            return "request"
+        return "server" if self.by_server else "sidecar"
 
 
 class StoredSchedule(NamedTuple):
@@ -95,6 +110,8 @@ class PastFires:
             fire = self._of_server(message) if self._is_native and _IDENTITY_PREFIX not in block else None
         if fire is None:
             return []
+        if fire.was_requested:  # it is between the others, and says nothing of them
+            return [fire]
         before = self._closed(fire)
         if not fire.by_server:
             return [*before, fire]
@@ -129,8 +146,13 @@ class PastFires:
         return self._stored.timetable.first_fire()
 
     def _of_sidecar(self, message: StoredMessage) -> PastFire | None:
-        generated = read_generated(message.block)
-        if generated is None or generated.schedule != self._schedule or self._fault(generated, message):
+        block = message.block
+        generated, beside = read_generated(block), None
+        if generated is None:
+            generated = beside = read_beside(block)
+        if generated is None or generated.schedule != self._schedule:
+            return None
+        if self._fault(generated, message) if beside is None else _fault_beside(generated, message):
             return None
         following = next((found for one in DIALECTS if (found := following_fire(message.block, one)) is not None), None)
         return PastFire(
@@ -143,6 +165,7 @@ class PastFires:
             next_fire=following,
             by_server=False,
             delay=self._delay_of(generated),
+            was_requested=beside is not None or is_requested(block),
         )
 
     def _delay_of(self, generated: Generated) -> int:
@@ -179,3 +202,8 @@ class PastFires:
             next_fire=following,
             by_server=True,
         )
+
+
+def _fault_beside(beside: Generated, message: StoredMessage) -> bool:
+    """Return whether a message cannot be the fire that was requested: whose fire time nothing else decides."""
+    return beside.sequence >= message.sequence or is_too_early(message.stored_at, beside.fire_time)

@@ -89,7 +89,7 @@ class MessageReader:
         if block.find(NAME_PART_LOWER) < 0 and block.find(NAME_PART_UPPER) < 0:
             return None  # every message that means something contains these letters too
         reading = read_message(block, subject, stored_at, self._rules, self.dialects)
-        if reading is None or reading.generated is None:
+        if reading is None or (reading.generated is None and reading.beside is None):
             is_schedule = reading is not None and reading.definition is not None
             self.misnamed = misnamed_headers(block, self.dialects, is_schedule=is_schedule)
         is_long = len(block) > MAX_CACHED_BLOCK_BYTES

@@ -15,7 +15,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import MSG_ID, decoded, header_value
-from nats_scheduler.message.identity import IDENTITY_PREFIX, parse_identity
+from nats_scheduler.message.identity import IDENTITY_PREFIX, parse_beside, parse_identity
 from nats_scheduler.message.paused import Paused, read_paused
 from nats_scheduler.message.published import Published, read_in_dialect, with_ttl_checked
 from nats_scheduler.message.rejection import Rejection
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
     """What a message means: a tuple, because a million are created at start.
 
     `definition` and `cancels` (the subject of another schedule) may both be set: a new schedule can end an old one.
-    A `rejection` is always the only value, and so are `generated` and `paused`.
+    A `rejection` is always the only value, and so are `generated`, `beside` and `paused`.
     """
 
     definition: Definition | None = None
@@ -52,6 +52,8 @@ class Reading(NamedTuple):
     generated: Generated | None = None
     cancels: str | None = None
     paused: Paused | None = None
+    beside: Generated | None = None
+    """A fire that was requested: it changes nothing of its schedule."""
 
     @property
     def defined(self) -> Definition | None:
@@ -77,8 +79,11 @@ def read_message(
     # `find`, not `in`: the latter first tries to convert its operand to a number, and costs three times as much.
     if not block or block.find(SCHEDULE_SUBSTRING) < 0:
         return None
-    if block.find(_IDENTITY_PREFIX) >= 0 and (generated := read_generated(block)):
-        return Reading(generated=generated)
+    if block.find(_IDENTITY_PREFIX) >= 0:
+        if generated := read_generated(block):
+            return Reading(generated=generated)
+        if beside := read_beside(block):
+            return Reading(beside=beside)
     return read_published(block, subject, stored_at, rules, dialects)
 
 
@@ -112,19 +117,27 @@ def read_generated(block: bytes) -> Generated | None:
     Both dialects count, whichever are served now: a fire from before an upgrade is still a fire.
     """
     value = header_value(block, MSG_ID)
-    identity = None if value is None else parse_identity(decoded(value))
-    if identity is None:
-        return None
-    for dialect in DIALECTS:
-        if _names_scheduler(block, dialect.scheduler, identity[0]):
-            return Generated(*identity)
-    return None
+    return None if value is None else _of_schedule(block, parse_identity(decoded(value)))
+
+
+def read_beside(block: bytes) -> Generated | None:
+    """Recognise a fire that was requested, by an identity of its own form; a schedule is none."""
+    value = header_value(block, MSG_ID)
+    found = None if value is None else _of_schedule(block, parse_beside(decoded(value)))
+    return None if found is None or has_schedule_header(block, DIALECTS) else found
 
 
 def is_fire_since(block: bytes, schedule: str, sequence: int, first: int) -> bool:
     """Return whether a message claims to be a fire of this version of a schedule, from fire time `first` (ns) on."""
     generated = read_generated(block)
     return generated is not None and generated[:2] == (schedule, sequence) and generated.fire_time >= first
+
+
+def _of_schedule(block: bytes, identity: tuple[str, int, int] | None) -> Generated | None:
+    """Return the fire with an identity whose `Nats-Scheduler` names the same schedule."""
+    if identity is None or not any(_names_scheduler(block, one.scheduler, identity[0]) for one in DIALECTS):
+        return None
+    return Generated(*identity)
 
 
 def _names_scheduler(block: bytes, name: bytes, schedule: str) -> bool:

@@ -136,7 +136,7 @@ class PastFireDocument(TypedDict):
     next_fire: str | None
     """Null if it was the last fire."""
     fired_by: str
-    """`sidecar` or `server`."""
+    """`sidecar` or `server`; `request` if it was requested."""
 
 
 class RecentFireDocument(TypedDict):
@@ -295,7 +295,7 @@ def past_fire_document(stream: str, fire: PastFire) -> PastFireDocument:
         "stored": format_rfc3339(fire.stored_at),
         "lateness_nanoseconds": fire.lateness,
         "next_fire": None if fire.next_fire is None else format_rfc3339(fire.next_fire),
-        "fired_by": "server" if fire.by_server else "sidecar",
+        "fired_by": fire.fired_by,
     }
 
 

@@ -80,6 +80,7 @@ def read_past_fire(document: PastFireDocument) -> PastFire:
         read_instant(document["stored"]),
         None if next_fire is None else read_instant(next_fire),
         document["fired_by"] == "server",
+        was_requested=document["fired_by"] == "request",
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.genuine import (
     MAX_CLOCK_DIFFERENCE_NS,
     TOO_EARLY,
@@ -45,6 +45,11 @@ def test_clocks_may_differ_by_that_much_and_no_more() -> None:
     assert is_too_early(FIRE - MAX_CLOCK_DIFFERENCE_NS - 1, FIRE)
     early = stored("purge", FIRE - MAX_CLOCK_DIFFERENCE_NS - 1)
     assert judged(EVERY, early) == TOO_EARLY
+
+
+def test_a_make_up_fire_beside_a_server_has_the_portable_names() -> None:
+    assert judged(EVERY, stored(format_rfc3339(FIRE + MINUTE), dialect=PORTABLE)) == ""
+    assert judged(EVERY, stored(format_rfc3339(FIRE - MINUTE), dialect=PORTABLE))
 
 
 def test_its_time_is_a_fire_time_or_the_one_that_is_due() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.identity import fire_identity, parse_identity
+from nats_scheduler.message.identity import beside_identity, fire_identity, parse_beside, parse_identity
 
 
 def test_an_identity_names_sequence_time_and_schedule() -> None:
@@ -17,6 +17,16 @@ def test_an_identity_names_sequence_time_and_schedule() -> None:
 def test_an_identity_is_read_back_without_loss(schedule: str, sequence: int, fire_time: int) -> None:
     identity = fire_identity(schedule, sequence, fire_time)
     assert parse_identity(identity) == (schedule, sequence, fire_time)
+
+
+@given(st.text(min_size=1), st.integers(0, 2**64 - 1), st.integers(-(10**24), 10**24))
+def test_a_fire_that_was_requested_has_an_identity_that_no_other_fire_has(
+    schedule: str, sequence: int, fire_time: int
+) -> None:
+    identity = beside_identity(schedule, sequence, fire_time)
+    assert parse_beside(identity) == (schedule, sequence, fire_time)
+    assert parse_identity(identity) is None
+    assert parse_beside(fire_identity(schedule, sequence, fire_time)) is None
 
 
 @given(st.text(min_size=1), st.integers(0, 2**64 - 1), st.integers(-(10**24), 10**24), st.integers(1, 2**64 - 1))

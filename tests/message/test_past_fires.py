@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.jitter import delay_of, stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.reading import read_message
@@ -141,3 +141,24 @@ def test_fires_from_before_and_after_graduation_are_one_history() -> None:
 
 def test_without_the_servers_scheduler_a_message_without_identity_is_no_fire() -> None:
     assert not read(servers(5, 10, 20), stored=schedule(2, 0))
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_fire_that_was_requested_says_nothing_of_its_neighbours(native: bool) -> None:
+    fires = [servers(2, 10, 20), servers(4, 20, 30)] if native else [ours(2, 10, 20), ours(4, 20, 30)]
+    asked = StoredMessage(
+        "S.out",
+        3,
+        at(13),
+        block_of(("X-Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(12)))),
+        None,
+    )
+    found = read(fires[0], asked, fires[1], native=native, stored=schedule(1, 0))
+    assert [(one.fire_time, one.fired_by) for one in found if one.was_requested] == [(at(12), "request")]
+    assert [one.fire_time for one in found if not one.was_requested] == [at(20), at(10)]
+    assert [one.lateness for one in found if one.was_requested] == [None]
+
+
+def test_a_fire_that_claims_to_be_requested_too_early_is_none() -> None:
+    early = block_of(("Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(100))))
+    assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
