@@ -19,7 +19,7 @@ from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.paused import paused_name, read_paused, resumed_block
 from nats_scheduler.message.policies import extension_prefix
-from nats_scheduler.message.reading import read_generated, read_published
+from nats_scheduler.message.reading import read_beside, read_generated, read_published
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable
@@ -126,7 +126,7 @@ async def opened(
 def read_current(message: StoredMessage, served: Served) -> Current | None:
     """Read the last message on a subject; None if it is no schedule that anything fires on this stream."""
     block = message.block
-    if not block or read_generated(block) is not None:
+    if not block or read_generated(block) or read_beside(block):
         return None
     return _read_active(message, served) or _read_paused(message, served)
 
@@ -160,7 +160,7 @@ def _read_paused(message: StoredMessage, served: Served) -> Current | None:
 def _none_here(message: StoredMessage, served: Served) -> ScheduleError:
     """Return why the last message on a subject is no schedule that could be changed."""
     block, what = message.block, f"the last message on {message.subject} in stream {served.name}"
-    if (generated := read_generated(block)) is not None:
+    if (generated := read_generated(block) or read_beside(block)) is not None:
         return NotPossibleError(f"{what} is a fire of {generated.schedule}: remove it, or give that another target")
     for dialect in DIALECTS:
         if dialect not in served.dialects and (

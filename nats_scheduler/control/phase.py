@@ -15,6 +15,7 @@ from nats_scheduler.control.current import Current
 from nats_scheduler.control.words import Edit, edited
 from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.policies import extension_prefix
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -47,7 +48,7 @@ def has_grid(pattern: Pattern) -> bool:
 
 def _whole_second_of_grid(pattern: Pattern, stored_at: int) -> int:
     """Return a whole second from which the grid of an interval counts: the first fire time if that is one."""
-    first = pattern.base.first_fire(stored_at)
+    first = Timetable(pattern.base, stored_at).first_fire()
     return round_to_second(stored_at) if first is None or first % SECOND else first
 
 

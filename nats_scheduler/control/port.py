@@ -30,6 +30,8 @@ class Served:
     """Whether the server itself fires the headers of ADR-51."""
     server_version: str = ""
     """For texts only, such as `2.11.11`."""
+    has_guard: bool = False
+    """Whether the server checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
 
     @property
     def name(self) -> str:
@@ -61,8 +63,10 @@ class StoredFires:
 
     fire_times: frozenset[int]
     """Nanoseconds since the Unix epoch."""
+    latest: int | None
+    """The latest fire time that the schedule, in this version, has fired by itself; None if none is known."""
     known_from: int | None
-    """Fires of this time (ns) or later would have been found; None if not even those of the last one."""
+    """Fires that were stored at this time (ns) or later were found; None if any of them may be missing."""
 
 
 class ScheduleStore(Protocol):
@@ -98,7 +102,13 @@ class ScheduleStore(Protocol):
         """
 
     async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
-        """Return which fires of a schedule are stored whose fire times (ns) are in a range, both ends included."""
+        """Return which fires of a schedule are stored whose fire times (ns) are in a range, both ends included.
+
+        `until` is now or earlier; `latest` is known whatever the range is. See `control.retained`.
+        """
+
+    async def stream_of(self, subject: str) -> str:
+        """Return the name of the account's stream that has a subject; raises `StreamNotFoundError`."""
 
     async def record(self, changes: Sequence[Change]) -> None:
         """Publish what was done as advisories; a user who may not publish there records nothing."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from nats_scheduler.control.advisories import change_advisory
 from nats_scheduler.control.changes import Change
+from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
@@ -28,17 +29,19 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.port import Published, Served, StoredFires
+from nats_scheduler.control.retained import Kept, known_from, stored_fires
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError, UnsendableError
-from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.foreign_json import integer, is_expressible
 from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.schedule_messages import Changed, Deleted, Missing, ScheduleMessages
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.reading import has_schedule_header
@@ -48,6 +51,7 @@ from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.carrying import CarryingStreams
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.service.fire_history import MAX_MESSAGES_READ, FireQuery, find_fires
 
 MAX_PAYLOAD_EXCEEDED = 10054
 """The server's code for a message that is too large."""
@@ -82,7 +86,8 @@ class ConnectionStore:
             raise NotServedError(f"stream {stream} does not carry schedules: nothing fires them there")
         rules = replace(state.rules, restrictions=self._restrictions_on(stream))
         dialects = (ADR51, PORTABLE) if mode in (Mode.EMULATED, Mode.NATIVE) else (PORTABLE,)
-        return Served(rules, dialects, mode is Mode.NATIVE, self._carrying.server.version)
+        server = self._carrying.server
+        return Served(rules, dialects, mode is Mode.NATIVE, server.version, has_guard=server.has_guard)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject with its body, as the leader of the stream has it."""
@@ -134,7 +139,32 @@ class ConnectionStore:
 
     async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
         """Return which fires of a schedule are stored whose fire times (ns) are in a range, both ends included."""
-        raise NotImplementedError
+        served = await self.served(stream)
+        schedule_now = read_current(schedule, served)
+        definition = None if schedule_now is None else schedule_now.definition
+        if definition is None:
+            return StoredFires(frozenset(), None, None)
+        terms, is_moved = definition.terms, served.rules.moves_subjects
+        target = None if is_moved and terms.policies.target_elsewhere is None else terms.target
+        query = FireQuery(schedule.subject, MAX_MESSAGES_READ, since - MAX_CLOCK_DIFFERENCE_NS, target)
+        with _translated():
+            state = await self._state(stream)
+            found = await find_fires(self._connection, self._api, state, query, served.rules_for(terms.dialect))
+            if found.stream != state.name:
+                state = await self._state(found.stream)
+            kept = await self._kept(state, found.searched)
+        shown = known_from(state.config, terms, kept, self.now())
+        if shown is not None and not found.is_complete:
+            shown = max(shown, found.oldest_read or self.now())
+        return stored_fires(found.fires, schedule.sequence, since, until, shown)
+
+    async def stream_of(self, subject: str) -> str:
+        """Return the name of the account's stream that has a subject."""
+        with _translated():
+            info = await self._api.stream_with(subject)
+        if info is None:
+            raise StreamNotFoundError(f"no stream has the subject {subject}")
+        return StreamState.from_info(info).name
 
     async def record(self, changes: Sequence[Change]) -> None:
         """Publish what was done as advisories; a user who may not publish there records nothing."""
@@ -154,6 +184,21 @@ class ConnectionStore:
         if reported is not None:
             self._clock.received(reported, requested_at)
         return StreamState.from_info(info)
+
+    async def _kept(self, state: StreamState, target: str) -> Kept:
+        """Return what a stream still holds, of all its messages and of those on a target."""
+        first = max(state.first_sequence, 1)
+        message = await self._api.message(state.name, seq=first) if first <= state.last_sequence else None
+        kept = Kept(first, self.now() if message is None else message.stored_at)
+        if not integer(state.config.get("max_msgs_per_subject")) > 0:
+            return kept
+        oldest = await self._api.message(state.name, seq=1, next_by_subj=target)
+        counts = [number async for _subject, number in self._api.subject_counts(state.name, target)]
+        return (
+            kept
+            if oldest is None
+            else kept._replace(on_target=max(counts, default=0), first_on_target_at=oldest.stored_at)
+        )
 
     async def _last_schedules(self, state: StreamState, subjects: str) -> list[int]:
         """Return the sequences of the last messages on their subjects that have headers of a schedule."""

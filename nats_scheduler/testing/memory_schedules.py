@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from nats_scheduler.control.changes import Change
+from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
@@ -25,16 +26,18 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.port import Published, Served, StoredFires
+from nats_scheduler.control.retained import Kept, known_from, stored_fires
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import without_headers
+from nats_scheduler.message.past_fires import PastFires, StoredSchedule
 from nats_scheduler.message.paused import read_paused
 from nats_scheduler.message.placing import with_effective_headers
 from nats_scheduler.message.reading import has_schedule_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG
-from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.message.subjects import is_covered, subject_matches
 from nats_scheduler.testing.memory_stream import MemoryStream
 
 T = TypeVar("T")
@@ -86,7 +89,8 @@ class MemorySchedules:
         if not found.config.get(FLAG):
             raise NotServedError(f"stream {stream} does not carry schedules: set {FLAG}")
         is_native = stream in self._native
-        return Served(found.rules, (ADR51, PORTABLE), is_native, "2.14.0" if is_native else "2.11.0")
+        version = "2.14.0" if is_native else "2.11.0" if found.guard else "2.10.0"
+        return Served(found.rules, (ADR51, PORTABLE), is_native, version, has_guard=found.guard)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject."""
@@ -131,7 +135,32 @@ class MemorySchedules:
 
     async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
         """Return which fires of a schedule are stored."""
-        raise NotImplementedError
+        served = await self.served(stream)
+        found = read_current(schedule, served)
+        definition = None if found is None else found.definition
+        if found is None or definition is None:
+            return StoredFires(frozenset(), None, None)
+        target = definition.terms.policies.target_elsewhere or definition.terms.target
+        held = self.streams[await self.stream_of(target)]
+        active = None
+        if not found.is_paused:
+            active = StoredSchedule(found.sequence, found.timetable(), definition.terms)
+        past = PastFires(found.subject, is_native=found.is_fired_by_server, stored=active)
+        messages = [one for one in held.messages() if one.subject == target]
+        fires = [fire for message in reversed(messages) for fire in past.read(message)]
+        fires += past.rest(is_all=True)
+        first = next(iter(held.messages()), schedule)
+        on_target = (len(messages), messages[0].stored_at) if messages else (0, 0)
+        kept = Kept(first.sequence, first.stored_at, *on_target)
+        shown = known_from(held.config, definition.terms, kept, self._now())
+        return stored_fires(fires, found.sequence, since, until, shown)
+
+    async def stream_of(self, subject: str) -> str:
+        """Return the name of the stream that has a subject."""
+        for name, stream in self.streams.items():
+            if is_covered(subject, stream.rules.subjects):
+                return name
+        raise StreamNotFoundError(f"no stream has the subject {subject}")
 
     async def record(self, changes: Sequence[Change]) -> None:
         """Keep what was done."""

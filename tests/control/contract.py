@@ -24,11 +24,15 @@ from nats_scheduler.control.errors import (
     RejectedError,
     StreamNotFoundError,
 )
-from nats_scheduler.control.port import Published, ScheduleStore
+from nats_scheduler.control.fires import backfill, fire
+from nats_scheduler.control.port import Published, ScheduleStore, StoredFires
+from nats_scheduler.control.retained import EVER
 from nats_scheduler.control.switch import pause, resume
 from nats_scheduler.control.words import Edit, is_same
+from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import SECOND, round_to_second
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_to_send
 
 NEVER = "@at 2200-01-01T00:00:00Z"
@@ -161,6 +165,30 @@ class StoreContract:
         assert bodies == {side.subject(rest): body for rest, body in wanted.items()}
         assert len(found) == 3
 
+    async def test_the_stream_of_a_subject_is_found(self, side: Side) -> None:
+        assert await side.store.stream_of(side.subject("any")) == side.stream
+        assert await side.store.stream_of(f"{side.unserved}.any") == side.unserved
+        with pytest.raises(StreamNotFoundError):
+            await side.store.stream_of("no.stream.has.it")
+
+    async def test_the_stored_fires_of_a_schedule_are_found(self, side: Side) -> None:
+        await side.publish(side.subject(), side.block("@every 2s"))
+        schedule = await side.store.last(side.stream, side.subject())
+        assert schedule is not None
+        now, name, sequence = schedule.stored_at, side.subject(), schedule.sequence
+        first = round_to_second(now) + 2 * SECOND
+        for identity in (
+            fire_identity(name, sequence, first),  # a little early: clocks may differ
+            fire_identity(name, sequence, first + 1),  # no fire time
+            fire_identity(name, sequence - 1, now - 2),  # of an earlier version
+            beside_identity(name, sequence, now - 3),
+            "of no fire",
+        ):
+            await side.publish(side.subject("out"), fire_block(name, identity))
+        found = await side.store.fires(side.stream, schedule, now - 10, first)
+        assert found == StoredFires(frozenset({now - 3, now - 2, first}), first, EVER)
+        assert (await side.store.fires(side.stream, schedule, now - 2, now)).fire_times == {now - 2}
+
     # -- the operations on it ------------------------------------------------------------------------------------
 
     async def test_a_schedule_that_is_added_is_stored_as_it_is(self, side: Side) -> None:
@@ -213,6 +241,32 @@ class StoreContract:
         assert is_same(stored, side.block(A="1", B="two", D="4"), BODY)
         assert stored.block.index(b"B: two") > stored.block.index(b"A: 1")
 
+    async def test_a_fire_on_request_is_stored_once_and_beside_the_schedule(self, side: Side) -> None:
+        added = await add(side.store, side.stream, side.subject(), side.block(), BODY)
+        at = side.store.now()
+        change = await fire(side.store, side.stream, side.subject(), at=at)
+        again = await fire(side.store, side.stream, side.subject(), at=at)
+        assert (change.kind, change.fires, again.kind) == (Kind.FIRED, (at,), Kind.UNCHANGED)
+        (stored,) = await side.messages(side.subject("out"))
+        assert (stored.body, change.after) == (BODY, added.after)
+        last = await side.store.last(side.stream, side.subject())
+        assert last is not None
+        assert last.sequence == added.after
+        found = await side.store.fires(side.stream, last, at, side.store.now())
+        assert found.fire_times == {at}
+
+    async def test_missing_fires_are_stored_once(self, side: Side) -> None:
+        at = side.store.now() - 10 * SECOND
+        anchor = format_rfc3339(round_to_second(at))
+        policies = {"X-Nats-Schedule-X-Anchor": anchor, "X-Nats-Schedule-X-Missed": "skip"}
+        await add(side.store, side.stream, side.subject(), side.block("@every 2s", **policies), BODY)
+        until = round_to_second(at) + 6 * SECOND
+        change = await backfill(side.store, side.stream, side.subject(), round_to_second(at), until)
+        assert (change.kind, len(change.fires)) == (Kind.BACKFILLED, 4)
+        assert len(await side.messages(side.subject("out"))) == 4
+        again = await backfill(side.store, side.stream, side.subject(), round_to_second(at), until)
+        assert again.kind is Kind.UNCHANGED
+
     async def test_a_schedule_that_is_removed_is_gone(self, side: Side) -> None:
         await add(side.store, side.stream, side.subject(), side.block(), BODY)
         change = await remove(side.store, side.stream, side.subject())
@@ -246,6 +300,13 @@ class StoreContract:
         served = await side.store.served(side.stream)
         assert read_current(last, served) is not None, "every version is a valid schedule"
         return True
+
+
+def fire_block(schedule: str, identity: str) -> bytes:
+    """Return the headers of a fire."""
+    following = format_rfc3339(4_000_000_000 * SECOND)
+    names = {"X-Nats-Scheduler": schedule, "X-Nats-Schedule-Next": following, "Nats-Msg-Id": identity}
+    return block_to_send(names)
 
 
 def _count(message: StoredMessage) -> int:

@@ -1,0 +1,256 @@
+"""A backfill stores what is missing and settled, once; what may still be stored by others is left to them."""
+
+import pytest
+
+from nats_scheduler.control.changes import Change, Kind
+from nats_scheduler.control.errors import ConflictError, NotPossibleError, RefusedError
+from nats_scheduler.control.fires import NOTHING_MISSING, backfill
+from nats_scheduler.control.switch import pause
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.world import SUBJECT, World, block, instant
+
+NOON = instant("2026-11-20T12:00:00Z")
+
+
+def fires_in(world: World) -> list[StoredMessage]:
+    return list(world.stream.messages("S.out"))
+
+
+async def filled(world: World, since: int, until: int, **more: object) -> Change:
+    return await backfill(world.store, "S", SUBJECT, since, until, **more)  # type: ignore[arg-type]
+
+
+def own_fire(world: World, sequence: int, time: int) -> None:
+    """Store a fire of the schedule as a sidecar does."""
+    following = format_rfc3339(time + HOUR)
+    identity = fire_identity(SUBJECT, sequence, time)
+    world.put(
+        f"NATS/1.0\r\nNats-Scheduler: {SUBJECT}\r\nNats-Schedule-Next: {following}\r\n"
+        f"Nats-Msg-Id: {identity}\r\n\r\n".encode(),
+        subject="S.out",
+    )
+
+
+def hourly(world: World, pattern: str = "@every 1h", **policies: str) -> int:
+    """Store a schedule at noon that fires at 13:00, 14:00 …"""
+    return world.put(block(pattern, **{f"Nats_Schedule_X_{name}": value for name, value in policies.items()}))
+
+
+def hours(change: Change) -> list[float]:
+    return [(time - NOON) / HOUR for time in change.fires]
+
+
+async def test_fires_that_the_sidecar_left_out_are_stored_with_their_own_identity() -> None:
+    world = World()
+    sequence = hourly(world)
+    world.after(4.5 * 3600)
+    own_fire(world, sequence, NOON + 4 * HOUR)  # a make-up fire for those before
+    change = await filled(world, NOON, world.time)
+    assert (change.kind, hours(change)) == (Kind.BACKFILLED, [1, 2, 3])
+    stored = fires_in(world)[1:]
+    identities = [header_value(one.block, b"Nats-Msg-Id") for one in stored]
+    assert identities == [fire_identity(SUBJECT, sequence, NOON + n * HOUR).encode() for n in (1, 2, 3)]
+    following = [header_value(one.block, b"Nats-Schedule-Next") for one in stored]
+    assert following == [format_rfc3339(NOON + n * HOUR).encode() for n in (2, 3, 4)]
+    assert {header_value(one.block, b"X-Nats-Schedule-X-By") for one in stored} == {b"backfill"}
+    again = await filled(world, NOON, world.time)
+    assert (again.kind, again.fires, again.notes) == (Kind.UNCHANGED, (), (NOTHING_MISSING,))
+    assert world.store.recorded == [change]
+
+
+async def test_it_stores_nothing_again_after_the_duplicate_window() -> None:
+    world = World()
+    sequence = hourly(world)
+    world.after(4.5 * 3600)
+    own_fire(world, sequence, NOON + 4 * HOUR)
+    await filled(world, NOON, world.time)
+    world.after(24 * 3600)
+    own_fire(world, sequence, NOON + 28 * HOUR)
+    assert hours(await filled(world, NOON, NOON + 5 * HOUR)) == [5]
+
+
+@pytest.mark.parametrize(
+    ("policy", "stored", "expected"),
+    [
+        ({}, [], [1, 2, 3]),  # the sidecar makes up the latest one, 16:00
+        ({}, [2], [1, 3]),
+        ({"Missed": "skip"}, [], [1, 2, 3, 4]),
+        ({"Missed": "all"}, [], []),
+        ({"Missed": "all"}, [3], [1, 2]),
+        ({"Missed": "all 2"}, [], [1, 2]),
+    ],
+)
+async def test_what_the_sidecar_may_still_store_is_left_to_it(
+    policy: dict[str, str], stored: list[int], expected: list[int]
+) -> None:
+    world = World()
+    sequence = hourly(world, **policy)
+    world.after(4.5 * 3600)
+    for hour in stored:
+        own_fire(world, sequence, NOON + hour * HOUR)
+    change = await filled(world, NOON, world.time)
+    assert hours(change) == expected
+    left = 4 - len(expected) - len(stored)
+    assert any(f"{left} fire time" in note for note in change.notes) == bool(left)
+
+
+async def test_a_fire_within_its_grace_is_not_settled() -> None:
+    world = World()
+    hourly(world, Missed="skip", Grace="30m")
+    world.after(4.25 * 3600)
+    assert hours(await filled(world, NOON, world.time)) == [1, 2, 3]
+
+
+async def test_where_the_server_fires_only_what_lies_before_its_last_fire_is_settled() -> None:
+    world = World(is_native=True)
+    hourly(world)
+    world.after(1 * 3600 + 1)
+    headers = "NATS/1.0\r\nNats-Scheduler: S.s\r\nNats-Schedule-Next: {}\r\n\r\n"
+    world.put(headers.format("2026-11-20T16:00:00Z").encode(), subject="S.out")
+    world.after(3 * 3600)
+    world.put(headers.format("2026-11-20T17:00:00Z").encode(), subject="S.out")
+    world.after(4 * 3600)
+    change = await filled(world, NOON, world.time)
+    assert hours(change) == [2, 3]
+    assert change.notes == ("4 fire times are left out, from 2026-11-20T17:00:00Z on: the server may still store them",)
+    identities = {header_value(one.block, b"Nats-Msg-Id") for one in fires_in(world)[2:]}
+    assert identities == {beside_identity(SUBJECT, 1, NOON + n * HOUR).encode() for n in (2, 3)}
+    again = await filled(world, NOON, world.time)
+    assert again.kind is Kind.UNCHANGED
+
+
+async def test_what_was_missed_while_paused_can_be_filled_in() -> None:
+    world = World()
+    hourly(world)
+    await pause(world.store, "S", SUBJECT)
+    world.after(3.5 * 3600)
+    change = await filled(world, NOON, world.time)
+    assert hours(change) == [1, 2, 3]
+    assert (await filled(world, NOON, world.time)).kind is Kind.UNCHANGED
+
+
+async def test_times_before_the_schedule_was_stored_are_its_own_only_with_an_anchor() -> None:
+    world = World()
+    world.after(6 * 3600)
+    world.put(block("0 0 * * * *"))
+    world.after(1.5 * 3600)
+    change = await filled(world, NOON, world.time)
+    assert change.fires == ()
+    assert any("when the schedule was stored, are not its own" in note for note in change.notes)
+    world.put(block("@every 1h", Nats_Schedule_X_Anchor=format_rfc3339(NOON + 2 * HOUR)))
+    change = await filled(world, NOON, NOON + 5 * HOUR)
+    assert hours(change) == [2, 3, 4, 5]
+    assert not any("not its own" in note for note in change.notes)
+    assert {header_value(one.block, b"Nats-Msg-Id") for one in fires_in(world)} == {
+        beside_identity(SUBJECT, 2, NOON + n * HOUR).encode() for n in (2, 3, 4, 5)
+    }
+
+
+async def test_too_many_are_refused_and_nothing_is_stored() -> None:
+    world = World()
+    hourly(world, "@every 1m", Missed="skip")
+    world.after(3 * 3600)
+    with pytest.raises(NotPossibleError, match="179 fires are missing, and at most 100"):
+        await filled(world, NOON, world.time)
+    assert fires_in(world) == []
+    assert len((await filled(world, NOON, world.time, limit=1_000)).fires) == 179
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1_001])
+async def test_a_limit_is_bounded(limit: int) -> None:
+    world = World()
+    hourly(world)
+    with pytest.raises(NotPossibleError, match="expected 1 to 1,000"):
+        await filled(world, NOON, world.time, limit=limit)
+
+
+async def test_what_cannot_be_filled_in_is_refused() -> None:
+    world = World()
+    hourly(world, "@every 1s")
+    world.after(24 * 3600)
+    with pytest.raises(NotPossibleError, match="at most 10,000 are examined"):
+        await filled(world, NOON, world.time)
+    with pytest.raises(NotPossibleError, match="ends before it begins"):
+        await filled(world, NOON, NOON - 1)
+    world.put(block("@at 2026-11-20T13:00:00Z"))
+    with pytest.raises(NotPossibleError, match="has one fire time"):
+        await filled(world, NOON, world.time)
+    hourly(world, Except="calendar:holidays")
+    with pytest.raises(NotPossibleError, match="holidays"):
+        await filled(world, NOON, world.time)
+
+
+async def test_a_stream_that_removes_what_was_consumed_is_refused() -> None:
+    world = World(retention="workqueue")
+    hourly(world, Missed="skip")
+    world.after(3 * 3600)
+    with pytest.raises(NotPossibleError, match="nothing shows"):
+        await filled(world, NOON, world.time)
+
+
+async def test_what_the_stream_does_not_show_any_more_is_left_out() -> None:
+    world = World(max_age=2 * HOUR)
+    hourly(world, Missed="skip")
+    world.put(b"", subject="S.first")
+    world.after(3600)
+    sequence = hourly(world, Missed="skip", Anchor=format_rfc3339(NOON))
+    world.after(1.5 * 3600)
+    assert sequence > 1
+    change = await filled(world, NOON, world.time)
+    assert hours(change) == [2]
+    assert any("the stream does not show what was stored then" in note for note in change.notes)
+
+
+async def test_a_dry_run_fills_nothing_in() -> None:
+    world = World()
+    hourly(world, Missed="skip")
+    world.after(3 * 3600)
+    change = await filled(world, NOON, world.time, dry_run=True)
+    assert (change.kind, hours(change)) == (Kind.BACKFILLED, [1, 2])
+    assert (fires_in(world), world.store.recorded) == ([], [])
+
+
+async def test_what_a_sidecar_stores_meanwhile_is_not_stored_twice() -> None:
+    world = World()
+    sequence = hourly(world, Missed="skip")
+    world.after(3.5 * 3600)
+    world.store.interruptions.append(lambda: own_fire(world, sequence, NOON + HOUR))
+    change = await filled(world, NOON, world.time)
+    assert hours(change) == [2, 3]
+    assert "1 of the fires were stored meanwhile by a sidecar or another request" in change.notes
+    assert len(fires_in(world)) == 3
+
+
+async def test_one_that_ends_half_way_says_what_it_stored_and_can_be_repeated() -> None:
+    world = World()
+    hourly(world, Missed="skip")
+    world.after(3.5 * 3600)
+    world.store.faults.extend([None, Fault.REFUSED])
+    with pytest.raises(RefusedError):
+        await filled(world, NOON, world.time)
+    (recorded,) = world.store.recorded
+    assert (hours(recorded), recorded.notes[-1]) == ([1], "it ended half-way")
+    assert hours(await filled(world, NOON, world.time)) == [2, 3]
+    assert len(fires_in(world)) == 3
+
+
+async def test_a_schedule_that_is_changed_meanwhile_ends_it() -> None:
+    world = World()
+    hourly(world, Missed="skip")
+    world.after(3.5 * 3600)
+    world.store.interruptions.extend([lambda: None, lambda: hourly(world, "@every 2h")])
+    with pytest.raises(ConflictError):
+        await filled(world, NOON, world.time)
+    assert len(fires_in(world)) == 1
+
+
+async def test_times_between_minutes_are_found() -> None:
+    world = World()
+    hourly(world, "@every 90m", Missed="skip")
+    world.after(6 * 3600)
+    assert hours(await filled(world, NOON + 2 * HOUR, NOON + 3 * HOUR + MINUTE)) == [3]
