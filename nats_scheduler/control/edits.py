@@ -43,10 +43,12 @@ async def add(
     *,
     replace: bool = False,
     author: Author = NOBODY,
+    expected: int | None = None,
     dry_run: bool = False,
 ) -> Change:
     """Store a schedule, active or paused, where there is none, or with `replace` in place of what is there.
 
+    `expected` is the sequence of the last message on the subject, 0 for none, if the caller knows it.
     The kind of the change is `UNCHANGED` if the same is stored already, and `EDITED` if it replaces another schedule.
     Raises `RejectedError` if it would never fire, `AlreadyExistsError` if something else is there (without `replace`),
     and `ConflictError` if another client stored something at the same time (with `replace`).
@@ -61,6 +63,8 @@ async def add(
             return change
         if conflict is not None and replace:
             raise conflict
+        if expected is not None and expected != (found := 0 if last is None else last.sequence):
+            raise ConflictError(f"{subject}: the last message has sequence {found}, and not {expected}", found)
         if last is not None and not is_marker(last.block) and not replace:
             raise AlreadyExistsError(f"{subject}: {_what_is_there(served, last)}", last.sequence)
         if dry_run:
@@ -124,7 +128,8 @@ async def remove(
 
 def _addition(served: Served, wanted: Current, last: StoredMessage | None, author: Author, now: int) -> Change:
     """Return the change that storing a schedule would be, by the last message on its subject."""
-    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now)
+    notes = without_effect(wanted)
+    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, notes=notes)
     if last is None:
         return change
     change = _with(change, before=last.sequence, after=last.sequence)
@@ -135,6 +140,15 @@ def _addition(served: Served, wanted: Current, last: StoredMessage | None, autho
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
         return _with(change, kind=Kind.UNCHANGED, notes=notes)
     return _with(change, kind=Kind.EDITED)
+
+
+def without_effect(wanted: Current) -> tuple[str, ...]:
+    """Return what to say of policies that have no effect, because the server fires the schedule itself."""
+    definition = wanted.definition
+    if not wanted.is_fired_by_server or definition is None:
+        return ()
+    names = [one.name for one in definition.terms.policies.written if one.name not in ("X-Note", "X-Owner")]
+    return (f"no effect, because the server fires this schedule: {', '.join(names)}",) if names else ()
 
 
 def _is_there(found: Current, wanted: Current) -> bool:

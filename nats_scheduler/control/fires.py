@@ -143,6 +143,8 @@ async def _stored(store: ScheduleStore, stream: str, fire: RequestedFire) -> Pub
             if unanswered is None:
                 raise
             break  # the schedule was changed; the fire may have been stored before
+        except ScheduleError as error:
+            raise unanswered or error from None
     assert unanswered is not None, "an attempt ends with a result, an error or no answer"
     raise unanswered
 

@@ -5,9 +5,10 @@ The rules:
 - Each attempt names the message that it replaces. So an attempt that is repeated stores nothing twice, and the edit of
   another client is never lost.
 - If an attempt is not answered, the last message on the subject is read. If that is the one that was there before,
-  the attempt is repeated; if it is what was to be stored, it is done.
+  the attempt is repeated; if it is what was to be stored, it is done. Any other error after that leaves it unknown.
+- Nothing is reported as stored that a stream with interest retention has acknowledged and not stored.
 
-Cost: one request; two more for each attempt that is not answered.
+Cost: one request, two on a work queue or interest stream; two more for each attempt that is not answered.
 Limit: if an attempt was not answered, and another client has changed the schedule since, nothing shows whether it was
 stored in between: that is an `UnknownOutcomeError`.
 """
@@ -34,6 +35,10 @@ from nats_scheduler.message.rejection import SCHEDULES_DISABLED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 
+NOT_KEPT = (
+    "the server acknowledged it, and it is not stored: on an interest stream a schedule needs a consumer of its subject"
+)
+
 MAX_ATTEMPTS = 3
 """Attempts of which none is answered, before the operation ends with `UnknownOutcomeError`."""
 
@@ -51,11 +56,13 @@ async def replace_message(
         except ConflictError:
             if unanswered is None:
                 raise
+        except ScheduleError as error:
+            raise unanswered or error from None
         else:
             if published.is_duplicate:
                 raise ConflictError(f"{subject}: the server knows the Nats-Msg-Id already, and stored nothing")
             return published.sequence
-        last = await store.last(stream, subject)
+        last = await _last_after(unanswered, store, stream, subject)
         if last is not None and last.sequence > expected and is_same(last, block, body):
             return last.sequence
         if (0 if last is None else last.sequence) != expected:
@@ -76,7 +83,9 @@ async def delete_message(store: ScheduleStore, stream: str, message: StoredMessa
             if unanswered is None:
                 raise
             return None
-        last = await store.last(stream, message.subject)
+        except ScheduleError as error:
+            raise unanswered or error from None
+        last = await _last_after(unanswered, store, stream, message.subject)
         if last is None or last.sequence < message.sequence:
             return None
         if last.sequence > message.sequence:
@@ -85,10 +94,24 @@ async def delete_message(store: ScheduleStore, stream: str, message: StoredMessa
     raise unanswered
 
 
+async def _last_after(
+    unanswered: UnknownOutcomeError | None, store: ScheduleStore, stream: str, subject: str
+) -> StoredMessage | None:
+    """Return the last message on a subject after an attempt; if it cannot be read, the attempt stays unanswered."""
+    try:
+        return await store.last(stream, subject)
+    except ScheduleError as error:
+        raise unanswered or UnknownOutcomeError(f"{subject}: whether it is stored cannot be read: {error}") from None
+
+
 async def store_schedule(store: ScheduleStore, served: Served, change: Change, block: bytes, body: bytes) -> Change:
     """Store a schedule in place of what the change names as `before`, record the change and return it."""
     expected = change.before or 0
     after = await replace_message(store, served.name, change.subject, block, body, expected)
+    if not served.rules.keeps_acknowledged:
+        last = await _last_after(None, store, served.name, change.subject)
+        if last is None or last.sequence < after:
+            raise NotPossibleError(f"{change.subject}: {NOT_KEPT}")
     return await recorded(store, replace(change, after=after))
 
 

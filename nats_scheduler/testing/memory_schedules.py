@@ -67,6 +67,8 @@ class MemorySchedules:
         """The changes that were recorded."""
         self.faults: deque[Fault | None] = deque()
         """What becomes of the next publishes and deletes, in their order; None is no fault."""
+        self.read_faults: deque[Fault | None] = deque()
+        """What becomes of the next reads of last messages."""
         self.interruptions: deque[Callable[[], object]] = deque()
         """What other clients do right before the next publishes and deletes, one for each."""
 
@@ -94,6 +96,9 @@ class MemorySchedules:
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject."""
+        fault = self.read_faults.popleft() if self.read_faults else None
+        if fault is not None:
+            raise _ERRORS[fault]()
         return self._stream(stream).last(subject)
 
     async def schedules(self, stream: str, subjects: str) -> AsyncIterator[StoredMessage]:
@@ -114,7 +119,7 @@ class MemorySchedules:
             block = with_effective_headers(bare, conditions) or b""
         if len(block) > MAX_HEADERS_BYTES:
             raise RefusedError("header size exceeds maximum allowed of 64k", 10097)
-        return self._with_fault(lambda: _published(found.publish(subject, block, body)))
+        return self._with_fault(lambda: _published(_stored(found, subject, block, body)))
 
     async def delete(self, stream: str, message: StoredMessage) -> None:
         """Delete a message and the older ones on its subject, if it is still the last one there."""
@@ -197,6 +202,15 @@ _ERRORS: Mapping[Fault, Callable[[], ScheduleError]] = {
     Fault.UNKNOWN_DONE: lambda: UnknownOutcomeError("the answer is lost"),
     Fault.UNKNOWN_NOT_DONE: lambda: UnknownOutcomeError("the answer is lost"),
 }
+
+
+def _stored(stream: MemoryStream, subject: str, block: bytes, body: bytes) -> Outcome:
+    """Store a message; as the server does, one without interest is acknowledged and not stored."""
+    outcome = stream.publish(subject, block, body)
+    is_wanted = any(consumer.receives(subject) for consumer in stream.consumers.values())
+    if isinstance(outcome, Stored) and stream.config.get("retention") == "interest" and not is_wanted:
+        stream.delete(outcome.sequence)
+    return outcome
 
 
 def _published(outcome: Outcome) -> Published:

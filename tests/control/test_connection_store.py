@@ -4,6 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from nats_scheduler.control.changes import Kind
+from nats_scheduler.control.edits import add
+from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams
@@ -15,6 +18,7 @@ from nats_scheduler.runtime.server_clock import ServerClock
 from tests.conftest import SharedServer
 from tests.control.contract import Side, StoreContract
 from tests.harness.account import CLOCK, Account, account_on
+from tests.harness.blocks import block_to_send
 from tests.harness.servers import ALL_VERSIONS
 
 
@@ -53,3 +57,15 @@ async def side(
 
 class TestConnectionStore(StoreContract):
     """On a plain stream with portable headers, which every version has."""
+
+
+async def test_what_a_stream_acknowledges_and_does_not_store_is_not_reported_as_stored(side: ServerSide) -> None:
+    name = f"{side.stream}-interest"
+    await side.account.create(name, allow_msg_schedules=False, retention="interest")
+    store = await store_of(side.account, name)
+    headers = {"X-Nats-Schedule": "@at 2200-01-01T00:00:00Z", "X-Nats-Schedule-Target": f"{name}.out"}
+    with pytest.raises(NotPossibleError, match="needs a consumer of its subject"):
+        await add(store, name, f"{name}.s", block_to_send(headers), b"")
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    await side.account.api.call(f"CONSUMER.DURABLE.CREATE.{name}.c", {"stream_name": name, "config": config})
+    assert (await add(store, name, f"{name}.s", block_to_send(headers), b"")).kind is Kind.ADDED

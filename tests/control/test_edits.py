@@ -44,6 +44,24 @@ async def test_another_schedule_is_replaced_only_if_that_is_wanted() -> None:
     assert (change.kind, change.before, change.after) == (Kind.EDITED, before, before + 1)
 
 
+@pytest.mark.parametrize("replace", [False, True])
+async def test_an_addition_replaces_only_the_version_that_is_expected(replace: bool) -> None:
+    world = World()
+    change = await add(world.store, "S", SUBJECT, block(), b"body", expected=0, replace=replace)
+    for wrong in (0, 7):
+        with pytest.raises(ConflictError) as raised:
+            await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", expected=wrong, replace=True)
+        assert raised.value.sequence == change.after
+    await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", expected=change.after, replace=True)
+
+
+async def test_policies_that_have_no_effect_are_named() -> None:
+    policies = {"Nats_Schedule_X_Owner": "team", "Nats_Schedule_X_Missed": "skip"}
+    change = await add(World(is_native=True).store, "S", SUBJECT, block(**policies), b"body")
+    assert change.notes == ("no effect, because the server fires this schedule: X-Missed",)
+    assert (await add(World().store, "S", SUBJECT, block(**policies), b"body")).notes == ()
+
+
 async def test_a_plain_message_is_not_overwritten_by_accident() -> None:
     world = World()
     world.put(b"", b"an order")

@@ -15,6 +15,7 @@ from nats_scheduler.control.errors import (
     ScheduleError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.fires import fire
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule
 from nats_scheduler.control.switch import pause
 from nats_scheduler.control.words import Edit
@@ -95,6 +96,33 @@ async def test_a_removal_whose_answer_is_lost_is_done(lost: Fault) -> None:
     change = await remove(world.store, "S", SUBJECT)
     assert change.kind is Kind.REMOVED
     assert world.stream.last(SUBJECT) is None
+
+
+@pytest.mark.parametrize("error", [Fault.REFUSED, Fault.FORBIDDEN, Fault.NO_ANSWER])
+@pytest.mark.parametrize("operation", [edit, pause, remove, fire])
+async def test_after_an_answer_that_was_lost_no_error_says_that_nothing_was_done(
+    operation: object, error: Fault
+) -> None:
+    for is_read in (True, False):
+        world = World()
+        world.put(block())
+        world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
+        if is_read and operation is not fire:
+            world.store.read_faults.extend([None, error])
+        else:
+            world.store.faults.append(error)
+        more = (SET,) if operation is edit else ()
+        with pytest.raises(UnknownOutcomeError):
+            await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
+
+
+async def test_what_an_interest_stream_does_not_store_is_not_reported_as_stored() -> None:
+    world = World(retention="interest")
+    with pytest.raises(NotPossibleError, match="needs a consumer"):
+        await add(world.store, "S", SUBJECT, block(), b"")
+    assert world.store.recorded == []
+    world.stream.add_consumer("c", SUBJECT)
+    assert (await add(world.store, "S", SUBJECT, block(), b"")).kind is Kind.ADDED
 
 
 async def test_a_removal_after_another_one_finds_nothing() -> None:
