@@ -132,11 +132,12 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
 
 
 async def _stored(store: ScheduleStore, stream: str, fire: RequestedFire) -> Published:
-    """Store a fire once."""
+    """Store a fire once; one that was stored by an attempt that was not answered counts as stored now."""
     unanswered: UnknownOutcomeError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
-            return await store.publish(stream, fire.target, fire.block, fire.body, expected=None)
+            published = await store.publish(stream, fire.target, fire.block, fire.body, expected=None)
+            return published if unanswered is None else Published(published.sequence)
         except UnknownOutcomeError as error:
             unanswered = error
         except ConflictError:

@@ -99,8 +99,9 @@ async def test_a_fire_whose_answer_is_lost_is_stored_once(lost: Fault, times: in
     world = World()
     world.put(block())
     world.store.faults.extend([lost] * times)
-    await fire(world.store, "S", SUBJECT)
-    assert len(fires_in(world)) == 1
+    change = await fire(world.store, "S", SUBJECT)
+    assert (change.kind, len(fires_in(world))) == (Kind.FIRED, 1)
+    assert world.store.recorded == [change]
 
 
 async def test_a_request_that_is_repeated_is_stored_once() -> None:
