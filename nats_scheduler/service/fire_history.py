@@ -19,6 +19,7 @@ from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
@@ -150,13 +151,16 @@ async def _is_anything_on(api: JetStreamApi, stream: str, subject: str) -> bool:
 async def _stored_schedule(
     api: JetStreamApi, state: StreamState, rules: StreamRules, subject: str
 ) -> StoredSchedule | None:
-    """Return the schedule that is stored on a subject, None if there is none, or an invalid one."""
+    """Return the schedule that is stored on a subject, paused or not; None if there is none, or an invalid one."""
     message = await last_on(api, state.name, subject)
     if message is None or message.subject != subject:
         return None
     reading = read_message(message.block, subject, message.stored_at, rules, DIALECTS)
-    if reading is None or reading.definition is None:
+    definition = None if reading is None else reading.definition
+    if reading is not None and reading.paused is not None and isinstance(reading.paused.resumed, Definition):
+        definition = reading.paused.resumed
+    if definition is None:
         return None
-    (pattern, terms), sequence = reading.definition, message.sequence
+    (pattern, terms), sequence = definition, message.sequence
     timetable = stored_timetable(pattern, terms.policies, message.stored_at, subject, sequence)
     return StoredSchedule(sequence, timetable, terms)

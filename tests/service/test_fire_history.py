@@ -117,6 +117,16 @@ async def test_a_subject_that_the_stream_cannot_hold_has_no_fires(start_server: 
         assert (gone.searched, gone.fires, gone.is_complete) == (">", [], True)
 
 
+async def test_the_fires_of_a_paused_schedule_are_searched_on_its_target(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        sequences = await fill(account, 3, 0)
+        await account.publish("S.s", {"Nats-Schedule-X-Paused": "@every 1s", "Nats-Schedule-Target": "S.out"})
+        found = await found_in(account, "S", "S.s")
+        assert (found.searched, [fire.sequence for fire in found.fires]) == ("S.out", sequences[::-1])
+
+
 def fired_by(fires: list[PastFire]) -> set[bool]:
     return {fire.by_server for fire in fires}
 
