@@ -25,8 +25,8 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.overview import PAUSE_FACTOR
-from nats_scheduler.service.service import SUBJECTS
 
 ANSWER_SECONDS = 5.0
 """Longest wait for one answer, unless the question has another."""

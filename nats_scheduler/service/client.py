@@ -31,6 +31,7 @@ from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoding import SHORTENED
+from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.fire_history import FireQuery, FoundFires
 from nats_scheduler.service.kept_failures import FailureQuery, FoundFailures
 from nats_scheduler.service.micro import is_inbox
@@ -51,7 +52,6 @@ from nats_scheduler.service.schemas import (
     SchedulesAnswer,
     StreamModesAnswer,
 )
-from nats_scheduler.service.service import SUBJECTS
 
 ANSWER_SECONDS = 5.0
 """Longest wait for one answer."""

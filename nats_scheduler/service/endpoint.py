@@ -25,6 +25,12 @@ from nats_scheduler.service.reuse import Reused
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Turns
 
+SUBJECTS = "nats_scheduler.v1"
+"""What the subjects of endpoints that only read begin with.
+
+A change that old requesters cannot read gets another version.
+"""
+
 MAX_SHOWN_CHARS = 100
 """How much of a wrong value an error shows."""
 
@@ -45,8 +51,6 @@ class Asked:
     connection: Connection
     api: JetStreamApi
     turns: Turns
-    subjects: str
-    """What the subjects of all endpoints begin with, without the last dot."""
     timelines: Reused[tuple[Timeline, Views]] = field(default_factory=Reused)
     """What was counted for `timeline.list`."""
     counts: Reused[Counts] = field(default_factory=Reused)
@@ -78,7 +82,7 @@ class Asked:
     async def ask(self, instance: str, endpoint: str, request: Mapping[str, object]) -> Object | None:
         """Return what another instance answers, None if it does not answer with an object in time."""
         questions = self.connection.one(Questions)
-        return await questions.ask(f"{self.subjects}.{endpoint}.{instance}", json.dumps(request).encode())
+        return await questions.ask(f"{SUBJECTS}.{endpoint}.{instance}", json.dumps(request).encode())
 
 
 Handler = Callable[[Asked, R], Awaitable[Document]]
@@ -98,11 +102,21 @@ class Endpoint(Generic[R]):
     """Answers for all instances; it may ask others."""
     handle_alone: Handler[R] | None = None
     """Answers a request for exactly this instance, on `<name>.<id>`: without asking others."""
+    prefix: str = SUBJECTS
+    """What its subject begins with, without the dot before the name."""
+    admit: Callable[[Asked, bytes], None] = lambda _asked, _body: None
+    """Refuses a request before it is read: raises `ServiceError`."""
+
+    @property
+    def subject(self) -> str:
+        """Return the subject on which all sidecars answer."""
+        return f"{self.prefix}.{self.name}"
 
     def answering(self, asked: Asked, handle: Handler[R]) -> Answer:
         """Return what reads a request, and encodes the answer."""
 
         async def answer(body: bytes) -> bytes:
+            self.admit(asked, body)
             try:
                 document = await handle(asked, read_request(self.request, body))
             except JetStreamError as error:

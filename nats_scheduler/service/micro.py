@@ -5,11 +5,12 @@
 The rules:
 
 - Discovery and requests are received on subscriptions that cost nothing until a request arrives.
-- No request is worth a late fire: at most `MAX_REQUESTS` are in work, a further one gets the error 429 at once, and
-  what takes long is done in slices by the endpoint (`service.turns`).
+- No request is worth a late fire: endpoints share places for so many requests in work (`Places`), a further one gets
+  the error 429 at once, and what takes long is done in slices by the endpoint (`service.turns`).
 - An answer goes only to a subject that begins with `_`, as inboxes do, and answers across accounts. The requester names
   the subject of the answer, and must not make the sidecar publish where only the sidecar may.
 - An answer that the server would close the connection over is not sent; the requester gets the error 500.
+- A request that is in work when the service ends gets the error 503, as far as the connection still carries it.
 
 Cost: some ten microseconds for each request, beside its answer.
 Limit: statistics count since the connection was made.
@@ -35,9 +36,6 @@ QUEUE_GROUP = "q"
 
 DISCOVERY_PREFIX = "$SRV"
 
-MAX_REQUESTS = 32
-"""Requests in work at once."""
-
 MAX_REQUEST_BYTES = 64 * 1024
 """Longest request, headers included."""
 
@@ -50,20 +48,31 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 _OWN_INBOX = re.compile(rb"\.%b[^.]*\.(?!%b\.)" % (SIDECAR_INBOX.encode(), INBOX.encode()))
 """The inboxes of sidecars, but for the one on which they take answers of the service."""
 
-BAD_REQUEST, NOT_FOUND, TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 400, 404, 429, 500, 503
+BAD_REQUEST, FORBIDDEN, NOT_FOUND, CONFLICT, UNPROCESSABLE = 400, 403, 404, 409, 422
+TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 429, 500, 503
 
 
 class ServiceError(Exception):
     """A request is answered with an error: a code as of HTTP, and a sentence with the value and what is expected."""
 
-    def __init__(self, code: int, sentence: str) -> None:
+    def __init__(self, code: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         super().__init__(sentence)
         self.code = code
         self.sentence = sentence if len(sentence) <= MAX_ERROR_CHARS else f"{sentence[:MAX_ERROR_CHARS]}…"
+        self.headers = headers
+        """What the answer contains beside code and sentence."""
 
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """Answers the body of a request; raises `ServiceError`."""
+
+
+@dataclass(slots=True)
+class Places:
+    """How many requests may be in work at once, of the endpoints that share these places."""
+
+    most: int
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +81,12 @@ class Served:
 
     name: str
     subject: str
+    places: Places
     answer: Answer
     answer_alone: Answer | None = None
     """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What discovery shows of it."""
 
 
 @dataclass(slots=True)
@@ -128,7 +140,6 @@ class MicroService:
         self._statistics = {one.name: Statistics() for one in endpoints}
         self._started = format_rfc3339(now())
         self._defect = defect
-        self._in_work = 0
         self._tasks: TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -153,11 +164,10 @@ class MicroService:
             for rest in ("", f".{me.name}", f".{me.name}.{me.id}")
         ]
         for one in self._endpoints:
-            counted = self._statistics[one.name]
-            numbers.append(connection.subscribe(one.subject, partial(self._asked, counted, one.answer), QUEUE_GROUP))
+            asked = partial(self._asked, one)
+            numbers.append(connection.subscribe(one.subject, partial(asked, one.answer), QUEUE_GROUP))
             if one.answer_alone is not None:
-                alone = partial(self._asked, counted, one.answer_alone)
-                numbers.append(connection.subscribe(f"{one.subject}.{me.id}", alone))
+                numbers.append(connection.subscribe(f"{one.subject}.{me.id}", partial(asked, one.answer_alone)))
         return numbers
 
     # -- discovery -----------------------------------------------------------------------------------------------
@@ -182,7 +192,7 @@ class MicroService:
         return self._named("ping")
 
     def _info(self) -> dict[str, Any]:
-        endpoints = [{**_endpoint(one), "metadata": {}} for one in self._endpoints]
+        endpoints = [{**_endpoint(one), "metadata": dict(one.metadata)} for one in self._endpoints]
         return {**self._named("info"), "description": self._identity.description, "endpoints": endpoints}
 
     def _stats(self) -> dict[str, Any]:
@@ -191,24 +201,23 @@ class MicroService:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def _asked(
-        self, counted: Statistics, answer: Answer, _subject: bytes, reply: bytes, block: bytes, body: bytes
-    ) -> None:
+    def _asked(self, one: Served, answer: Answer, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not is_inbox(reply) or self._tasks is None:
             return
+        counted, places = self._statistics[one.name], one.places
         counted.requests += 1
         size = len(block) + len(body)
         if size > MAX_REQUEST_BYTES:
             expected = f"a request of {size} bytes: at most {MAX_REQUEST_BYTES} are expected"
             self._refuse(counted, reply, ServiceError(BAD_REQUEST, expected))
-        elif self._in_work >= MAX_REQUESTS:
-            expected = f"{MAX_REQUESTS} requests are in work: ask again when one of them is answered"
+        elif places.taken >= places.most:
+            expected = f"{places.most} requests are in work: ask again when one of them is answered"
             self._refuse(counted, reply, ServiceError(TOO_MANY_REQUESTS, expected))
         else:
-            self._in_work += 1
-            self._tasks.create_task(self._work(counted, answer, reply, body))
+            places.taken += 1
+            self._tasks.create_task(self._work(counted, places, answer, reply, body))
 
-    async def _work(self, counted: Statistics, answer: Answer, reply: bytes, body: bytes) -> None:
+    async def _work(self, counted: Statistics, places: Places, answer: Answer, reply: bytes, body: bytes) -> None:
         began = self._loop.time()
         try:
             answered = await answer(body)
@@ -216,11 +225,14 @@ class MicroService:
                 raise ServiceError(INTERNAL_ERROR, f"an answer of {len(answered)} bytes: the server does not take it")
         except ServiceError as error:
             self._refuse(counted, reply, error)
+        except asyncio.CancelledError:
+            self._refuse(counted, reply, ServiceError(UNAVAILABLE, "the sidecar ends, and has no answer: ask again"))
+            raise
         except Exception as error:
             self._defect(error)
             self._refuse(counted, reply, ServiceError(INTERNAL_ERROR, "the sidecar failed; its log has the error"))
         finally:
-            self._in_work -= 1
+            places.taken -= 1
             counted.seconds += self._loop.time() - began
 
     def _refuse(self, counted: Statistics, reply: bytes, error: ServiceError) -> None:
@@ -229,7 +241,7 @@ class MicroService:
         # A subject that is not UTF-8 reaches us as an escape, which cannot be encoded: it is shown as `?`.
         sentence = error.sentence.encode("utf-8", "replace")
         headers = ((b"Nats-Service-Error", sentence), (b"Nats-Service-Error-Code", b"%d" % error.code))
-        self._connection.publish(_text(reply), b"", with_headers(None, headers))
+        self._connection.publish(_text(reply), b"", with_headers(None, (*headers, *error.headers)))
 
 
 def is_inbox(reply: bytes) -> bool:

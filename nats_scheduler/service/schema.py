@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.endpoints import ENDPOINTS
-from nats_scheduler.service.service import SUBJECTS
 
 
 def service_schema() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def service_schema() -> dict[str, Any]:
         "title": f"Requests to {SUBJECTS}.<endpoint>, and their answers",
         "endpoints": {
             one.name: {
-                "subject": f"{SUBJECTS}.{one.name}",
+                "subject": one.subject,
                 "description": one.summary,
                 "request": found[one.name, "validation"],
                 "answer": found[f"{one.name} answer", "validation"],

@@ -22,8 +22,8 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.observe.log import logger
+from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.micro import error_of
-from nats_scheduler.service.service import SUBJECTS
 from nats_scheduler.settings.connection import ConnectionSettings
 
 RECONNECT_PAUSE_SECONDS = 1.0
