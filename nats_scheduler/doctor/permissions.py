@@ -70,6 +70,7 @@ ROWS: Sequence[Row] = (
     Row(SUBSCRIBE, "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.*", _MAYBE),
     Row(SUBSCRIBE, "{queue_subjects}", _ALL),
     Row(SUBSCRIBE, "nats_scheduler.v1.>", _MAYBE),
+    Row(SUBSCRIBE, "nats_scheduler.control.v1.>", _MAYBE),
     Row(SUBSCRIBE, "$SRV.>", _MAYBE),
 )
 

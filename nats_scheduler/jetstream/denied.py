@@ -15,7 +15,7 @@ _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))",
 _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-f]{32})(?![^.])")
 """Names of the sidecar's consumers and inboxes: each attempt makes another one."""
 
-_SERVICE_SUBJECTS = re.compile(r"(\$SRV|nats_scheduler\.v1)\.")
+_SERVICE_SUBJECTS = re.compile(r"(\$SRV|nats_scheduler\.v1|nats_scheduler\.control\.v1)\.")
 
 _ADVISORIES = "nats_scheduler.advisory."
 """What the subjects of advisories begin with; each names another schedule."""
@@ -34,8 +34,8 @@ class Denial(NamedTuple):
     def permission(self) -> "Denial":
         """The missing permission: the same for every attempt, although each uses another consumer or inbox name.
 
-        It is one for all advisories, one for all subjects of the micro service, and one for all inboxes to which it
-        sends answers.
+        It is one for all advisories, one for all subjects of the micro service that read, one for those that change
+        something, and one for all inboxes to which it sends answers.
         """
         if self.publishes and self.subject.startswith(_ADVISORIES):
             return Denial(True, f"{_ADVISORIES}>")

@@ -1,6 +1,7 @@
 """What the micro service asks of this sidecar: its streams, its health, and what it knows of the other instances.
 
-The rule: nothing here changes anything; `service.port.Deployment` is what the service sees of it.
+The rule: nothing here changes anything, but for `schedules`, which the service may change if the operator allows it;
+`service.port.Deployment` is what the service sees of all this.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,6 +20,8 @@ from nats_scheduler.runtime.carrying import CarryingStreams, SharedLookup, mode_
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import FIRED_BY
+from nats_scheduler.runtime.schedule_store import ConnectionStore
+from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
 from nats_scheduler.service.examinations import Examination, Slices
@@ -110,6 +113,7 @@ class AskedSidecar:
         carrying: CarryingStreams,
         activity: Activity,
         examination: Callable[[Slices], Awaitable[Examination]],
+        is_draining: Callable[[], bool],
     ) -> None:
         self.activity = activity
         self.turns = Turns(self)
@@ -125,12 +129,20 @@ class AskedSidecar:
         self.is_burst = services.is_burst
         self.spare_seconds = services.spare_seconds
         self._examination = examination
+        self._is_draining = is_draining
+        self.allows_control = settings.allow_control
+        self.schedules = ConnectionStore(access.connection, carrying, ServerClock(clock), settings.restrictions_on)
         self.failures_stream = settings.failures_stream if settings.keep_failures else None
 
     @property
     def instance(self) -> str:
         """The id of this instance."""
         return self._leases.me
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether this instance is about to end."""
+        return self._is_draining()
 
     def streams(self) -> AskedStreams:
         """Return the streams that are served, by name."""

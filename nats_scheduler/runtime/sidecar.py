@@ -226,6 +226,7 @@ class Sidecar:
             account.carrying,
             activity,
             examination,
+            self._stopping.is_set,
         )
         answering = partial(answer_requests, asked, account.access, self._reporter)
         works: list[Callable[[], Awaitable[None]]] = [

@@ -11,7 +11,8 @@ from nats_scheduler.service.kept_failures import DEFAULT_FAILURES, MAX_FAILURES
 from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, SubjectFilter, TargetFilter
 
 
-def _time(text: str | None) -> str | None:
+def as_time(text: str | None) -> str | None:
+    """Return a text that is a time, RFC 3339, or None; raises `ValueError` for another one."""
     if text is not None and not isinstance(parse_rfc3339(text), int):
         raise ValueError("a time such as 2026-01-31T09:00:00Z is expected")
     return text
@@ -19,7 +20,7 @@ def _time(text: str | None) -> str | None:
 
 Since = Annotated[
     str | None,
-    AfterValidator(_time),
+    AfterValidator(as_time),
     Field(description="Only what was stored at this time, RFC 3339, or later; null for all."),
 ]
 

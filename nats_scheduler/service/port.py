@@ -1,12 +1,14 @@
 """What the micro service asks of the sidecar: the runtime answers it, and the service imports nothing of the runtime.
 
-The rule: nothing is changed, and only `fleet`, `stream_modes`, `examination` and `AskedStream.known` send requests.
+The rule: only `fleet`, `stream_modes`, `examination`, `AskedStream.known` and the methods of `schedules` send requests,
+and only the last ones change anything.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.joined_view import JoinedView
 from nats_scheduler.engine.leases import LEASE_DURATION_NS
@@ -130,6 +132,21 @@ class Deployment(Fires, Protocol):
 
     def now(self) -> int:
         """Return the time by the server's clock, in ns since the Unix epoch."""
+        ...
+
+    @property
+    def allows_control(self) -> bool:
+        """Whether the operator allows requests that change schedules (`allow_control`)."""
+        ...
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the sidecar is about to end."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        """The stored schedules, as they are changed."""
         ...
 
     @property

@@ -1,23 +1,31 @@
 """The micro service `nats-scheduler` on one connection.
 
-The rule: reading only. What changes something will have subjects of its own, so that permissions can tell them apart.
+The rule: what only reads and what changes something have different subjects, so that permissions can tell them apart,
+and different places, so that neither has to wait for the other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.service.endpoint import Asked
+from nats_scheduler.service.control_endpoints import CONTROL_ENDPOINTS
+from nats_scheduler.service.endpoint import Asked, Endpoint
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.micro import Identity, MicroService, Places, Served
 from nats_scheduler.service.port import Deployment
 from nats_scheduler.service.turns import Turns
 from nats_scheduler.version import VERSION
 
+ALL_ENDPOINTS: tuple[Endpoint[Any], ...] = (*ENDPOINTS, *CONTROL_ENDPOINTS)
+
 SERVICE_NAME = "nats-scheduler"
 
-MAX_REQUESTS = 32
-"""Requests in work at once."""
+MAX_READING = 32
+"""Requests that only read in work at once."""
+
+MAX_CHANGING = 16
+"""Requests that change something in work at once."""
 
 DESCRIPTION = "message schedules (ADR-51) for streams of this account"
 
@@ -32,15 +40,19 @@ async def serve(
     """Answer requests on a connection until cancelled; `defect` takes errors of the service itself."""
     asked = Asked(deployment, connection, api, turns)
     identity = Identity(SERVICE_NAME, deployment.instance, VERSION, DESCRIPTION)
-    places = Places(MAX_REQUESTS)
-    served = [
-        Served(
-            one.name.replace(".", "-"),
-            one.subject,
-            places,
-            one.answering(asked, one.handle),
-            None if one.handle_alone is None else one.answering(asked, one.handle_alone),
-        )
-        for one in ENDPOINTS
-    ]
+    reading, changing = Places(MAX_READING), Places(MAX_CHANGING)
+    allowed = {"allow_control": "true" if deployment.allows_control else "false"}
+    served = [_served(one, asked, reading, {}) for one in ENDPOINTS]
+    served += [_served(one, asked, changing, allowed) for one in CONTROL_ENDPOINTS]
     await MicroService(connection, identity, served, deployment.now, defect).serve()
+
+
+def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str]) -> Served:
+    return Served(
+        one.name.replace(".", "-"),
+        one.subject,
+        places,
+        one.answering(asked, one.handle),
+        None if one.handle_alone is None else one.answering(asked, one.handle_alone),
+        metadata,
+    )

@@ -191,6 +191,14 @@ class SidecarSettings(BaseModel):
             "nats-scheduler on nats_scheduler.v1.>, which nats micro ls shows. The subjects cannot be changed."
         ),
     )
+    allow_control: bool = Field(
+        default=False,
+        description=(
+            "Whether the sidecar changes schedules for those who may publish to nats_scheduler.control.v1.>, with the "
+            "permissions of its own user. Give all sidecars of an account the same value: any of them may receive a "
+            "request. It needs service."
+        ),
+    )
     registry_bucket: BucketName = Field(
         default="nats_scheduler",
         description=(

@@ -11,6 +11,7 @@ from tests.deploy.files import DEPLOY
 from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, listed
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS
+from tests.service.controlling import far, request
 from tests.web.browsing import browsing
 
 CONFIG = DEPLOY / "server" / "permissions.conf"
@@ -32,7 +33,7 @@ def test_it_grants_what_the_document_lists() -> None:
 def filled_in() -> str:
     """Return the file with passwords in the place of the variables."""
     text = CONFIG.read_text("utf-8").replace("$NATS_SCHEDULER_PASSWORD", "p1").replace("$OWNER_PASSWORD", "p2")
-    return text.replace("$APP_PASSWORD", "p3").replace("$WEB_PASSWORD", "p4")
+    return text.replace("$APP_PASSWORD", "p3").replace("$WEB_PASSWORD", "p4").replace("$OPERATOR_PASSWORD", "p5")
 
 
 def test_what_it_keeps_from_ordinary_users_is_what_the_document_lists() -> None:
@@ -91,3 +92,28 @@ async def test_the_status_page_has_all_that_it_needs_and_may_only_ask(start_serv
         for subject in ("$JS.API.INFO", "$JS.API.STREAM.LIST", "orders.s", "$KV.nats_scheduler.stream.X"):
             with pytest.raises(NotPermittedError):
                 await web.connection.request(subject)
+
+
+async def test_the_operator_changes_schedules_and_nobody_else_does(start_server: StartServer) -> None:
+    server = await start_server(EMULATED_VERSIONS[-1], config=filled_in())
+    urls = [server.url.replace("nats://", f"nats://{user}@") for user in ("scheduler:p1", "app:p3", "web:p4")]
+    operators = server.url.replace("nats://", "nats://operator:p5@")
+    async with (
+        sidecar_on(urls[0], allow_control=True) as running,
+        account_on(urls[1]) as app,
+        account_on(urls[2], inbox_prefix="_INBOX.web") as web,
+        account_on(operators, inbox_prefix="_INBOX.operator") as operator,
+    ):
+        await app.create("ORDERS", subjects=["orders.>"])
+        await running.ready("ORDERS")
+        await app.publish("orders.s", dict(far("orders.out")))
+        body = {"stream": "ORDERS", "subject": "orders.s"}
+        for other in (app, web):
+            with pytest.raises(NotPermittedError):
+                await request(other.connection, "pause", body)
+        with pytest.raises(NotPermittedError):
+            await operator.connection.request("orders.s")
+        for endpoint in ("pause", "resume", "remove"):
+            changed = await request(operator.connection, endpoint, body)
+            assert isinstance(changed, dict), changed
+        assert running.told("permission_denied") == []

@@ -31,7 +31,7 @@ CHECKS = re.compile(r"\bchecks? (\d{1,2})(?:(?: to |, | and )(\d{1,2})\b)?(?: an
 """A row of the table "Order of checks" in `docs/reference/headers.md`."""
 NAMING_COMMENT = re.compile(r"#.*(?:`|behavio|check)")
 """A line that may have a comment in which `faults` finds anything."""
-SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.")
+SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.", "nats_scheduler.control.v1.")
 """What begins so is a subject, and no module."""
 MADE_BY_THE_READER = {"publish.py"}
 """Files that a page tells its reader to make."""

@@ -71,6 +71,7 @@ def test_only_names_of_our_own_making_are_left_out_of_it(denied: str, permission
 def test_subjects_of_the_micro_service_and_inboxes_of_those_who_ask_are_one_permission_each() -> None:
     subscribed = {Denial(False, f"nats_scheduler.v1.{name}").permission for name in ("health.get", "check", "a.b.c")}
     assert subscribed == {Denial(False, "nats_scheduler.v1.>")}
+    assert Denial(False, "nats_scheduler.control.v1.a.b").permission == Denial(False, "nats_scheduler.control.v1.>")
     assert Denial(False, "$SRV.PING.nats-scheduler").permission == Denial(False, "$SRV.>")
     assert Denial(True, "_INBOX.a.b").permission == Denial(True, "_INBOX.c").permission == Denial(True, "_INBOX.>")
     assert Denial(True, "nats_scheduler.v10.x").permission.subject == "nats_scheduler.v10.x"

@@ -6,7 +6,7 @@ from typing import Any
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.service import ALL_ENDPOINTS
 from tests.harness.account import WAIT_SECONDS
 from tests.service.shapes import fault_of
 
@@ -35,6 +35,6 @@ async def answered(connection: Connection, endpoint: str, body: object = b"") ->
     """Do what `ask` does, with a request that must not be refused; the answer is as its schema says."""
     answer = await ask(connection, endpoint, body)
     assert isinstance(answer, dict), answer
-    name = next(one.name for one in ENDPOINTS if endpoint in (one.name, f"{one.name}.{answer.get('instance')}"))
+    name = next(one.name for one in ALL_ENDPOINTS if endpoint in (one.name, f"{one.name}.{answer.get('instance')}"))
     assert fault_of(name, answer) == ""
     return answer

@@ -1,29 +1,37 @@
-"""Write the part of docs/reference/service.md that is derived from the endpoints.
+"""Write the parts of docs/reference/service.md and docs/reference/control.md that are derived from the endpoints.
 
 `python -m tests.service.reference` does it.
-A test compares the page with what this module would write, so that the page is always up to date.
+A test compares the pages with what this module would write, so that they are always up to date.
 """
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nats_scheduler.service.control_endpoints import CONTROL_ENDPOINTS
+from nats_scheduler.service.endpoint import Endpoint
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.schema import service_schema
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "service.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+PAGES: Mapping[Path, Sequence[Endpoint[Any]]] = {
+    REFERENCE / "service.md": ENDPOINTS,
+    REFERENCE / "control.md": CONTROL_ENDPOINTS,
+}
 BEGIN = "<!-- derived: begin (python -m tests.service.reference) -->"
 END = "<!-- derived: end -->"
 
 
-def derived_part() -> str:
+def derived_part(endpoints: Sequence[Endpoint[Any]]) -> str:
     """Return one section for each endpoint."""
     schema = service_schema()
-    return "\n".join(_section(schema, one.name, is_alone=one.handle_alone is not None) for one in ENDPOINTS)
+    return "\n".join(_section(schema, one.name, is_alone=one.handle_alone is not None) for one in endpoints)
 
 
-def page_with(part: str) -> str:
-    """Return the page with its derived part replaced."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+def page_with(page: Path, part: str) -> str:
+    """Return a page with its derived part replaced."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     return f"{before}{BEGIN}\n\n{part}\n{END}{after}"
 
@@ -48,7 +56,7 @@ def _row(schema: dict[str, Any], key: str, said: dict[str, Any], required: list[
 
 
 def _json(value: object) -> str:
-    return "null" if value is None else str(value)
+    return json.dumps(value) if value in (None, True, False, "") else str(value)
 
 
 def _form(schema: dict[str, Any], said: dict[str, Any]) -> str:
@@ -64,7 +72,7 @@ def _one_form(schema: dict[str, Any], said: dict[str, Any]) -> str:
         return f"list of {_form(schema, said['items'])}"
     if said["type"] == "integer":
         return f"{said['minimum']} to {said['maximum']}"
-    return {"string": "text", "object": "object"}[said["type"]]
+    return {"string": "text", "object": "object", "boolean": "true or false"}[said["type"]]
 
 
 def _resolved(schema: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
@@ -77,4 +85,5 @@ def _lowered(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_with(derived_part()), encoding="utf-8")
+    for derived, endpoints in PAGES.items():
+        derived.write_text(page_with(derived, derived_part(endpoints)), encoding="utf-8")

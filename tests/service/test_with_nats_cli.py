@@ -1,10 +1,16 @@
-"""The real `nats` CLI finds the service and gets answers: nothing of ours is needed to ask."""
+"""The real `nats` CLI finds the service, gets answers and changes schedules: nothing of ours is needed to ask."""
 
 import json
+import shlex
+from itertools import takewhile
 
 from tests.conftest import StartServer
 from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.nats_cli import NatsCli
+from tests.house.coming_from import STREAM_FILE
+from tests.house.sources import ROOT
+from tests.house.test_documents import shell_blocks
+from tests.service.controlling import ENDPOINTS
 
 FAR = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": "ORDERS.out"}
 
@@ -32,3 +38,41 @@ async def test_the_nats_cli_lists_the_service_and_gets_answers(start_server: Sta
         (mine,) = statistics if isinstance(statistics, list) else [statistics]
         counted = {one["name"]: (one["num_requests"], one["num_errors"]) for one in mine["endpoints"]}
         assert (counted["schedules-get"], counted["health-get"]) == ((2, 1), (1, 0))
+
+
+def typed() -> list[list[str]]:
+    """List the requests of the page about changes, each as what follows `nats req`."""
+    words = shlex.split("\n".join(shell_blocks(ROOT / "docs" / "reference" / "control.md")))
+    begins = [number for number in range(len(words)) if words[number : number + 2] == ["nats", "req"]]
+    return [list(takewhile(lambda word: word != "nats", words[number + 2 :])) for number in begins]
+
+
+async def test_the_requests_of_the_page_work_one_after_the_other(start_server: StartServer, nats_cli: NatsCli) -> None:
+    server = await start_server()
+    nats = nats_cli.at(server.url)
+    async with sidecar_on(server.url, allow_control=True) as running, account_on(server.url) as account:
+        await account.api.call("STREAM.CREATE.ORDERS", json.loads(STREAM_FILE))
+        await running.ready("ORDERS")
+        done = [json.loads(await nats.run("req", "--raw", *arguments)) for arguments in typed()]
+        assert [one["change"] for one in done] == ["added", "paused", "resumed", "edited", "edited", "removed"]
+        assert [one["dry_run"] for one in done].count(True) == 1
+        info = await nats.run("micro", "info", "nats-scheduler")
+        assert all(f"nats_scheduler.control.v1.schedules.{name}" in info for name in ENDPOINTS)
+        (mine,) = json.loads(await nats.run("micro", "stats", "nats-scheduler", "--json"))
+        counted = {one["subject"]: one["num_requests"] for one in mine["endpoints"]}
+        assert counted["nats_scheduler.control.v1.schedules.edit"] == 2
+
+
+async def test_a_request_is_refused_with_the_setting_in_the_sentence(
+    start_server: StartServer, nats_cli: NatsCli
+) -> None:
+    server = await start_server()
+    nats = nats_cli.at(server.url)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.api.call("STREAM.CREATE.ORDERS", json.loads(STREAM_FILE))
+        await running.ready("ORDERS")
+        for arguments in typed():
+            refused = await nats.run("req", *arguments)
+            assert "Nats-Service-Error-Code: 403" in refused
+            assert "its setting allow_control is off" in refused
+        assert "allow_control: false" in await nats.run("micro", "info", "nats-scheduler")

@@ -1,0 +1,244 @@
+"""The endpoints that change schedules: each is one operation of `nats_scheduler.control`, and its errors.
+
+The rules:
+
+- Nothing is changed unless the operator allows it (`allow_control`), only on streams that this sidecar serves, and not
+  while it drains.
+- An operation does I/O only, and begins in a moment without fires (`service.turns`), so it delays none.
+- It ends within `CHANGE_LIMIT_SECONDS`. What it has done by then is not known, and it can be asked for again.
+
+Cost: two requests to the server for each change, and the advisory.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from nats_scheduler.control import edits, switch
+from nats_scheduler.control.changes import Author, Change
+from nats_scheduler.control.errors import (
+    ConflictError,
+    ForbiddenError,
+    NoAnswerError,
+    NotFoundError,
+    NotPossibleError,
+    NotServedError,
+    RefusedError,
+    RejectedError,
+    ScheduleError,
+    StreamNotFoundError,
+    UnknownOutcomeError,
+)
+from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.words import Edit
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.subjects import is_api_subject
+from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.control_schemas import (
+    AddRequest,
+    ChangeAnswer,
+    ChangeRequest,
+    EditRequest,
+    ResumeRequest,
+    VersionRequest,
+)
+from nats_scheduler.service.endpoint import Asked, Document, Handler, shown
+from nats_scheduler.service.micro import (
+    BAD_REQUEST,
+    CONFLICT,
+    FORBIDDEN,
+    NOT_FOUND,
+    UNAVAILABLE,
+    UNPROCESSABLE,
+    ServiceError,
+)
+from nats_scheduler.service.patterns import header
+
+CONTROL_SUBJECTS = "nats_scheduler.control.v1"
+"""What the subjects of endpoints that change something begin with, so that permissions can tell them apart."""
+
+CHANGE_LIMIT_SECONDS = 10.0
+"""Longest time for one change."""
+
+LAST_SEQUENCE = b"Nats-Last-Sequence"
+"""The header of an error 409: the sequence of the last message on the subject, 0 if there is none."""
+
+SERVER_ERROR_CODE = b"Nats-Server-Error-Code"
+"""The header of an error for which the server has a code (`err_code`)."""
+
+CODES: Mapping[type[ScheduleError], int] = {
+    StreamNotFoundError: NOT_FOUND,
+    NotServedError: NOT_FOUND,
+    NotFoundError: NOT_FOUND,
+    ConflictError: CONFLICT,
+    NotPossibleError: UNPROCESSABLE,
+    RejectedError: UNPROCESSABLE,
+    RefusedError: UNPROCESSABLE,
+    ForbiddenError: FORBIDDEN,
+    NoAnswerError: UNAVAILABLE,
+    UnknownOutcomeError: UNAVAILABLE,
+}
+"""The code of each error of an operation."""
+
+_NAME = re.compile(r"[!-9;-~]+")
+"""Printable ASCII without blanks and colons."""
+
+SAFE = "asking again is safe"
+
+
+# -- refusals before a request is read -------------------------------------------------------------------------
+
+
+def admit(asked: Asked, body: bytes) -> None:
+    """Raise `ServiceError` unless requests that change something are answered, and this one can be read exactly."""
+    deployment = asked.deployment
+    if not deployment.allows_control:
+        raise ServiceError(
+            FORBIDDEN, f"sidecar {deployment.instance} changes nothing: its setting allow_control is off"
+        )
+    if deployment.is_draining:
+        raise ServiceError(UNAVAILABLE, f"sidecar {deployment.instance} ends, and did nothing: {SAFE}")
+    if not is_exact(body):
+        raise ServiceError(BAD_REQUEST, f"a request of {shown(body)}: a JSON object in UTF-8 is expected")
+
+
+def is_exact(body: bytes) -> bool:
+    """Return whether each text of a JSON document can be stored as it is: UTF-8, and no half of a surrogate pair."""
+    try:
+        text = body.decode()
+        if "\\ud" in text.lower():
+            json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# -- operations ------------------------------------------------------------------------------------------------
+
+R = TypeVar("R", bound=ChangeRequest)
+
+Operation = Callable[[ScheduleStore, R, Author], Awaitable[Change]]
+
+
+async def pause(store: ScheduleStore, request: VersionRequest, author: Author) -> Change:
+    """Pause a schedule."""
+    stream, subject = request.stream, request.subject
+    return await switch.pause(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
+
+
+async def resume(store: ScheduleStore, request: ResumeRequest, author: Author) -> Change:
+    """Resume a schedule."""
+    return await switch.resume(
+        store,
+        request.stream,
+        request.subject,
+        drop=request.drop,
+        author=author,
+        expected=request.expected,
+        dry_run=request.dry_run,
+    )
+
+
+async def add(store: ScheduleStore, request: AddRequest, author: Author) -> Change:
+    """Store a new schedule."""
+    block = with_headers(EMPTY_BLOCK, headers_of(request.headers))
+    return await edits.add(
+        store,
+        request.stream,
+        request.subject,
+        block,
+        request.content() or b"",
+        replace=request.replace,
+        author=author,
+        dry_run=request.dry_run,
+    )
+
+
+async def edit(store: ScheduleStore, request: EditRequest, author: Author) -> Change:
+    """Change headers or the body of a schedule."""
+    wanted = Edit(
+        set=headers_of(request.set),
+        unset=[header(name, "")[0] for name in request.unset],
+        body=request.content(),
+    )
+    return await edits.edit(
+        store,
+        request.stream,
+        request.subject,
+        wanted,
+        author=author,
+        expected=request.expected,
+        dry_run=request.dry_run,
+    )
+
+
+async def remove(store: ScheduleStore, request: VersionRequest, author: Author) -> Change:
+    """Remove a schedule."""
+    stream, subject = request.stream, request.subject
+    return await edits.remove(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
+
+
+def headers_of(pairs: Sequence[Sequence[str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as bytes; raises `ServiceError` for what is no header."""
+    for name, _value in pairs:
+        if not _NAME.fullmatch(name):
+            raise ServiceError(BAD_REQUEST, f"a header named {shown(name)}: a name of a header is expected")
+    return [header(name, value) for name, value in pairs]
+
+
+# -- answers ---------------------------------------------------------------------------------------------------
+
+
+def changing(operation: Operation[R]) -> Handler[R]:
+    """Return the handler that does an operation, and answers what it did."""
+
+    async def handle(asked: Asked, request: R) -> Document:
+        deployment = asked.deployment
+        _check_place(asked, request)
+        await asked.turns.moment_without_fires()
+        try:
+            async with asyncio.timeout(CHANGE_LIMIT_SECONDS):
+                change = await operation(deployment.schedules, request, Author(request.author, request.reason))
+        except ScheduleError as error:
+            raise refusal_of(error) from None
+        except TimeoutError:
+            unfinished = UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s, and may be done")
+            raise refusal_of(unfinished) from None
+        answer: ChangeAnswer = {
+            "at": format_rfc3339(deployment.now()),
+            "instance": deployment.instance,
+            "dry_run": request.dry_run,
+            **change_document(change),
+        }
+        return answer
+
+    return handle
+
+
+def _check_place(asked: Asked, request: ChangeRequest) -> None:
+    """Raise `ServiceError` unless the schedule is on a stream that is served, and no request to the server."""
+    if request.stream not in asked.deployment.streams():
+        expected = "one that streams.list names is expected"
+        raise ServiceError(NOT_FOUND, f"stream {shown(request.stream)} is not served: {expected}")
+    if is_api_subject(request.subject):
+        raise ServiceError(
+            FORBIDDEN, f"subject {shown(request.subject)}: what is published there is a request to the server"
+        )
+
+
+def refusal_of(error: ScheduleError) -> ServiceError:
+    """Return what the requester gets for an error of an operation."""
+    code = next(code for kind, code in CODES.items() if isinstance(error, kind))
+    sentence, headers = str(error), list[tuple[bytes, bytes]]()
+    if error.code:
+        headers.append((SERVER_ERROR_CODE, b"%d" % error.code))
+        sentence += "" if f"server code {error.code}" in sentence else f" (server code {error.code})"
+    if isinstance(error, ConflictError) and error.sequence is not None:
+        headers.append((LAST_SEQUENCE, b"%d" % error.sequence))
+        sentence += f"; the sequence there is {error.sequence} now" if error.sequence else "; nothing is there now"
+    if code == UNAVAILABLE:
+        sentence += f"; {SAFE}"
+    return ServiceError(code, sentence, headers)

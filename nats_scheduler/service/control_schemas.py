@@ -1,0 +1,106 @@
+"""The requests and answers of the endpoints that change schedules; the rules are those of `service.schemas`.
+
+A body is a text, or base64 for one that is not UTF-8. Headers are a list, because their order and repeated names count.
+"""
+
+import base64
+import binascii
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from nats_scheduler.observe.change_documents import ChangeDocument
+from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest
+
+MAX_NAMED_CHARS = 256
+"""Longest author, and longest reason."""
+
+MAX_SEQUENCE = 2**63 - 1
+
+Expected = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=MAX_SEQUENCE,
+        description="Only if the schedule message still has this sequence, else the error 409; null for any.",
+    ),
+]
+
+HeaderPair = Annotated[list[str], Field(min_length=2, max_length=2)]
+"""A name and a value."""
+
+
+class ChangeRequest(ScheduleRequest):
+    """A request that changes one schedule."""
+
+    author: Annotated[
+        str, Field(max_length=MAX_NAMED_CHARS, description="Who asks for it, at most 256 characters: kept with it.")
+    ] = ""
+    reason: Annotated[
+        str, Field(max_length=MAX_NAMED_CHARS, description="Why, at most 256 characters: kept with it.")
+    ] = ""
+    dry_run: Annotated[bool, Field(description="Whether to change nothing, and to answer what would be done.")] = False
+
+
+class VersionRequest(ChangeRequest):
+    """A request that changes one schedule that is stored."""
+
+    expected: Expected = None
+
+
+class BodyRequest(Request):
+    """What contains the body of a message."""
+
+    body: Annotated[str | None, Field(description="The body as text, stored as UTF-8.")] = None
+    body_base64: Annotated[str | None, Field(description="The body in base64; instead of `body`.")] = None
+
+    @model_validator(mode="after")
+    def _one_body(self) -> Self:
+        if self.body is not None and self.body_base64 is not None:
+            raise ValueError("either body or body_base64 is expected")
+        self.content()
+        return self
+
+    def content(self) -> bytes | None:
+        """Return the body; None if there is none. Raises `ValueError` for what is not base64."""
+        if self.body_base64 is None:
+            return None if self.body is None else self.body.encode()
+        try:
+            return base64.b64decode(self.body_base64, validate=True)
+        except binascii.Error:
+            raise ValueError("body_base64: base64 with padding is expected, such as 'aGVsbG8='") from None
+
+
+class ResumeRequest(VersionRequest):
+    """A request to resume a schedule."""
+
+    drop: Annotated[
+        bool,
+        Field(description="Whether an `@at` whose time has passed is removed; otherwise it fires at once."),
+    ] = False
+
+
+class AddRequest(BodyRequest, ChangeRequest):
+    """A request to store a new schedule."""
+
+    headers: Annotated[
+        list[HeaderPair],
+        Field(description="The headers in their order, each as a list of name and value; those of the schedule too."),
+    ]
+    replace: Annotated[bool, Field(description="Whether to replace another schedule on this subject.")] = False
+
+
+class EditRequest(BodyRequest, VersionRequest):
+    """A request to change headers or the body of a schedule; what is not named stays as it is."""
+
+    set: Annotated[
+        list[HeaderPair], Field(description="Headers to add or replace, each as a list of name and value.")
+    ] = []  # noqa: RUF012 - pydantic copies it
+    unset: Annotated[list[str], Field(description="Names of headers to remove.")] = []  # noqa: RUF012
+
+
+class ChangeAnswer(Answer, ChangeDocument):
+    """What was done, or would be done."""
+
+    dry_run: bool
+    """Whether nothing was done."""

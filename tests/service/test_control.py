@@ -1,0 +1,243 @@
+"""The endpoints that change schedules on real servers: what they do, what they refuse, and that nothing is lost."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.service.control import CODES
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.service.controlling import ENDPOINTS, Controlled, Refused, far, request
+
+
+@pytest.fixture(params=[V2_10, V2_11, V2_15])
+async def controlled(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Controlled]:
+    server = await start_server(request.param)
+    async with sidecar_on(server.url, allow_control=True) as running, account_on(server.url) as account:
+        await account.create("O", allow_msg_ttl=True)
+        await running.ready("O")
+        yield Controlled(server, account, running, request.param)
+
+
+only_on_2_11 = pytest.mark.parametrize("controlled", [V2_11], indirect=True)
+
+
+# -- what is done ----------------------------------------------------------------------------------------------
+
+
+async def test_a_schedule_is_added_paused_resumed_edited_and_removed(controlled: Controlled) -> None:
+    body = b"\x00\xff binary"
+    wanted: dict[str, Any] = {
+        "headers": [*far(), ["Greeting", "hej, åäö"]],
+        "body_base64": base64.b64encode(body).decode(),
+    }
+    added = await controlled.change("add", **wanted, author="ada", reason="as agreed")
+    stored = await controlled.last()
+    assert stored is not None
+    assert (added["change"], added["sequence_before"], added["sequence"]) == ("added", None, stored.sequence)
+    assert (added["author"], added["reason"], added["dry_run"]) == ("ada", "as agreed", False)
+    assert (stored.body, header_value(stored.block, b"Greeting")) == (body, "hej, åäö".encode())
+
+    again = await controlled.change("add", **wanted)
+    assert (again["change"], again["sequence"]) == ("unchanged", stored.sequence)
+
+    paused = await controlled.change("pause", expected=stored.sequence)
+    assert (paused["change"], paused["sequence_before"]) == ("paused", stored.sequence)
+    assert paused["sequence"] > stored.sequence
+    kept = await controlled.last()
+    assert kept is not None
+    assert header_value(kept.block, b"Nats-Schedule") is None
+    assert header_value(kept.block, b"Nats-Schedule-X-Paused") is not None
+
+    resumed = await controlled.change("resume")
+    assert (resumed["change"], resumed["sequence_before"]) == ("resumed", paused["sequence"])
+    edited = await controlled.change("edit", set=[["Greeting", "hello"]], body="text")
+    assert edited["change"] == "edited"
+    last = await controlled.last()
+    assert last is not None
+    assert (last.sequence, last.body) == (edited["sequence"], b"text")
+    assert header_value(last.block, b"Greeting") == b"hello"
+    assert header_value(last.block, b"Nats-Schedule-Target") == b"O.out"
+
+    removed = await controlled.change("remove", expected=edited["sequence"])
+    assert (removed["change"], removed["sequence_before"], removed["sequence"]) == ("removed", last.sequence, None)
+    assert (await controlled.refusal("remove")).code == 404
+
+
+async def test_a_dry_run_answers_what_would_be_done_and_does_nothing(controlled: Controlled) -> None:
+    would = await controlled.change("add", headers=far(), dry_run=True)
+    assert (would["change"], would["dry_run"], await controlled.last()) == ("added", True, None)
+    added = await controlled.change("add", headers=far())
+    tried: dict[str, dict[str, str]] = {"pause": {}, "remove": {}, "edit": {"body": "another"}}
+    for endpoint, more in tried.items():
+        would = await controlled.change(endpoint, dry_run=True, **more)
+        last = await controlled.last()
+        assert last is not None
+        assert (would["dry_run"], last.sequence) == (True, added["sequence"]), endpoint
+
+
+# -- what is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+async def test_nothing_is_changed_unless_the_setting_is_on(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("O")
+        await running.ready("O")
+        sequence = await account.publish("O.s", dict(far()))
+        for endpoint in ENDPOINTS:
+            for body in ({"stream": "O", "subject": "O.s"}, b"not json"):
+                answer = await request(account.connection, endpoint, body)
+                assert isinstance(answer, Refused), answer
+                assert (answer.code, "allow_control is off" in answer.sentence) == (403, True), answer
+        last = await account.api.message("O", last_by_subj="O.s")
+        assert last is not None
+        assert last.sequence == sequence
+
+
+WRONG: list[tuple[str, object, int, str]] = [
+    ("pause", {"subject": "O.s"}, 400, "the key stream is missing"),
+    ("pause", {"stream": "O", "subject": "O.*"}, 400, "a subject without wildcards"),
+    ("pause", {"stream": "O", "subject": "O.s", "expectd": 1}, 400, "the key 'expectd' is unknown"),
+    ("pause", {"stream": "O", "subject": "O.s", "expected": "1"}, 400, "expected of '1'"),
+    ("pause", {"stream": "O", "subject": "O.s", "author": "a" * 257}, 400, "at most 256"),
+    ("pause", {"stream": "NONE", "subject": "O.s"}, 404, "stream 'NONE' is not served"),
+    ("pause", {"stream": "O", "subject": "O.none"}, 404, "no schedule"),
+    ("pause", {"stream": "O", "subject": "O.plain"}, 404, "no schedule"),
+    ("resume", {"stream": "O", "subject": "O.s"}, 422, "is not paused"),
+    ("add", {"stream": "O", "subject": "O.s"}, 400, "the key headers is missing"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": [["a"]]}, 400, "headers.0 of"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": [["a:b", ""]]}, 400, "a name of a header"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": [["a", "b\r\nc: d"]]}, 400, "without line breaks"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": [["a b", "c"]]}, 400, "a name of a header"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": [], "body": "", "body_base64": ""}, 400, "either body or"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": [], "body_base64": "="}, 400, "base64 with padding"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": []}, 422, "no Nats-Schedule"),
+    ("add", {"stream": "O", "subject": "O.s", "headers": far("O.other")}, 409, "another schedule"),
+    ("add", {"stream": "O", "subject": "elsewhere", "headers": far()}, 422, "not a subject of stream O"),
+    ("edit", {"stream": "O", "subject": "O.s", "unset": ["Nats-Schedule"]}, 422, "it would be no schedule"),
+    ("edit", b'{"stream": "O", "subject": "O.s", "body": "\\ud800"}', 400, "in UTF-8"),
+    ("edit", b'{"stream": "O", "subject": "O.s", "body": "\xff"}', 400, "in UTF-8"),
+    ("remove", b"[]", 400, "a JSON object"),
+    ("remove", b"x" * 70_000, 400, "at most 65536"),
+]
+
+
+async def test_a_wrong_request_is_refused_in_a_sentence_and_changes_nothing(controlled: Controlled) -> None:
+    sequence = await controlled.account.publish("O.s", dict(far()))
+    await controlled.account.publish("O.plain")
+    for endpoint, body, code, part in WRONG:
+        answer = await request(controlled.account.connection, endpoint, body)
+        assert isinstance(answer, Refused), (endpoint, body, answer)
+        assert (answer.code, part in answer.sentence) == (code, True), (endpoint, body, answer)
+    info = await controlled.account.api.stream("O")
+    assert info is not None
+    assert info["state"]["last_seq"] == sequence + 1
+
+
+async def test_what_would_be_rejected_is_refused_with_the_code_of_the_server(controlled: Controlled) -> None:
+    wrong = [["Nats-Schedule", "@every soon"], ["Nats-Schedule-Target", "O.out"]]
+    refused = await controlled.refusal("add", headers=wrong)
+    assert (refused.code, refused.server_code) == (422, 10189)
+    assert "server code 10189" in refused.sentence
+    await controlled.change("add", headers=far())
+    refused = await controlled.refusal("edit", set=[["Nats-Schedule-Target", "elsewhere"]])
+    assert (refused.code, refused.server_code) == (422, 10190)
+
+
+async def test_another_version_than_the_expected_one_is_a_conflict_that_names_the_sequence(
+    controlled: Controlled,
+) -> None:
+    added = await controlled.change("add", headers=far())
+    edited = await controlled.change("edit", body="newer")
+    for endpoint in ("pause", "remove"):
+        refused = await controlled.refusal(endpoint, expected=added["sequence"])
+        assert (refused.code, refused.last_sequence) == (409, edited["sequence"]), endpoint
+    refused = await controlled.refusal("edit", expected=added["sequence"], body="lost")
+    assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
+    refused = await controlled.refusal("add", headers=far("O.other"))
+    assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
+
+
+async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(controlled: Controlled) -> None:
+    """Its user may more than the requester: to the server's API, to the bucket, and to roll the stream up."""
+    await controlled.account.create("KEPT", subjects=["kept"])
+    await controlled.account.publish("O.other", body=b"stays")
+    for subject in (
+        "$JS.API.STREAM.DELETE.KEPT",
+        "$KV.nats_scheduler.stream.X",
+        "kept",
+        "nats_scheduler.v1.health.get",
+    ):
+        refused = await controlled.refusal("add", subject, headers=far())
+        assert refused.code in (403, 422), subject
+    assert await controlled.account.api.stream("KEPT") is not None
+    refused = await controlled.refusal("add", headers=[*far(), ["Nats-Rollup", "all"]])
+    assert (refused.code, refused.server_code) == (422, 10192)
+    await controlled.change("add", headers=far())
+    refused = await controlled.refusal("edit", set=[["Nats-Rollup", "all"]])
+    assert (refused.code, refused.server_code) == (422, 10192)
+    other = await controlled.last("O.other")
+    assert other is not None
+    assert other.body == b"stays"
+
+
+def test_each_error_of_an_operation_has_a_code() -> None:
+    def kinds(parent: type[ScheduleError]) -> set[type[ScheduleError]]:
+        return {parent}.union(*map(kinds, parent.__subclasses__()))
+
+    assert [kind for kind in kinds(ScheduleError) - {ScheduleError} if not issubclass(kind, tuple(CODES))] == []
+
+
+# -- many at once, and the end ---------------------------------------------------------------------------------
+
+
+@only_on_2_11
+async def test_many_requests_at_once_are_all_answered_and_lose_no_edit(controlled: Controlled) -> None:
+    await controlled.change("add", headers=far())
+    connection, count = controlled.account.connection, 200
+    body = {"stream": "O", "subject": "O.s"}
+    edits = [{**body, "set": [[f"Edit-{number}", "made"]]} for number in range(count)]
+    answers = await asyncio.gather(*(request(connection, "edit", one) for one in edits))
+    assert {one.code for one in answers if isinstance(one, Refused)} <= {409, 429}
+    made = [number for number, one in enumerate(answers) if isinstance(one, dict)]
+    last = await controlled.last()
+    assert last is not None
+    kept = [number for number in range(count) if header_value(last.block, b"Edit-%d" % number) == b"made"]
+    assert (kept, len(made) >= 1) == (made, True)
+    assert (await controlled.change("pause"))["change"] == "paused"
+
+
+@only_on_2_11
+async def test_requests_at_a_sidecar_that_drains_are_refused_and_change_nothing(controlled: Controlled) -> None:
+    added = await controlled.change("add", headers=far())
+    connection = controlled.account.connection
+    asked = [asyncio.create_task(request(connection, "remove", {"stream": "O", "subject": "O.s"})) for _ in range(10)]
+    controlled.running.sidecar.stop()  # nothing has been sent yet
+    answers = await asyncio.gather(*asked)
+    assert {isinstance(one, Refused) and (one.code, "asking again is safe" in one.sentence) for one in answers} == {
+        (503, True)
+    }
+    last = await controlled.last()
+    assert last is not None
+    assert last.sequence == added["sequence"]
+
+
+@only_on_2_11
+async def test_discovery_says_whether_changes_are_allowed(controlled: Controlled) -> None:
+    found = await controlled.account.connection.request("$SRV.INFO.nats-scheduler", deadline=WAIT_SECONDS)
+    shown = {
+        one["subject"]: one["metadata"]
+        for one in json.loads(found.body)["endpoints"]
+        if one["subject"].startswith("nats_scheduler.control.")
+    }
+    expected = {f"nats_scheduler.control.v1.schedules.{name}": {"allow_control": "true"} for name in ENDPOINTS}
+    assert shown == expected

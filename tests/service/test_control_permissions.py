@@ -1,0 +1,154 @@
+"""Permissions tell reading from changing, and what the sidecar's user needs to change schedules is what is listed."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, account_on, started_sidecar
+from tests.harness.permissions import DOCUMENT, MODES, Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+from tests.service.asking import answered
+from tests.service.controlling import Refused, far, request
+
+VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
+INBOX = Permission("subscribe", "_INBOX.>", ())
+ADVISORIES = "nats_scheduler.advisory.>"
+
+
+class Row(NamedTuple):
+    """What the document lists for requests that change something."""
+
+    permission: Permission
+    needed_for: list[str]
+
+
+def rows() -> list[Row]:
+    """Return the rows of the table."""
+    _before, section = DOCUMENT.read_text("utf-8").split("### Requests that change schedules\n")
+    found = re.findall(r"^\| (publish) \| `([^`]+)` \| ([^|]+) \| [^|]+ \|$", section.split("\n### ")[0], re.M)
+    return [Row(Permission(act, subject, ()), re.findall(r"`(\w+)`", cell)) for act, subject, cell in found]
+
+
+def granted(mode: str, *, but_for: str = "") -> list[Permission]:
+    """Return what the sidecar's user needs in a mode, with changes allowed, but for one subject to publish to."""
+    whole = [*permissions_of(mode), *(row.permission for row in rows())]
+    return [one for one in whole if (one.act, one.subject) != ("publish", but_for)]
+
+
+@asynccontextmanager
+async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Account, Any]]:
+    """Run a sidecar with few permissions, which serves the stream `ORDERS` of its account."""
+    limited = ConnectionSettings(servers=(url_of(url, f"sidecar-{number}"),))
+    portable = ("ORDERS",) if mode == "portable" else ()
+    async with (
+        account_on(url_of(url, f"admin-{number}")) as account,
+        started_sidecar(limited, allow_control=True, portable_streams=portable) as running,
+    ):
+        await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
+        await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=mode != "portable")
+        await running.ready("ORDERS")
+        yield account, running
+
+
+def requests(mode: str) -> dict[str, dict[str, Any]]:
+    """Return one request for each change, in an order in which all of them can be done."""
+    prefix = "X-" if mode == "portable" else ""
+    body = {"stream": "ORDERS", "subject": "orders.s"}
+    headers = [[f"{prefix}{name}", value] for name, value in far("orders.out")]
+    return {
+        "add": {**body, "headers": headers},
+        "edit": {**body, "body": "another"},
+        "pause": body,
+        "resume": body,
+        "remove": body,
+    }
+
+
+async def refused_without(url: str, number: int, subject: str) -> list[str]:
+    """Return what a sidecar refuses with the code 403 that may not publish to a subject; the owner does it instead."""
+    refused = []
+    async with serving(url, number, "native") as (account, _running):
+        await account.publish("orders.s", dict(far("orders.out")))
+        for endpoint, body in requests("native").items():
+            named = {**body, "subject": "orders.new"} if endpoint == "add" else body
+            answer = await request(account.connection, endpoint, named)
+            if isinstance(answer, Refused):
+                # Without a schedule that is paused, `resume` reads and refuses it: so the owner pauses it.
+                assert answer.code == 403, (endpoint, answer)
+                refused.append(endpoint)
+            if endpoint == "pause" and isinstance(answer, Refused):
+                (pattern, target) = far("orders.out")
+                await account.publish("orders.s", {"Nats-Schedule-X-Paused": pattern[1], target[0]: target[1]})
+    return refused
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_list_is_sufficient_to_change_schedules(start_server: StartServer, mode: str) -> None:
+    server = await start_server(VERSIONS[mode], config=accounts([granted(mode)]))
+    async with serving(server.url, 0, mode) as (account, running):
+        for endpoint, body in requests(mode).items():
+            answer = await request(account.connection, endpoint, body)
+            assert isinstance(answer, dict), (endpoint, answer)
+        assert running.told("permission_denied") == []
+    assert "Violation" not in server.log.read_text("utf-8")
+
+
+async def test_each_entry_is_necessary_for_what_it_names(start_server: StartServer) -> None:
+    listed = rows()
+    assert [row.permission.subject for row in listed] == ["orders.>", "$JS.API.STREAM.PURGE.*", ADVISORIES]
+    config = accounts([granted("native", but_for=row.permission.subject) for row in listed])
+    server = await start_server(V2_15, config=config)
+    lives = (refused_without(server.url, number, row.permission.subject) for number, row in enumerate(listed))
+    refused = await asyncio.gather(*lives)
+    assert [sorted(one) for one in refused] == [sorted(row.needed_for) for row in listed]
+
+
+async def test_without_the_subscription_there_is_no_answer_and_everything_else_works(start_server: StartServer) -> None:
+    grant = [one for one in granted("2.11") if one.subject != "nats_scheduler.control.v1.>"]
+    server = await start_server(config=accounts([grant]))
+    async with serving(server.url, 0, "2.11") as (account, running):
+        await running.told_of("permission_denied", operation="subscribe", subject="nats_scheduler.control.v1.>")
+        assert (await answered(account.connection, "health.get"))["ready"]
+
+
+def users(*grants: Sequence[str]) -> list[list[Permission]]:
+    """Return the permissions of users who may publish to some subjects, and receive answers."""
+    return [[*(Permission("publish", subject, ()) for subject in subjects), INBOX] for subjects in grants]
+
+
+async def test_permissions_tell_reading_from_changing_and_what_is_changed(start_server: StartServer) -> None:
+    reads, changes, pauses = users(
+        ["nats_scheduler.v1.>"],
+        ["nats_scheduler.control.v1.>"],
+        ["nats_scheduler.control.v1.schedules.pause", "nats_scheduler.control.v1.schedules.resume"],
+    )
+    server = await start_server(config=shared_account([permissions_of("2.11"), reads, changes, pauses]))
+    async with (
+        serving(server.url, 0, "2.11") as (_owner, _running),
+        account_on(url_of(server.url, "sidecar-1")) as reader,
+        account_on(url_of(server.url, "sidecar-2")) as changer,
+        account_on(url_of(server.url, "sidecar-3")) as pauser,
+    ):
+        for endpoint, body in requests("2.11").items():
+            with pytest.raises(NotPermittedError):
+                await request(reader.connection, endpoint, body)
+            if endpoint in ("pause", "resume"):
+                assert isinstance(await request(pauser.connection, endpoint, {**body, "dry_run": True}), dict)
+            else:
+                with pytest.raises(NotPermittedError):
+                    await request(pauser.connection, endpoint, body)
+            assert isinstance(await request(changer.connection, endpoint, body), dict)
+        assert (await answered(reader.connection, "health.get"))["ready"]
+        for other in (changer, pauser):
+            with pytest.raises(NotPermittedError):
+                await other.connection.request("nats_scheduler.v1.health.get")
+            with pytest.raises(NotPermittedError):
+                await other.connection.request("orders.s")
