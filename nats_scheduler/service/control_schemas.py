@@ -9,11 +9,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.observe.change_documents import ChangeDocument
 from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest
-
-MAX_NAMED_CHARS = 256
-"""Longest author, and longest reason."""
 
 MAX_SEQUENCE = 2**63 - 1
 
@@ -34,10 +32,10 @@ class ChangeRequest(ScheduleRequest):
     """A request that changes one schedule."""
 
     author: Annotated[
-        str, Field(max_length=MAX_NAMED_CHARS, description="Who asks for it, at most 256 characters: kept with it.")
+        str, Field(max_length=MAX_AUTHOR_CHARS, description="Who asks for it, at most 256 characters: kept with it.")
     ] = ""
     reason: Annotated[
-        str, Field(max_length=MAX_NAMED_CHARS, description="Why, at most 256 characters: kept with it.")
+        str, Field(max_length=MAX_AUTHOR_CHARS, description="Why, at most 256 characters: kept with it.")
     ] = ""
     dry_run: Annotated[bool, Field(description="Whether to change nothing, and to answer what would be done.")] = False
 

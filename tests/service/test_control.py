@@ -4,16 +4,22 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.control import CODES
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.processes import sidecar
 from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually, instant_reached
 from tests.service.controlling import ENDPOINTS, Controlled, Refused, far, request
 
 
@@ -81,6 +87,18 @@ async def test_a_dry_run_answers_what_would_be_done_and_does_nothing(controlled:
         last = await controlled.last()
         assert last is not None
         assert (would["dry_run"], last.sequence) == (True, added["sequence"]), endpoint
+
+
+async def test_who_did_it_and_why_is_an_advisory(controlled: Controlled) -> None:
+    api = controlled.account.api
+    await eventually(lambda: api.stream("nats_scheduler_failures"), within_seconds=WAIT_SECONDS)
+    await controlled.change("add", headers=far(), dry_run=True, author="nobody")
+    added = await controlled.change("add", headers=far(), author="ada", reason="as agreed")
+    subject = "nats_scheduler.advisory.schedule_changed.O.O.s"
+    (kept,) = await controlled.account.wait_for("nats_scheduler_failures", subject)
+    advisory = json.loads(kept.body or b"")
+    expected = {"author": "ada", "reason": "as agreed", "change": "added", "after": added["sequence"]}
+    assert expected.items() <= advisory.items()
 
 
 # -- what is refused -------------------------------------------------------------------------------------------
@@ -229,6 +247,30 @@ async def test_requests_at_a_sidecar_that_drains_are_refused_and_change_nothing(
     last = await controlled.last()
     assert last is not None
     assert last.sequence == added["sequence"]
+
+
+async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_meanwhile(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """The requester got no answer, and may have asked another sidecar since."""
+    server = await start_server(V2_11)
+    body = {"stream": "O", "subject": "O.s"}
+    async with account_on(server.url) as account:
+        with sidecar("run", "--allow-control", "-s", server.url, folder=tmp_path) as process:
+            await process.wait_for_line("instances_alive")
+            await account.create("O")
+            await process.wait_for_line("stream_ready.*stream=O")
+            sequence = await account.publish("O.s", dict(far()))
+            process.pause()
+            with pytest.raises(NoAnswerError):
+                await request(account.connection, "pause", body, deadline=0.5)
+            await instant_reached(CLOCK.now() + SENDING_STANDSTILL_LIMIT_NS + SECOND, CLOCK.now)
+            process.resume()
+            await process.wait_for_line("stood still")
+            await process.wait_for_line("stream_ready.*stream=O", count=2)
+            would = await request(account.connection, "pause", {**body, "dry_run": True})
+            assert isinstance(would, dict), would
+            assert would["sequence_before"] == sequence
 
 
 @only_on_2_11
