@@ -4,7 +4,8 @@ The rules:
 
 - Nothing is changed unless the operator allows it (`allow_control`), only on streams that this sidecar serves, and not
   while it drains.
-- An operation does I/O only, and begins in a moment without fires (`service.turns`), so it delays none.
+- An operation waits for the server most of the time. It begins in a moment without fires, and some time after the one
+  before (`service.turns`), so it delays none.
 - It ends within `CHANGE_LIMIT_SECONDS`. What it has done by then is not known, and it can be asked for again.
 
 Cost: two requests to the server for each change, and the advisory.
@@ -198,15 +199,16 @@ def changing(operation: Operation[R]) -> Handler[R]:
     async def handle(asked: Asked, request: R) -> Document:
         deployment = asked.deployment
         _check_place(asked, request)
-        await asked.turns.moment_without_fires()
+        has_begun = False
         try:
             async with asyncio.timeout(CHANGE_LIMIT_SECONDS):
+                await asked.turns.begin()
+                has_begun = True
                 change = await operation(deployment.schedules, request, Author(request.author, request.reason))
         except ScheduleError as error:
             raise refusal_of(error) from None
         except TimeoutError:
-            unfinished = UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s, and may be done")
-            raise refusal_of(unfinished) from None
+            raise refusal_of(_unfinished(has_begun=has_begun)) from None
         answer: ChangeAnswer = {
             "at": format_rfc3339(deployment.now()),
             "instance": deployment.instance,
@@ -227,6 +229,12 @@ def _check_place(asked: Asked, request: ChangeRequest) -> None:
         raise ServiceError(
             FORBIDDEN, f"subject {shown(request.subject)}: what is published there is a request to the server"
         )
+
+
+def _unfinished(*, has_begun: bool) -> ScheduleError:
+    if has_begun:
+        return UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s: it may be done or not")
+    return NoAnswerError(f"not begun within {CHANGE_LIMIT_SECONDS:.0f} s, so nothing is done: the sidecar is busy")
 
 
 def refusal_of(error: ScheduleError) -> ServiceError:

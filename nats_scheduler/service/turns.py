@@ -9,6 +9,8 @@ The rules:
 - Works take turns one after the other: many requests at once do not make slices longer.
 - While a burst of fires lasts, no slice is done: its acknowledgements are many turns, and a slice would delay each.
   What lasts longer than `BURST_PAUSE_LIMIT_SECONDS` is not waited for: with a distant server it is the usual load.
+- A change of a schedule is not sliced, because it waits for the server most of the time. It begins in a moment without
+  fires, `BEGINNINGS_APART_SECONDS` after the one before: many at once are not worked on in one turn of the loop.
 - A work that is not finished within `WORK_LIMIT_SECONDS` is given up, and its request is refused.
 
 Cost: two reads of the loop's clock for each slice, and one for each unit of work.
@@ -42,6 +44,9 @@ BURST_CHECK_INTERVAL_SECONDS = 0.01
 BURST_PAUSE_LIMIT_SECONDS = 2.0
 """Longest wait for the end of a burst before one slice."""
 
+BEGINNINGS_APART_SECONDS = 0.005
+"""Shortest time between the beginnings of two changes, each of which takes the process about a millisecond."""
+
 WORK_LIMIT_SECONDS = 30.0
 """Longest time for the work of one request, waiting included."""
 
@@ -53,6 +58,7 @@ class Turns:
         """Give way to these fires."""
         self._fires = fires
         self._turn = asyncio.Lock()
+        self._beginning = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
     async def do(self, work: Sliced[T]) -> T:
@@ -70,6 +76,12 @@ class Turns:
     async def run(self, work: Generator[None, None, T]) -> T:
         """Do the work of a generator that yields after each unit, and return its result."""
         return await self.do(Sliced(work))
+
+    async def begin(self) -> None:
+        """Wait until what is not sliced may begin."""
+        async with self._beginning:
+            await self.moment_without_fires()
+            await asyncio.sleep(BEGINNINGS_APART_SECONDS)
 
     async def _slice(self, work: Sliced[T]) -> bool:
         """Do one slice and make a pause; return whether there is more to do."""

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Generator, Iterable, Iterator
-from itertools import repeat
+from itertools import pairwise, repeat
 from math import inf
 
 import pytest
 
 from nats_scheduler.service import turns
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.turns import SLICE_SECONDS, SPARE_SECONDS, Turns
+from nats_scheduler.service.turns import BEGINNINGS_APART_SECONDS, SLICE_SECONDS, SPARE_SECONDS, Turns
 
 
 class Fires:
@@ -86,6 +86,27 @@ async def test_no_slice_is_done_while_a_fire_is_near_or_in_flight() -> None:
 
 async def test_fires_that_never_pause_do_not_keep_a_request_from_its_answer() -> None:
     assert await Turns(Fires(spare=repeat(0.0))).run(steps(3, "work", [])) == "work"
+
+
+async def test_changes_begin_one_after_the_other_and_not_while_a_burst_lasts() -> None:
+    loop, began = asyncio.get_running_loop(), list[float]()
+    seen: list[bool] = []
+
+    def bursts() -> Iterator[bool]:
+        for lasts in (True, True, False):
+            assert began == []
+            seen.append(lasts)
+            yield lasts
+
+    shared = Turns(Fires(bursts()))
+
+    async def change() -> None:
+        await shared.begin()
+        began.append(loop.time())
+
+    await asyncio.gather(*(change() for _ in range(4)))
+    assert seen == [True, True, False]
+    assert all(later - earlier >= BEGINNINGS_APART_SECONDS * 0.99 for earlier, later in pairwise(began))
 
 
 async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
