@@ -17,7 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from nats_scheduler.control import edits, switch
+from nats_scheduler.control import edits, fires, switch
 from nats_scheduler.control.changes import Author, Change
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -37,14 +37,18 @@ from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.control_schemas import (
     AddRequest,
+    BackfillRequest,
     ChangeAnswer,
     ChangeRequest,
     EditRequest,
+    FireRequest,
     ResumeRequest,
     VersionRequest,
+    instant_of,
 )
 from nats_scheduler.service.endpoint import Asked, Document, Handler, shown
 from nats_scheduler.service.micro import (
@@ -87,7 +91,11 @@ CODES: Mapping[type[ScheduleError], int] = {
 _NAME = re.compile(r"[!-9;-~]+")
 """Printable ASCII without blanks and colons."""
 
+MAX_AHEAD_SECONDS = 2.0
+"""How far ahead of the server's clock a fire time may be, because the clock of the requester is: it is waited for."""
+
 SAFE = "asking again is safe"
+UNSAFE = "asking again may store a second fire: only a request with a fire_time is safe to repeat"
 
 
 # -- refusals before a request is read -------------------------------------------------------------------------
@@ -141,6 +149,43 @@ async def resume(store: ScheduleStore, request: ResumeRequest, author: Author) -
         expected=request.expected,
         dry_run=request.dry_run,
     )
+
+
+async def fire(store: ScheduleStore, request: FireRequest, author: Author) -> Change:
+    """Store one fire beside a schedule."""
+    if request.fire_time is not None:
+        await _wait_until(instant_of(request.fire_time), store.now)
+    return await fires.fire(
+        store,
+        request.stream,
+        request.subject,
+        at=None if request.fire_time is None else instant_of(request.fire_time),
+        author=author,
+        expected=request.expected,
+        dry_run=request.dry_run,
+    )
+
+
+async def backfill(store: ScheduleStore, request: BackfillRequest, author: Author) -> Change:
+    """Store the past fires of a schedule that are missing."""
+    return await fires.backfill(
+        store,
+        request.stream,
+        request.subject,
+        instant_of(request.since),
+        instant_of(request.until),
+        limit=request.limit,
+        author=author,
+        expected=request.expected,
+        dry_run=request.dry_run,
+    )
+
+
+async def _wait_until(instant: int, now: Callable[[], int]) -> None:
+    """Wait until a time (ns) that is at most `MAX_AHEAD_SECONDS` ahead; one that is further ahead is refused later."""
+    ahead = (instant - now()) / SECOND
+    if 0 < ahead <= MAX_AHEAD_SECONDS:
+        await asyncio.sleep(ahead)
 
 
 async def add(store: ScheduleStore, request: AddRequest, author: Author) -> Change:
@@ -206,9 +251,9 @@ def changing(operation: Operation[R]) -> Handler[R]:
                 has_begun = True
                 change = await operation(deployment.schedules, request, Author(request.author, request.reason))
         except ScheduleError as error:
-            raise refusal_of(error) from None
+            raise refusal_of(error, request) from None
         except TimeoutError:
-            raise refusal_of(_unfinished(has_begun=has_begun)) from None
+            raise refusal_of(_unfinished(has_begun=has_begun), request) from None
         answer: ChangeAnswer = {
             "at": format_rfc3339(deployment.now()),
             "instance": deployment.instance,
@@ -237,7 +282,7 @@ def _unfinished(*, has_begun: bool) -> ScheduleError:
     return NoAnswerError(f"not begun within {CHANGE_LIMIT_SECONDS:.0f} s, so nothing is done: the sidecar is busy")
 
 
-def refusal_of(error: ScheduleError) -> ServiceError:
+def refusal_of(error: ScheduleError, request: ChangeRequest) -> ServiceError:
     """Return what the requester gets for an error of an operation."""
     code = next(code for kind, code in CODES.items() if isinstance(error, kind))
     sentence, headers = str(error), list[tuple[bytes, bytes]]()
@@ -248,5 +293,11 @@ def refusal_of(error: ScheduleError) -> ServiceError:
         headers.append((LAST_SEQUENCE, b"%d" % error.sequence))
         sentence += f"; the sequence there is {error.sequence} now" if error.sequence else "; nothing is there now"
     if code == UNAVAILABLE:
-        sentence += f"; {SAFE}"
+        is_safe = isinstance(error, NoAnswerError) or not _fires_now(request)
+        sentence += f"; {SAFE if is_safe else UNSAFE}"
     return ServiceError(code, sentence, headers)
+
+
+def _fires_now(request: ChangeRequest) -> bool:
+    """Return whether a request stores another fire each time."""
+    return isinstance(request, FireRequest) and request.fire_time is None

@@ -26,6 +26,18 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
         control.resume,
     ),
     _endpoint(
+        "schedules.fire",
+        "Store one fire of a schedule now, paused or not, beside those that come due.",
+        control_schemas.FireRequest,
+        control.fire,
+    ),
+    _endpoint(
+        "schedules.backfill",
+        "Store the past fires of a schedule that are missing.",
+        control_schemas.BackfillRequest,
+        control.backfill,
+    ),
+    _endpoint(
         "schedules.add",
         "Store a new schedule; the same one again changes nothing.",
         control_schemas.AddRequest,

@@ -7,10 +7,13 @@ import base64
 import binascii
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
+from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL
 from nats_scheduler.observe.change_documents import ChangeDocument
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.service.past_schemas import as_time
 from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest
 
 MAX_SEQUENCE = 2**63 - 1
@@ -78,6 +81,29 @@ class ResumeRequest(VersionRequest):
     ] = False
 
 
+class FireRequest(VersionRequest):
+    """A request for one fire now."""
+
+    fire_time: Annotated[
+        str | None,
+        AfterValidator(as_time),
+        Field(
+            description="Its fire time, RFC 3339, not in the future; null for now. A second request with the same one "
+            "stores nothing, within the duplicate window of the stream."
+        ),
+    ] = None
+
+
+class BackfillRequest(VersionRequest):
+    """A request for past fires that are missing."""
+
+    since: Annotated[str, AfterValidator(as_time), Field(description="The first fire time, RFC 3339.")]
+    until: Annotated[str, AfterValidator(as_time), Field(description="The last fire time, RFC 3339.")]
+    limit: Annotated[
+        int, Field(ge=1, le=MAX_BACKFILL, description="The most fires; if more are missing, none is stored.")
+    ] = DEFAULT_BACKFILL
+
+
 class AddRequest(BodyRequest, ChangeRequest):
     """A request to store a new schedule."""
 
@@ -102,3 +128,10 @@ class ChangeAnswer(Answer, ChangeDocument):
 
     dry_run: bool
     """Whether nothing was done."""
+
+
+def instant_of(time: str) -> int:
+    """Return a time of a request (ns since the Unix epoch)."""
+    instant = parse_rfc3339(time)
+    assert isinstance(instant, int), "the model has checked it"
+    return instant

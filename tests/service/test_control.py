@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.jetstream.errors import NoAnswerError as NoReplyError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.control import CODES
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.control import CODES, refusal_of
+from nats_scheduler.service.control_schemas import FireRequest, VersionRequest
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually, instant_reached
@@ -81,12 +83,49 @@ async def test_a_dry_run_answers_what_would_be_done_and_does_nothing(controlled:
     would = await controlled.change("add", headers=far(), dry_run=True)
     assert (would["change"], would["dry_run"], await controlled.last()) == ("added", True, None)
     added = await controlled.change("add", headers=far())
-    tried: dict[str, dict[str, str]] = {"pause": {}, "remove": {}, "edit": {"body": "another"}}
+    tried: dict[str, dict[str, str]] = {"fire": {}, "pause": {}, "remove": {}, "edit": {"body": "another"}}
     for endpoint, more in tried.items():
         would = await controlled.change(endpoint, dry_run=True, **more)
         last = await controlled.last()
         assert last is not None
         assert (would["dry_run"], last.sequence) == (True, added["sequence"]), endpoint
+
+
+async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(controlled: Controlled) -> None:
+    added = await controlled.change("add", headers=far(), body="content")
+    fired = await controlled.change("fire", author="ada")
+    assert (fired["change"], fired["sequence"], len(fired["fires"])) == ("fired", added["sequence"], 1)
+    now = in_seconds(0.2)  # a clock that is ahead of the server's
+    again = [await controlled.change("fire", fire_time=now) for _ in range(2)]
+    assert [(one["change"], len(one["fires"])) for one in again] == [("fired", 1), ("unchanged", 0)]
+    stored = await controlled.account.messages("O", "O.out")
+    assert [one.body for one in stored] == [b"content"] * 2
+    last = await controlled.last()
+    assert last is not None
+    assert last.sequence == added["sequence"], "the schedule itself is as it was"
+    refused = await controlled.refusal("fire", fire_time=in_seconds(3600))
+    assert (refused.code, "in the future" in refused.sentence) == (422, True)
+
+
+async def test_a_paused_schedule_is_fired_and_what_it_did_not_fire_is_filled_in_once(controlled: Controlled) -> None:
+    begin = (CLOCK.now() // SECOND - 3600) * SECOND
+    headers = [["Nats-Schedule", "@every 1s"], ["Nats-Schedule-Target", "O.out"]]
+    if not controlled.is_native:  # a server that fires by itself takes no policies
+        headers.append(["Nats-Schedule-X-Anchor", format_rfc3339(begin)])
+    await controlled.change("add", headers=headers)
+    await controlled.account.wait_for("O", "O.out")
+    await controlled.change("pause")
+    wanted = {"since": format_rfc3339(begin), "until": format_rfc3339(begin + 5 * SECOND)}
+    would = await controlled.change("backfill", **wanted, dry_run=True)
+    filled = await controlled.change("backfill", **wanted)
+    assert filled["fires"] == would["fires"]
+    if controlled.is_native:
+        assert (filled["change"], filled["fires"]) == ("unchanged", [])
+        return
+    assert (filled["change"], len(filled["fires"])) == ("backfilled", 6)
+    assert (await controlled.change("backfill", **wanted))["change"] == "unchanged"
+    refused = await controlled.refusal("backfill", **{**wanted, "until": format_rfc3339(begin + 3000 * SECOND)})
+    assert (refused.code, "at most 100 are stored at once" in refused.sentence) == (422, True)
 
 
 async def test_who_did_it_and_why_is_an_advisory(controlled: Controlled) -> None:
@@ -121,6 +160,7 @@ async def test_nothing_is_changed_unless_the_setting_is_on(start_server: StartSe
         assert last.sequence == sequence
 
 
+RANGE = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
 WRONG: list[tuple[str, object, int, str]] = [
     ("pause", {"subject": "O.s"}, 400, "the key stream is missing"),
     ("pause", {"stream": "O", "subject": "O.*"}, 400, "a subject without wildcards"),
@@ -144,6 +184,10 @@ WRONG: list[tuple[str, object, int, str]] = [
     ("edit", {"stream": "O", "subject": "O.s", "unset": ["Nats-Schedule"]}, 422, "it would be no schedule"),
     ("edit", b'{"stream": "O", "subject": "O.s", "body": "\\ud800"}', 400, "in UTF-8"),
     ("edit", b'{"stream": "O", "subject": "O.s", "body": "\xff"}', 400, "in UTF-8"),
+    ("fire", {"stream": "O", "subject": "O.s", "fire_time": "now"}, 400, "fire_time of 'now': a time such as"),
+    ("backfill", {"stream": "O", "subject": "O.s", "since": "2026-01-01T00:00:00Z"}, 400, "the key until is missing"),
+    ("backfill", {"stream": "O", "subject": "O.s", **RANGE, "limit": 1001}, 400, "limit of 1001"),
+    ("backfill", {"stream": "O", "subject": "O.s", **RANGE}, 422, "one fire time"),
     ("remove", b"[]", 400, "a JSON object"),
     ("remove", b"x" * 70_000, 400, "at most 65536"),
 ]
@@ -176,7 +220,7 @@ async def test_another_version_than_the_expected_one_is_a_conflict_that_names_th
 ) -> None:
     added = await controlled.change("add", headers=far())
     edited = await controlled.change("edit", body="newer")
-    for endpoint in ("pause", "remove"):
+    for endpoint in ("pause", "remove", "fire"):
         refused = await controlled.refusal(endpoint, expected=added["sequence"])
         assert (refused.code, refused.last_sequence) == (409, edited["sequence"]), endpoint
     refused = await controlled.refusal("edit", expected=added["sequence"], body="lost")
@@ -206,6 +250,16 @@ async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(control
     other = await controlled.last("O.other")
     assert other is not None
     assert other.body == b"stays"
+
+
+def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> None:
+    unknown, not_done = UnknownOutcomeError("no answer"), NoAnswerError("no answer")
+    fire = FireRequest(stream="O", subject="O.s")
+    timed = FireRequest(stream="O", subject="O.s", fire_time="2026-01-01T00:00:00Z")
+    pausing = VersionRequest(stream="O", subject="O.s")
+    assert "may store a second fire" in refusal_of(unknown, fire).sentence
+    safe = (refusal_of(not_done, fire), refusal_of(unknown, timed), refusal_of(unknown, pausing))
+    assert {(one.code, one.sentence) for one in safe} == {(503, "no answer; asking again is safe")}
 
 
 def test_each_error_of_an_operation_has_a_code() -> None:
@@ -262,7 +316,7 @@ async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_mean
             await process.wait_for_line("stream_ready.*stream=O")
             sequence = await account.publish("O.s", dict(far()))
             process.pause()
-            with pytest.raises(NoAnswerError):
+            with pytest.raises(NoReplyError):
                 await request(account.connection, "pause", body, deadline=0.5)
             await instant_reached(CLOCK.now() + SENDING_STANDSTILL_LIMIT_NS + SECOND, CLOCK.now)
             process.resume()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
@@ -43,6 +44,9 @@ def granted(mode: str, *, but_for: str = "") -> list[Permission]:
     return [one for one in whole if (one.act, one.subject) != ("publish", but_for)]
 
 
+BACKFILLED = {"subject": "orders.paused", "since": "2026-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z"}
+
+
 @asynccontextmanager
 async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Account, Any]]:
     """Run a sidecar with few permissions, which serves the stream `ORDERS` of its account."""
@@ -55,7 +59,16 @@ async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Accou
         await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
         await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=mode != "portable")
         await running.ready("ORDERS")
+        prefix = "X-" if mode == "portable" else ""
+        paused = {f"{prefix}Nats-Schedule-X-Paused": "@every 1s", f"{prefix}Nats-Schedule-Target": "orders.out"}
+        await account.publish("orders.paused", paused)
         yield account, running
+
+
+async def something_is_missing(connection: Connection) -> bool:
+    """Return whether a backfill would store something."""
+    would = await request(connection, "backfill", {"stream": "ORDERS", **BACKFILLED, "dry_run": True})
+    return isinstance(would, dict) and bool(would["fires"])
 
 
 def requests(mode: str) -> dict[str, dict[str, Any]]:
@@ -66,6 +79,8 @@ def requests(mode: str) -> dict[str, dict[str, Any]]:
     return {
         "add": {**body, "headers": headers},
         "edit": {**body, "body": "another"},
+        "fire": body,
+        "backfill": {**body, **BACKFILLED},
         "pause": body,
         "resume": body,
         "remove": body,
@@ -77,6 +92,7 @@ async def refused_without(url: str, number: int, subject: str) -> list[str]:
     refused = []
     async with serving(url, number, "native") as (account, _running):
         await account.publish("orders.s", dict(far("orders.out")))
+        await eventually(lambda: something_is_missing(account.connection), within_seconds=WAIT_SECONDS)
         for endpoint, body in requests("native").items():
             named = {**body, "subject": "orders.new"} if endpoint == "add" else body
             answer = await request(account.connection, endpoint, named)
@@ -94,6 +110,7 @@ async def refused_without(url: str, number: int, subject: str) -> list[str]:
 async def test_the_list_is_sufficient_to_change_schedules(start_server: StartServer, mode: str) -> None:
     server = await start_server(VERSIONS[mode], config=accounts([granted(mode)]))
     async with serving(server.url, 0, mode) as (account, running):
+        await eventually(lambda: something_is_missing(account.connection), within_seconds=WAIT_SECONDS)
         for endpoint, body in requests(mode).items():
             answer = await request(account.connection, endpoint, body)
             assert isinstance(answer, dict), (endpoint, answer)
@@ -137,6 +154,7 @@ async def test_permissions_tell_reading_from_changing_and_what_is_changed(start_
         account_on(url_of(server.url, "sidecar-2")) as changer,
         account_on(url_of(server.url, "sidecar-3")) as pauser,
     ):
+        await eventually(lambda: something_is_missing(changer.connection), within_seconds=WAIT_SECONDS)
         for endpoint, body in requests("2.11").items():
             with pytest.raises(NotPermittedError):
                 await request(reader.connection, endpoint, body)
