@@ -67,6 +67,17 @@ async def test_no_older_version_is_left_for_a_server_that_fires() -> None:
     assert header_value(world.last().block, b"Nats-Rollup") == b"sub", "as the server adds it itself"
 
 
+async def test_a_pause_never_rolls_up_the_stream() -> None:
+    """Such a schedule is rejected; a server up to 2.11 has stored it, after it has removed everything else."""
+    world = World()
+    sequence = world.put(block("@every 1h", Nats_Rollup="all"))
+    with pytest.raises(NotPossibleError, match="a Nats-Rollup of 'all', which would remove other messages"):
+        await pause(world.store, "S", SUBJECT, dry_run=True)
+    with pytest.raises(NotPossibleError, match="which would remove other messages"):
+        await pause(world.store, "S", SUBJECT)
+    assert world.last().sequence == sequence
+
+
 async def test_a_portable_schedule_on_a_native_stream_keeps_its_phase() -> None:
     world = World(is_native=True)
     world.put(block("@every 1h", "X-"))

@@ -252,6 +252,19 @@ async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(control
     assert other.body == b"stays"
 
 
+async def test_a_pause_of_a_schedule_that_rolls_up_the_stream_removes_nothing(controlled: Controlled) -> None:
+    prefix = "X-" if controlled.is_native else ""  # a native server refuses it
+    await controlled.account.create("P", allow_rollup_hdrs=True)
+    await controlled.running.ready("P")
+    headers = {f"{prefix}{name}": value for name, value in far("P.out")}
+    await controlled.account.publish("P.s", {**headers, "Nats-Rollup": "all"})
+    await controlled.account.publish("P.other", body=b"stays")
+    answer = await request(controlled.account.connection, "pause", {"stream": "P", "subject": "P.s"})
+    assert isinstance(answer, Refused)
+    assert (answer.code, "would remove other messages" in answer.sentence) == (422, True)
+    assert len(await controlled.account.messages("P", ">")) == 2
+
+
 def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> None:
     unknown, not_done = UnknownOutcomeError("no answer"), NoAnswerError("no answer")
     fire = FireRequest(stream="O", subject="O.s")
