@@ -28,15 +28,15 @@ class ChangeDocument(TypedDict):
     """What the requester should know of it, one sentence each."""
 
 
-def change_document(change: Change) -> ChangeDocument:
-    """Describe a change."""
+def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
+    """Describe a change that was made, or would be."""
     return {
         "change": change.kind,
         "stream": change.stream,
         "subject": change.subject,
         "sequence_before": change.before,
         "sequence": change.after,
-        "changed": format_rfc3339(change.at) if change.at else None,
+        "changed": None if dry_run or change.kind is Kind.UNCHANGED else format_rfc3339(change.at),
         "author": change.author.name,
         "reason": change.author.reason,
         "fires": [format_rfc3339(fire) for fire in change.fires],

@@ -54,7 +54,8 @@ async def test_a_schedule_is_added_paused_resumed_edited_and_removed(controlled:
     assert (stored.body, header_value(stored.block, b"Greeting")) == (body, "hej, åäö".encode())
 
     again = await controlled.change("add", **wanted)
-    assert (again["change"], again["sequence"]) == ("unchanged", stored.sequence)
+    assert (again["change"], again["sequence"], again["changed"]) == ("unchanged", stored.sequence, None)
+    assert added["changed"] is not None
 
     paused = await controlled.change("pause", expected=stored.sequence)
     assert (paused["change"], paused["sequence_before"]) == ("paused", stored.sequence)
@@ -88,7 +89,7 @@ async def test_a_dry_run_answers_what_would_be_done_and_does_nothing(controlled:
         would = await controlled.change(endpoint, dry_run=True, **more)
         last = await controlled.last()
         assert last is not None
-        assert (would["dry_run"], last.sequence) == (True, added["sequence"]), endpoint
+        assert (would["dry_run"], would["changed"], last.sequence) == (True, None, added["sequence"]), endpoint
 
 
 async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(controlled: Controlled) -> None:
