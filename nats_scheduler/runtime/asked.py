@@ -131,6 +131,7 @@ class AskedSidecar:
         self._examination = examination
         self._is_draining = is_draining
         self.allows_control = settings.allow_control
+        # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
         self.schedules = ConnectionStore(access.connection, carrying, ServerClock(clock), settings.restrictions_on)
         self.failures_stream = settings.failures_stream if settings.keep_failures else None
 
