@@ -1,6 +1,7 @@
 """The printed schemas and the reference page are those of the models that the sidecar uses."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,19 @@ from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.schema import service_schema
 from nats_scheduler.service.service import ALL_ENDPOINTS
 from tests.house.sources import place
-from tests.service.reference import PAGES, derived_part, page_with
+from tests.service.reference import PAGES, REFERENCE, derived_part, page_with
+from tests.service.shapes import fault_of
 
 
 @pytest.mark.parametrize("page", PAGES, ids=place)
 def test_the_reference_page_says_what_the_models_say(page: Path) -> None:
     expected = page_with(page, derived_part(PAGES[page]))
     assert page.read_text(encoding="utf-8") == expected, "python -m tests.service.reference"
+
+
+def test_the_answer_on_the_page_about_changes_is_one() -> None:
+    (example,) = re.findall(r"^```json\n(.*?)^```", (REFERENCE / "control.md").read_text("utf-8"), re.M | re.S)
+    assert fault_of("schedules.pause", json.loads(example)) == ""
 
 
 def test_each_endpoint_has_a_request_and_an_answer_whose_parts_are_all_defined() -> None:
