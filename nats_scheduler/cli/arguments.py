@@ -1,4 +1,4 @@
-"""What commands check of their arguments before they connect: names of streams, and filters.
+"""What commands check of their arguments before they connect: names of streams, filters, times and durations.
 
 Rule: an argument that no server could accept ends the command with 2, and the error shows the value.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.schedule.durations import parse_duration
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.stream_files import is_stream_name
 
 
@@ -21,3 +23,19 @@ def check_filter(option: str, subject: str | None) -> None:
     """End the command with 2 if the value of an option is no subject, with wildcards or without; None is not given."""
     if subject is not None and not is_valid_subject(subject):
         raise click.UsageError(f"{option} of {subject!r}: expected a subject such as 'orders.>'")
+
+
+def instant_of(option: str, text: str) -> int:
+    """Return the time of an option (ns); end the command with 2 if it is not RFC 3339 with an offset."""
+    instant = parse_rfc3339(text)
+    if not isinstance(instant, int):
+        raise click.UsageError(f"{option} of {text!r}: expected a time with its offset, such as 2026-01-31T09:00:00Z")
+    return instant
+
+
+def duration_of(option: str, text: str) -> int:
+    """Return the duration of an option (ns); end the command with 2 if it is none, or not more than zero."""
+    duration = parse_duration(text)
+    if not isinstance(duration, int) or duration <= 0:
+        raise click.UsageError(f"{option} of {text!r}: expected a duration above zero, such as 20s or 1h30m")
+    return duration

@@ -79,7 +79,7 @@ def command(
     rules = _rules(stream_config, as_json)
     block = EMPTY_BLOCK
     for header in headers:
-        block = with_header(block, *_split(header))
+        block = with_header(block, *split_header(header))
     now = SystemClock().now()
     reading = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS)
     warnings = warnings_about(block, reading, rules, now)
@@ -140,7 +140,7 @@ def _rules(path: str | None, as_json: bool) -> StreamRules:
     return StreamRules.from_config(config, schedules_enabled=config.get(FLAG) is True)
 
 
-def _split(header: str) -> tuple[bytes, bytes]:
+def split_header(header: str) -> tuple[bytes, bytes]:
     """Split `Name: value` as `nats pub -H` does: at the first colon, blanks around both parts dropped."""
     name, colon, value = header.partition(":")
     if not colon or not name.strip():

@@ -2,17 +2,18 @@
 
 Rule: the script asks this program at each press of the key, by click's own mechanism, so that it never is out of date.
 Commands are completed from the table in `cli.main`, without importing any.
-Names of streams and of calendars are asked of the server that the flags, variables and contexts name, within
-`STREAMS_DEADLINE_SECONDS`; if it does not answer in time, or for any other reason, none are offered.
+Names of streams and of calendars, and the subjects of schedules, are asked of the server that the flags, variables and
+contexts name, within `STREAMS_DEADLINE_SECONDS`; if it does not answer in time, or for any other reason, none are
+offered, and of the subjects those that were read until then.
 Cost: the start of Python at each press; for those also the client and one connection.
-Limit: the first page of the server's list is offered.
+Limit: the first page of the server's list of streams is offered, and `MAX_SUBJECTS` subjects.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,8 @@ FISH_SPLIT = ('string split "," ', 'string split --max 1 "," ')
 """What click writes for fish, and what cuts no name or description at its first comma."""
 STREAMS_DEADLINE_SECONDS = 1.0
 """Longest wait for a server while a person waits for the completion."""
+MAX_SUBJECTS = 200
+"""Most subjects that are offered."""
 
 
 @click.command("completion")
@@ -64,6 +67,29 @@ def complete_calendar(context: click.Context, _parameter: click.Parameter, incom
     except Exception:  # as for streams
         return []
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def complete_subject(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the subjects of the schedules in the stream that was typed, paused and invalid ones too."""
+    found: set[str] = set()
+    with suppress(Exception):  # as for streams; what was found until the deadline is offered
+        asyncio.run(_find_subjects(context.params, incomplete, found))
+    return [CompletionItem(subject) for subject in sorted(found)]
+
+
+async def _find_subjects(parameters: dict[str, Any], incomplete: str, found: set[str]) -> None:
+    """Add to `found` the subjects of schedules that begin with what was typed; those that were typed are left out."""
+    from nats_scheduler.cli.changing import store_of
+    from nats_scheduler.cli.session import open_session
+
+    stream, typed = parameters["stream"], set(parameters.get("subjects") or ())
+    folder = incomplete.rpartition(".")[0]
+    async with asyncio.timeout(STREAMS_DEADLINE_SECONDS), open_session(_resolved(parameters)) as session:
+        async for message in store_of(session).schedules(stream, f"{folder}.>" if folder else ">"):
+            if message.subject.startswith(incomplete) and message.subject not in typed:
+                found.add(message.subject)
+            if len(found) == MAX_SUBJECTS:
+                return
 
 
 async def _calendar_names(parameters: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.past import instant_since, limit_option, since_option
@@ -31,8 +32,8 @@ from nats_scheduler.settings.load import ResolvedSettings
 
 
 @click.command("failures")
-@click.argument("stream", required=False)
-@click.argument("subject", required=False)
+@click.argument("stream", required=False, shell_complete=complete_stream)
+@click.argument("subject", required=False, shell_complete=complete_subject)
 @connection_options
 @since_option
 @limit_option(DEFAULT_FAILURES, MAX_FAILURES)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import click
 
 from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_json, printable
 from nats_scheduler.cli.past import check_schedule, instant_since, limit_option, since_option
@@ -41,8 +42,8 @@ class Past:
 
 
 @click.command("history")
-@click.argument("stream")
-@click.argument("subject")
+@click.argument("stream", shell_complete=complete_stream)
+@click.argument("subject", shell_complete=complete_subject)
 @connection_options
 @since_option
 @limit_option(DEFAULT_FIRES, MAX_FIRES)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import click
 
 from nats_scheduler.cli.arguments import check_stream
-from nats_scheduler.cli.completion import complete_stream
+from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.fire_table import print_next_fires
 from nats_scheduler.cli.history import print_past_fires, read_fires
 from nats_scheduler.cli.listing import Listing, read_listing
@@ -98,7 +98,7 @@ class Story:
 
 @click.command("info")
 @click.argument("stream", shell_complete=complete_stream)
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subject)
 @connection_options
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from nats_scheduler.cli.main import main
+from tests.cli.changing_site import PORTABLE, SITES, Cli, Site, site_on
+from tests.conftest import SharedServer
+from tests.harness.servers import V2_15
 
-Cli = Callable[..., Result]
+__all__ = ["Cli"]
 
 
 @pytest.fixture
@@ -24,3 +27,14 @@ def cli(tmp_path: Path) -> Cli:
         return CliRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
 
     return run
+
+
+@pytest.fixture(params=SITES)
+async def site(
+    cli: Cli, request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str
+) -> AsyncIterator[Site]:
+    """A stream of each kind, on which commands change schedules."""
+    version = V2_15 if request.param == PORTABLE else request.param
+    server = await shared_server(version)
+    async with site_on(cli, server.url, request.param, stream_name) as one:
+        yield one

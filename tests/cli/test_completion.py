@@ -13,12 +13,14 @@ import pytest
 
 from nats_scheduler.cli.completion import COMPLETE_VARIABLE, SHELLS
 from nats_scheduler.cli.main import COMMANDS
+from tests.cli.changing_site import FAR, site_on
 from tests.cli.conftest import Cli
 from tests.cli.test_main import DEAR
 from tests.conftest import SharedServer
-from tests.harness.account import account_on
+from tests.harness.account import WAIT_SECONDS, account_on
 from tests.harness.processes import clean_environment, sidecar_command
 from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
 
 ASK = """
 eval "$(nats-scheduler completion bash)"
@@ -73,6 +75,34 @@ async def test_bash_completes_names_of_streams(shared_server: SharedServer, tmp_
         assert await completed(tmp_path, "ls", "-s", server.url, "COMP") == ["COMPLETE_A", "COMPLETE_B"]
         for name in ("COMPLETE_B", "COMPLETE_A", "OTHER_COMPLETE"):
             await account.api.call(f"STREAM.DELETE.{name}")
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash on this machine")
+async def test_bash_completes_subjects_of_schedules_and_of_nothing_else(
+    cli: Cli, shared_server: SharedServer, stream_name: str, tmp_path: Path
+) -> None:
+    server = await shared_server(V2_11)
+    async with site_on(cli, server.url, V2_11, stream_name) as site:
+        for rest in ("a.one", "a.two", "b"):
+            await site.publish(rest, f"@at {FAR}")
+        await site.account.publish(site.subject("a.three"), body=b"no schedule")
+        await site.done("pause", site.subject("a.two"))
+        one, two, three = (site.subject(rest) for rest in ("a.one", "a.two", "b"))
+        for words, offered in (
+            (("pause", site.stream, ""), [one, two, three]),
+            (("pause", site.stream, f"{site.stream}.a.o"), [one]),
+            (("rm", site.stream, one, f"{site.stream}.a."), [two]),
+            (("edit", site.stream, f"{site.stream}.a."), [one, two]),
+            (("info", site.stream, f"{site.stream}.b"), [three]),
+            (("pause", "NONE_SUCH", ""), []),
+        ):
+            asked = (words[0], "-s", server.url, *words[1:])
+
+            async def are_offered(asked: tuple[str, ...] = asked, offered: list[str] = offered) -> bool:
+                # A machine that is busy may not read them within the deadline.
+                return await completed(tmp_path, *asked) == offered
+
+            await eventually(are_offered, within_seconds=WAIT_SECONDS, describe=f"{offered} for {words}")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

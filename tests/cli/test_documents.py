@@ -16,7 +16,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.cli.command_reference import described_objects, promised_keys
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
-from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11, V2_14
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
@@ -147,6 +147,31 @@ async def test_stream_add_has_the_keys_that_are_promised(cli: Cli, start_server:
     good.write_text(json.dumps({"name": "GOOD", **flagged}))
     bad.write_text(json.dumps({"name": "BAD", **flagged, "sources": [{"name": "GOOD"}]}))
     check("stream add", await on(cli, server, "stream", "add", str(good), str(bad), str(tmp_path / "none.json")))
+
+
+async def test_the_commands_that_change_schedules_have_the_keys_that_are_promised(
+    cli: Cli, start_server: StartServer
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create(
+            "nats_scheduler_failures", subjects=["nats_scheduler.advisory.>"], allow_msg_schedules=None
+        )
+        about = ("ORDERS", "ORDERS.s")
+        check("add", await on(cli, server, "add", *about, "--every", "5m", "--target", "ORDERS.out"))
+        check("edit", await on(cli, server, "edit", *about, "new body"))
+        check("fire", await on(cli, server, "fire", *about))
+        since, until = in_seconds(-3600), in_seconds(-1800)
+        check("backfill", await on(cli, server, "backfill", *about, "--from", since, "--to", until))
+        for command in ("pause", "resume", "rm"):
+            check(command, await on(cli, server, command, *about, "ORDERS.gone"))
+
+        async def kept() -> Document | None:
+            found = await on(cli, server, "changes")
+            return found if found["changes"] else None
+
+        check("changes", await eventually(kept, within_seconds=30, describe="changes are kept"))
 
 
 async def test_doctor_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:

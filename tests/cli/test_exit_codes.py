@@ -23,6 +23,7 @@ from tests.harness.servers import V2_11, V2_14, server_binary
 from tests.harness.waiting import eventually
 
 NOWHERE = ("--server", "nats://127.0.0.1:1")
+RANGE = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
 FIRES, FIRES_APART_SECONDS = 100, 0.02
 STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_msg_schedules": true}'
 WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
@@ -44,6 +45,22 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("doctor", 2): ("doctor", "a.b"),
     ("info", 1): ("info", "ORDERS", "orders.daily", *NOWHERE),
     ("info", 2): ("info", "ORDERS", "orders.*", *NOWHERE),
+    ("add", 1): ("add", "S", "S.s", "--every", "5m", "--target", "S.out", *NOWHERE),
+    ("add", 2): ("add", "S", "S.s", "--every", "5m", *NOWHERE),
+    ("edit", 1): ("edit", "S", "S.s", "--every", "5m", *NOWHERE),
+    ("edit", 2): ("edit", "S", "S.s", *NOWHERE),
+    ("pause", 1): ("pause", "S", "S.s", *NOWHERE),
+    ("pause", 2): ("pause", "S", "S.>", *NOWHERE),
+    ("resume", 1): ("resume", "S", "S.s", *NOWHERE),
+    ("resume", 2): ("resume", "S", *NOWHERE),
+    ("rm", 1): ("rm", "S", "S.s", *NOWHERE),
+    ("rm", 2): ("rm", "S", "S..s", *NOWHERE),
+    ("fire", 1): ("fire", "S", "S.s", *NOWHERE),
+    ("fire", 2): ("fire", "S", "S.*", *NOWHERE),
+    ("backfill", 1): ("backfill", "S", "S.s", *RANGE, *NOWHERE),
+    ("backfill", 2): ("backfill", "S", "S.s", *NOWHERE),
+    ("changes", 1): ("changes", *NOWHERE),
+    ("changes", 2): ("changes", "S.S", *NOWHERE),
     ("watch", 1): ("watch", *NOWHERE),
     ("watch", 2): ("watch", "--filter", "a..b", *NOWHERE),
     ("top", 1): ("top", *NOWHERE),
@@ -81,6 +98,9 @@ ON_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("ls", 0): ("ls",),
     ("instances", 0): ("instances",),
 }
+
+
+Story = Callable[[Path, StartServer], Awaitable[int]]
 
 
 async def run_ends_clean(folder: Path, start_server: StartServer) -> int:
@@ -126,13 +146,19 @@ async def dev_loses_its_server(folder: Path, _start_server: StartServer) -> int:
         return await process.wait_for_exit()
 
 
-async def info_finds_a_schedule(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        await account.publish("ORDERS.s", {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "ORDERS.out"})
-    with sidecar("info", "ORDERS", "ORDERS.s", "--server", server.url, folder=folder) as process:
-        return await process.wait_for_exit()
+def with_a_schedule(*words: str, is_paused: bool = False) -> Story:
+    """Return the story of a command about the schedule ORDERS.s, which is stored."""
+
+    async def story(folder: Path, start_server: StartServer) -> int:
+        server = await start_server(V2_11)
+        async with account_on(server.url) as account:
+            await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+            name = "Nats-Schedule-X-Paused" if is_paused else "Nats-Schedule"
+            await account.publish("ORDERS.s", {name: "@daily", "Nats-Schedule-Target": "ORDERS.out"})
+        with sidecar(words[0], "ORDERS", "ORDERS.s", *words[1:], "--server", server.url, folder=folder) as process:
+            return await process.wait_for_exit()
+
+    return story
 
 
 async def watch_is_interrupted(folder: Path, start_server: StartServer) -> int:
@@ -182,13 +208,22 @@ async def top_is_interrupted(folder: Path, start_server: StartServer) -> int:
         return await process.interrupt()
 
 
-async def failures_when_there_are_none(folder: Path, start_server: StartServer) -> int:
+def when_nothing_is_kept(command: str) -> Story:
+    """Return the story of a command about advisories, of which there are none."""
+
+    async def story(folder: Path, start_server: StartServer) -> int:
+        return await nothing_is_kept(command, folder, start_server)
+
+    return story
+
+
+async def nothing_is_kept(command: str, folder: Path, start_server: StartServer) -> int:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await account.create(
             "nats_scheduler_failures", subjects=["nats_scheduler.advisory.>"], allow_msg_schedules=None
         )
-    with sidecar("failures", "--server", server.url, folder=folder) as process:
+    with sidecar(command, "--server", server.url, folder=folder) as process:
         return await process.wait_for_exit()
 
 
@@ -198,7 +233,6 @@ async def web_is_interrupted(folder: Path, _start_server: StartServer) -> int:
         return await process.interrupt()
 
 
-Story = Callable[[Path, StartServer], Awaitable[int]]
 STORIES: Mapping[tuple[str, int], Story] = {
     ("run", 0): run_ends_clean,
     ("run", 1): run_leaves_a_fire_in_flight,
@@ -207,11 +241,19 @@ STORIES: Mapping[tuple[str, int], Story] = {
     ("graduate", 0): graduate_finds_it_native,
     ("doctor", 0): doctor_finds_nothing,
     ("doctor", 3): doctor_finds_a_warning,
-    ("info", 0): info_finds_a_schedule,
+    ("info", 0): with_a_schedule("info"),
+    ("add", 0): with_a_schedule("add", "--every", "5m", "--target", "ORDERS.out", "--replace"),
+    ("edit", 0): with_a_schedule("edit", "--every", "5m"),
+    ("pause", 0): with_a_schedule("pause"),
+    ("resume", 0): with_a_schedule("resume", is_paused=True),
+    ("rm", 0): with_a_schedule("rm"),
+    ("fire", 0): with_a_schedule("fire"),
+    ("backfill", 0): with_a_schedule("backfill", *RANGE),
+    ("changes", 0): when_nothing_is_kept("changes"),
     ("watch", 0): watch_is_interrupted,
     ("top", 0): top_is_interrupted,
     ("web", 0): web_is_interrupted,
-    ("failures", 0): failures_when_there_are_none,
+    ("failures", 0): when_nothing_is_kept("failures"),
     ("history", 0): history_of_a_schedule_that_never_fired,
 }
 

@@ -1,0 +1,106 @@
+"""`nats-scheduler changes`: who changed schedules, when and why, newest first.
+
+Rule: what is shown is what those who changed schedules by commands, by the micro service or by the Python client have
+published as advisories, as far as a stream keeps them (`service.kept_changes`). Nothing vouches for the names.
+Cost: a few requests. Limit: a change by any other client, such as `nats pub`, is not among them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.completion import complete_stream, complete_subject
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import CommandError, print_json
+from nats_scheduler.cli.past import instant_since, limit_option, since_option
+from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.tables import moment_text, print_table, wide_option
+from nats_scheduler.control.changes import Kind
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.kept_changes import ChangeQuery, FoundChanges, KeptChange, find_changes
+from nats_scheduler.service.kept_failures import MAX_FAILURES
+from nats_scheduler.settings.load import ResolvedSettings
+
+DEFAULT_CHANGES = 20
+
+
+@click.command("changes")
+@click.argument("stream", required=False, shell_complete=complete_stream)
+@click.argument("subject", required=False, shell_complete=complete_subject)
+@connection_options
+@since_option
+@limit_option(DEFAULT_CHANGES, MAX_FAILURES)
+@wide_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    resolved: ResolvedSettings,
+    stream: str | None,
+    subject: str | None,
+    since: str | None,
+    limit: int,
+    wide: bool,
+    as_json: bool,
+) -> None:
+    """Show who changed schedules, when and why, newest first.
+
+    Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
+    Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    check_stream(stream)
+    if subject is not None and not is_valid_subject(subject):
+        raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
+    query = ChangeQuery(stream, subject, limit, instant_since(since))
+    kept_in = resolved.settings.failures_stream
+    found = in_session(resolved, lambda session: _read(session, kept_in, query))
+    if as_json:
+        documents = [_document(change) for change in found.changes]
+        print_json({"kept_in": kept_in, "complete": found.is_complete, "changes": documents})
+    else:
+        _print(found, wide=wide)
+
+
+async def _read(session: Session, kept_in: str, query: ChangeQuery) -> FoundChanges:
+    info = await session.api.stream(kept_in)
+    if info is None:
+        raise CommandError(f"stream {kept_in} does not exist: a sidecar creates it, unless keep_failures is false")
+    return await find_changes(session.connection, session.api, StreamState.from_info(info), query)
+
+
+def _document(kept: KeptChange) -> dict[str, Any]:
+    return {"stored": format_rfc3339(kept.stored_at), "kept_as": kept.sequence, **change_document(kept.change)}
+
+
+def _print(found: FoundChanges, *, wide: bool) -> None:
+    if found.changes:
+        columns = ["when (UTC)", "stream", "schedule", "what", "by", "why", "sequence"]
+        rows = [_cells(kept) for kept in found.changes]
+        print_table(columns, rows, optional=["sequence", "stream"], wide=wide)
+        number = len(found.changes)
+        click.echo(f"{number} change{'' if number == 1 else 's'}, newest first")
+    else:
+        click.echo("no change is kept")
+    if not found.is_complete:
+        click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
+
+
+def _cells(kept: KeptChange) -> list[str]:
+    change = kept.change
+    sequences = dict.fromkeys(str(one) for one in (change.before, change.after) if one is not None)
+    what = change.kind.value
+    if change.kind is Kind.BACKFILLED:
+        what = f"{what} {len(change.fires):,} fire{'' if len(change.fires) == 1 else 's'}"
+    return [
+        moment_text(kept.stored_at),
+        change.stream,
+        change.subject,
+        what,
+        change.author.name,
+        change.author.reason,
+        " → ".join(sequences),
+    ]

@@ -1,0 +1,245 @@
+"""One change to many schedules: which ones are meant, the confirmation, the progress, and what failed.
+
+Rule: a wildcard is resolved and counted first, and what was counted is what is changed: schedules that are added
+meanwhile are not. A schedule that cannot be changed does not stop the others, and is named at the end.
+Cost: as many requests as a change takes, for `MAX_AT_ONCE` schedules at a time; a wildcard reads the stream before.
+Limit: if the server does not answer `MAX_UNANSWERED` times, the rest is not tried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.changed import print_change
+from nats_scheduler.cli.changing import Command, How, change_options, error_text, in_store
+from nats_scheduler.cli.completion import complete_stream, complete_subject
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, printable
+from nats_scheduler.cli.progress import progress_bar
+from nats_scheduler.control.changes import Change
+from nats_scheduler.control.current import Current
+from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.control.many import matching
+from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
+from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.settings.load import ResolvedSettings
+
+MAX_AT_ONCE = 16
+"""How many schedules are changed at the same time: enough to hide the way to a server far away."""
+
+MAX_UNANSWERED = 3
+"""How many changes the server may leave unanswered before the rest is not tried."""
+
+Operation = Callable[[ScheduleStore, str], Awaitable[Change]]
+"""Changes the schedule on one subject; raises `ScheduleError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which schedules a command is about."""
+
+    stream: str
+    subjects: Sequence[str]
+    is_confirmed: bool
+    """Whether wildcards need no confirmation."""
+
+    @property
+    def wildcards(self) -> list[str]:
+        """The subjects that stand for any number of schedules."""
+        return [subject for subject in self.subjects if not is_literal_subject(subject)]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is done to each of them."""
+
+    verb: str
+    """Such as `pause`, for the question."""
+    state: str
+    """Such as `paused`: what a schedule is to which it is not done."""
+    concerns: Callable[[Current], bool]
+    """Whether it is to be done to a schedule that a wildcard found."""
+    operation: Operation
+
+
+@dataclass(slots=True)
+class Done:
+    """What became of them, by their subjects."""
+
+    changes: dict[str, Change] = field(default_factory=dict)
+    failures: dict[str, ScheduleError] = field(default_factory=dict)
+    unanswered: int = 0
+    """How often the server did not answer."""
+
+    def in_order(self, subjects: Sequence[str]) -> Done:
+        """Return the same in the order of the subjects."""
+        changes = {subject: self.changes[subject] for subject in subjects if subject in self.changes}
+        failures = {subject: self.failures[subject] for subject in subjects if subject in self.failures}
+        return Done(changes, failures, self.unanswered)
+
+
+def many_options(command: Command) -> Command:
+    """Give a command about many schedules its arguments and options: it gets them as `chosen` and `how`."""
+
+    @wraps(command)
+    def run(stream: str, subjects: tuple[str, ...], from_file: Path | None, yes: bool, **arguments: Any) -> Any:
+        is_confirmed = yes or arguments["how"].dry_run
+        return command(chosen=_chosen(stream, subjects, from_file, is_confirmed=is_confirmed), **arguments)
+
+    decorated: Command = change_options(run)
+    for option in (
+        click.option("--yes", is_flag=True, help="Change what a wildcard matches without a question."),
+        click.option(
+            "--from-file",
+            metavar="FILE",
+            type=click.Path(path_type=Path, allow_dash=True),
+            help="Read the subjects from a file, one a line, or from -.",
+        ),
+        connection_options,
+        click.argument("subjects", metavar="SUBJECT…", nargs=-1, shell_complete=complete_subject),
+        click.argument("stream", shell_complete=complete_stream),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def change_many(resolved: ResolvedSettings, chosen: Chosen, how: How, task: Task) -> None:
+    """Change the schedules that are chosen, and print what was done; end the command with 1 if one failed."""
+    if chosen.wildcards and not chosen.is_confirmed:
+        subjects = _confirmed(resolved, chosen, task)
+        done = in_store(resolved, lambda access: _change(access.store, chosen.stream, subjects, task), quiet=True)
+    else:
+        done = in_store(resolved, lambda access: _find_and_change(access.store, chosen, task))
+    if how.as_json:
+        print_json(_document(done, how))
+    else:
+        _print(done, chosen.stream, how)
+    if done.failures:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+async def change_each(
+    store: ScheduleStore,
+    subjects: Sequence[str],
+    operation: Operation,
+    notify: Callable[[int], None] = lambda _number: None,
+) -> Done:
+    """Change the schedules on these subjects, some at a time; `notify` is called with how many are done."""
+    left, done = iter(subjects), Done()
+
+    async def work() -> None:
+        for subject in left:
+            if done.unanswered >= MAX_UNANSWERED:
+                done.failures[subject] = NoAnswerError("it was not tried, because the server does not answer")
+                continue
+            try:
+                done.changes[subject] = await operation(store, subject)
+            except ScheduleError as error:
+                done.failures[subject] = error
+                done.unanswered += isinstance(error, NoAnswerError | UnknownOutcomeError)
+            notify(len(done.changes) + len(done.failures))
+
+    async with TaskGroup() as group:
+        for _ in range(min(MAX_AT_ONCE, len(subjects))):
+            group.create_task(work())
+    return done.in_order(subjects)
+
+
+# -- which ones ------------------------------------------------------------------------------------------------
+
+
+def _chosen(stream: str, subjects: Sequence[str], from_file: Path | None, *, is_confirmed: bool) -> Chosen:
+    check_stream(stream)
+    if bool(subjects) == (from_file is not None):
+        raise click.UsageError("expected SUBJECT…, or --from-file with a file of subjects")
+    if from_file is not None:
+        subjects = _lines(from_file)
+    for subject in subjects:
+        if not is_valid_subject(subject):
+            raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.daily', or 'orders.>'")
+    return Chosen(stream, subjects, is_confirmed)
+
+
+def _lines(file: Path) -> list[str]:
+    """Return the lines of a file that hold something."""
+    try:
+        with click.open_file(str(file), "rb") as opened:
+            text = opened.read().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise click.UsageError(f"{file}: {error.strerror}") from None
+    lines = [line.strip(" \t\r") for line in text.split("\n")]
+    return [line for line in lines if line]
+
+
+async def _find(store: ScheduleStore, chosen: Chosen, task: Task) -> list[str]:
+    """Return the subjects, each once: those that were named, and those that wildcards match."""
+    named = [subject for subject in chosen.subjects if is_literal_subject(subject)]
+    if not chosen.wildcards:
+        return list(dict.fromkeys(named))
+    found = [one for subjects in chosen.wildcards for one in await matching(store, chosen.stream, subjects)]
+    concerned = [one.subject for one in found if task.concerns(one)]
+    if not named and not concerned:
+        wanted = " ".join(chosen.wildcards)
+        why = f"{len(found)} match, and each is {task.state} already" if found else "none matches"
+        raise CommandError(printable(f"stream {chosen.stream} has no schedule on {wanted} to {task.verb}: {why}"))
+    return list(dict.fromkeys([*named, *concerned]))
+
+
+def _confirmed(resolved: ResolvedSettings, chosen: Chosen, task: Task) -> list[str]:
+    """Return the subjects that a wildcard matches, once a person has agreed to their number."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        wildcards = " ".join(chosen.wildcards)
+        raise click.UsageError(f"{wildcards!r} may match many schedules: --yes is needed where nobody can be asked")
+    subjects = in_store(resolved, lambda access: _find(access.store, chosen, task))
+    # The connection is closed while a person reads the question.
+    number = len(subjects)
+    of_them = f"{number:,} schedule{'' if number == 1 else 's'} of stream {chosen.stream}"
+    click.confirm(f"{task.verb} {of_them}?", abort=True, err=True)
+    return subjects
+
+
+# -- what is done ----------------------------------------------------------------------------------------------
+
+
+async def _find_and_change(store: ScheduleStore, chosen: Chosen, task: Task) -> Done:
+    return await _change(store, chosen.stream, await _find(store, chosen, task), task)
+
+
+async def _change(store: ScheduleStore, stream: str, subjects: Sequence[str], task: Task) -> Done:
+    with progress_bar() as bar:
+        return await change_each(
+            store, subjects, task.operation, lambda number: bar.show(stream, number, len(subjects))
+        )
+
+
+# -- what is printed -------------------------------------------------------------------------------------------
+
+
+def _print(done: Done, stream: str, how: How) -> None:
+    for change in done.changes.values():
+        print_change(change, dry_run=how.dry_run)
+    for subject, error in done.failures.items():
+        CommandError(f"{printable(subject)}: {error_text(error)}").show()
+    if len(done.changes) + len(done.failures) > 1:
+        kinds = Counter(change.kind.value for change in done.changes.values())
+        counts = [f"{number:,} {'would be ' if how.dry_run else ''}{kind}" for kind, number in kinds.items()]
+        counts += [f"{len(done.failures):,} failed"] if done.failures else []
+        click.echo(f"stream {stream}: {', '.join(counts)}")
+
+
+def _document(done: Done, how: How) -> dict[str, object]:
+    errors = [
+        {"subject": subject, "err_code": error.code, "message": str(error)} for subject, error in done.failures.items()
+    ]
+    return {"dry_run": how.dry_run, "changes": [*map(change_document, done.changes.values())], "errors": errors}

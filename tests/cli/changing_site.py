@@ -1,0 +1,114 @@
+"""A stream on which commands change schedules: one of each way in which schedules are served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from click.testing import Result
+
+from nats_scheduler.message.headers import decoded, header_items
+from nats_scheduler.message.stored import StoredMessage
+from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
+
+Cli = Callable[..., Result]
+
+PORTABLE = "portable"
+SITES = (V2_10, V2_11, V2_12, V2_14, V2_15, PORTABLE)
+"""The versions of servers with a flagged stream, and a stream with portable headers on the newest of them."""
+
+READING = frozenset({"history", "ls", "info"})
+"""Commands that change nothing."""
+
+NOT_OF_THE_SCHEDULE = ("Nats-Rollup", "Nats-Expected-")
+FAR = "2200-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A stream, and the command line."""
+
+    cli: Cli
+    url: str
+    account: Account
+    stream: str
+    kind: str
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What the headers of its new schedules begin with, before `Nats-`."""
+        return "X-" if self.kind == PORTABLE else ""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the server fires."""
+        return self.kind in (V2_12, V2_14, V2_15)
+
+    def subject(self, rest: str) -> str:
+        """Return a subject of the stream."""
+        return f"{self.stream}.{rest}"
+
+    async def run(self, command: str, *words: str) -> Result:
+        """Run a command about the stream, in a thread with a loop of its own."""
+        by = () if command in READING else ("--by", "ops")
+        return await asyncio.to_thread(self.cli, command, self.stream, *words, "--server", self.url, *by, env=self.env)
+
+    async def done(self, command: str, *words: str) -> dict[str, Any]:
+        """Run a command that must succeed; return its document."""
+        said = await self.run(command, *words, "--json")
+        assert said.exit_code == 0, said.output
+        document: dict[str, Any] = json.loads(said.stdout)
+        return document
+
+    async def publish(self, rest: str, pattern: str, **more: str) -> int:
+        """Store a schedule; more headers are named without `Nats-Schedule-`, with `_` for `-`."""
+        name = f"{self.prefix}Nats-Schedule"
+        headers = {name: pattern, f"{name}-Target": self.subject("out")}
+        headers |= {f"{name}-{key.replace('_', '-')}": value for key, value in more.items()}
+        return await self.account.publish(self.subject(rest), headers)
+
+    async def last(self, rest: str) -> StoredMessage | None:
+        """Return the last message on a subject."""
+        return await self.account.api.message(self.stream, last_by_subj=self.subject(rest))
+
+    async def headers(self, rest: str) -> dict[str, str]:
+        """Return the headers of the last message on a subject, without those of its publish and of the server."""
+        message = await self.last(rest)
+        assert message is not None
+        found = {decoded(name): decoded(value) for name, value in header_items(message.block)}
+        return {name: value for name, value in found.items() if not name.startswith(NOT_OF_THE_SCHEDULE)}
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[Running]:
+        """Run a sidecar that serves the stream, in a bucket of its own; commands use that bucket too."""
+        bucket = f"bucket_{self.stream}"
+        portable = (self.stream,) if self.kind == PORTABLE else ()
+        self.env["NATS_SCHEDULER_REGISTRY_BUCKET"] = bucket
+        async with sidecar_on(self.url, registry_bucket=bucket, portable_streams=portable) as running:
+            await running.ready(self.stream)
+            yield running
+
+
+@asynccontextmanager
+async def site_on(cli: Cli, url: str, kind: str, stream: str) -> AsyncIterator[Site]:
+    """Create a stream of a kind, and remove it at the end; no sidecar runs."""
+    async with account_on(url) as account:
+        marked = {"nats-scheduler.allow_msg_schedules": "true"}
+        is_portable = kind == PORTABLE
+        await account.create(
+            stream,
+            allow_msg_schedules=not is_portable,
+            allow_msg_ttl=True,
+            metadata={} if is_portable else marked,
+        )
+        env = {"NATS_SCHEDULER_PORTABLE_STREAMS": stream} if is_portable else {}
+        try:
+            yield Site(cli, url, account, stream, kind, env)
+        finally:
+            await account.api.call(f"STREAM.DELETE.{stream}")
