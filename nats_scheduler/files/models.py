@@ -1,0 +1,143 @@
+"""What a file of schedules contains, as models: its keys, their types, and what people are told of them.
+
+Rule: these models decide what a file may contain, and the JSON Schema that is printed comes from them.
+Unknown keys and values of another type are errors, so that a misspelt key is not left out in silence. Text is never
+guessed from a number: `subject: 1.50` is an error that asks for quotes.
+What headers mean is not checked here: that is done by the code that reads stored messages (`control.plan`).
+Limit: which keys exclude each other is in the schema, and is checked by `files.reading`, which reports it by line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+
+from nats_scheduler.control.declared import policy_key
+from nats_scheduler.message.policies import POLICY_NAMES
+
+PATTERNS = ("at", "every", "cron")
+"""The keys of which a schedule has one, unless its headers are raw."""
+
+RAW = ("lines", "block_base64")
+"""The keys that stand for all headers of a schedule."""
+
+BODIES = ("body", "body_base64")
+
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+"""A text of one line."""
+
+Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/\s]*={0,2}\s*$", json_schema_extra={"contentEncoding": "base64"})]
+Number = Annotated[int, Field(strict=True)]
+
+
+def _some_of(keys: Iterable[str]) -> dict[str, Any]:
+    return {"anyOf": [{"required": [key]} for key in keys]}
+
+
+def _exclusive_keys(schema: dict[str, Any], _model: object) -> None:
+    """Add to the schema of a schedule which of its keys exclude each other."""
+    others = [key for key in schema["properties"] if key not in ("subject", "paused", *RAW, *PATTERNS, *BODIES)]
+    schema["oneOf"] = [{"required": [key]} for key in (*PATTERNS, *RAW)]
+    both = [{"required": list(BODIES)}, {"allOf": [_some_of(RAW), _some_of(others)]}]
+    schema["not"] = {"anyOf": both}
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class HeaderModel(_Model):
+    """A header that has no key of its own."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}]})
+
+    name: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f:]+$")]
+    value: Line | None = Field(None, description="Its value, one line.")
+    value_base64: Base64 | None = Field(None, description="Its value, if that is not text of one line.")
+
+
+_POLICIES: dict[str, Any] = {
+    policy_key(name): (Line | Number | bool | None, Field(None, description=name)) for name in sorted(POLICY_NAMES)
+}
+PoliciesModel: type[BaseModel] = create_model(
+    "PoliciesModel",
+    __base__=_Model,
+    __doc__="Policies by their names in lower case: missed for X-Missed.",
+    **_POLICIES,
+)
+
+
+class RawLine(_Model):
+    """A line of raw headers that is not text."""
+
+    base64: Base64
+
+
+class ScheduleModel(_Model):
+    """One schedule: the subject of its message, its headers, and its body."""
+
+    model_config = ConfigDict(json_schema_extra=_exclusive_keys)
+
+    subject: Annotated[str, Field(min_length=1)] = Field(description="The subject of the schedule.")
+    at: Line | None = Field(None, description="When it fires once, RFC 3339: the pattern `@at …`.")
+    every: Line | None = Field(None, description="The interval, such as 5m: the pattern `@every …`.")
+    cron: Line | None = Field(None, description="Any other pattern: six fields, or such as @daily.")
+    time_zone: Line | None = Field(None, description="Nats-Schedule-Time-Zone.")
+    target: Line | None = Field(None, description="Nats-Schedule-Target: the subject of its fires.")
+    source: Line | None = Field(None, description="Nats-Schedule-Source: the subject whose last message is sent.")
+    ttl: Line | Number | None = Field(None, description="Nats-Schedule-TTL: how long a fire is kept, such as 5m.")
+    rollup: bool | None = Field(None, description="Nats-Schedule-Rollup: whether a fire replaces those before it.")
+    policies: PoliciesModel | None = Field(None, description="How it wants to be treated.")
+    paused: bool | None = Field(None, description="Whether it is paused; without the key that stays as it is.")
+    spelling: Literal["adr51", "portable"] | None = Field(
+        None, description="Which headers are written: Nats-Schedule… (adr51) or X-Nats-Schedule… (portable)."
+    )
+    headers: list[HeaderModel] | None = Field(
+        None, description="All other headers, in their order; names may occur twice."
+    )
+    order: Literal["sorted"] | list[Line] | None = Field(
+        None, description="The order of the headers, if it is not the usual one: by name, or these names."
+    )
+    lines: list[Line | RawLine] | None = Field(
+        None, description="All headers as raw lines, if the keys above cannot say them exactly."
+    )
+    block_base64: Base64 | None = Field(None, description="All headers as one raw block, if it has no lines.")
+    body: str | None = Field(None, description="The body, as text.")
+    body_base64: Base64 | None = Field(None, description="The body, if it is not text.")
+
+
+class DocumentModel(_Model):
+    """The schedules of one stream. A file has one such document, or several."""
+
+    schema_address: JsonValue = Field(None, alias="$schema", description="Address of this schema, for editors.")
+    stream: Annotated[str, Field(min_length=1)] = Field(description="The stream that has the schedules.")
+    owner: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        None, description="The owner's label, X-Owner, of each schedule in this document that names no other."
+    )
+    spelling: Literal["adr51", "portable"] | None = Field(
+        None, description="The spelling of schedules that name none; adr51 by default."
+    )
+    schedules: list[ScheduleModel] = Field(description="The schedules.")
+
+
+def files_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of one document in a file of schedules."""
+    schema = _without_null(DocumentModel.model_json_schema())
+    assert isinstance(schema, dict)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Schedules of a stream"}
+
+
+def _without_null(schema: Any) -> Any:
+    """Leave out that a key may be null: None stands for a key that is absent."""
+    if isinstance(schema, list):
+        return [_without_null(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _without_null(value) for key, value in schema.items() if key != "default"}
+    some = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
+    if "anyOf" in kept:
+        del kept["anyOf"]
+        kept |= some[0] if len(some) == 1 else {"anyOf": some}
+    return {key: value for key, value in kept.items() if key != "title"}

@@ -1,0 +1,179 @@
+"""Texts of files as plain values: YAML and JSON, with the line of each value, and no values that YAML guesses.
+
+Rule: only `true`, `false`, `null` and numbers that are written as JSON writes them are not text. YAML 1.1 makes a date
+of `2027-07-01`, a number of `12:30:00` and false of `no`; here these are texts. Nothing but maps, lists, texts, numbers
+and truth values is built, whatever tags a file has.
+A text that begins with `{` or `[` is JSON; all others are YAML. YAML reads JSON too, and so it finds the lines of both.
+Cost: 10,000 schedules are read in about 1 s, most of it in the library.
+Limit: aliases of YAML are followed, up to `MAX_VALUES` values in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+"""Keys and positions from a document to a value in it."""
+
+MAX_VALUES = 5_000_000
+"""Values in one file, those of aliases counted each time: a few lines of aliases can stand for billions."""
+
+MAX_DEPTH = 32
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+
+
+class TextError(Exception):
+    """A text is neither YAML nor JSON, or has what no file of schedules may have."""
+
+    def __init__(self, line: int | None, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        """From 1; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file: its value, and where its parts are."""
+
+    value: Any
+    node: yaml.Node | None = field(default=None, repr=False)
+    """The same as nodes of YAML, for the lines."""
+
+    def line(self, path: Path) -> int | None:
+        """Return the line (from 1) of a value, of the nearest one around it if there is none, None if not known."""
+        node = self.node
+        for part in path:
+            below = _below(node, part)
+            if below is None:
+                break
+            node = below
+        return None if node is None else node.start_mark.line + 1
+
+
+def read_documents(text: str) -> list[Document]:
+    """Return the documents of a file; raises `TextError`."""
+    if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
+        return _read_json(text)
+    try:
+        nodes = [node for node in yaml.compose_all(text, Loader=_FileLoader) if node is not None]
+    except yaml.YAMLError as error:
+        raise _yaml_error(error) from None
+    except RecursionError:
+        raise TextError(None, f"is nested more than {MAX_DEPTH} deep") from None
+    builder = _Builder()
+    return [Document(builder.value(node, 0), node) for node in nodes if not _is_empty(node)]
+
+
+class _FileLoader(_Loader):  # type: ignore[misc]  # the loader in C is there or not
+    """A loader that takes for text what JSON would not take for a number or a truth value."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name and the form are those of the library
+
+
+for _kind, _expression, _first in (
+    ("bool", r"true|false", "tf"),
+    ("null", r"null|~|", ["n", "~", ""]),
+    ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
+    ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
+):
+    _FileLoader.add_implicit_resolver(_TAG + _kind, re.compile(f"^(?:{_expression})$"), list(_first))
+
+
+class _Builder:
+    """Builds the plain values of nodes."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def value(self, node: yaml.Node, depth: int) -> Any:
+        self._values += 1
+        if self._values > MAX_VALUES or depth > MAX_DEPTH:
+            raise TextError(
+                _line(node), f"has more than {MAX_VALUES:,} values, or is nested more than {MAX_DEPTH} deep"
+            )
+        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
+            return self._map(node, depth)
+        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
+            return [self.value(one, depth + 1) for one in node.value]
+        if isinstance(node, yaml.ScalarNode) and (build := _SCALARS.get(node.tag)) is not None:
+            return build(node.value)
+        raise TextError(_line(node), f"has the tag {node.tag!r}: expected text, a number, true, false, a list or a map")
+
+    def _map(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.value(key_node, depth + 1)
+            if not isinstance(key, str):
+                raise TextError(_line(key_node), f"the key {key!r} is no text")
+            if key in built:
+                raise TextError(_line(key_node), f"the key {key!r} is there twice")
+            built[key] = self.value(value_node, depth + 1)
+        return built
+
+
+_SCALARS: Mapping[str, Callable[[str], Any]] = {
+    _TAG + "str": str,
+    _TAG + "int": int,
+    _TAG + "float": float,
+    _TAG + "bool": lambda text: text == "true",
+    _TAG + "null": lambda _text: None,
+}
+
+
+def _read_json(text: str) -> list[Document]:
+    try:
+        value = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_without_doubles)
+    except json.JSONDecodeError as error:
+        raise TextError(error.lineno, f"is no JSON: {error.msg}") from None
+    except ValueError as error:
+        raise TextError(None, str(error)) from None
+    except RecursionError:
+        raise TextError(None, f"is nested more than {MAX_DEPTH} deep") from None
+    values = value if isinstance(value, list) else [value]
+    nodes: list[Any] = [None] * len(values)
+    try:
+        root = yaml.compose(text, Loader=_FileLoader)
+    except (yaml.YAMLError, RecursionError):
+        root = None  # tabs, for example: then errors have no line
+    if root is not None:
+        nodes = root.value if isinstance(value, list) else [root]
+    return [Document(one, node) for one, node in zip(values, nodes, strict=True)]
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        names = [name for name, _value in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return built
+
+
+def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        found = node.value[part]
+        return found if isinstance(found, yaml.Node) else None
+    return None
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return node.tag == _TAG + "null"
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _yaml_error(error: yaml.YAMLError) -> TextError:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return TextError(None if mark is None else mark.line + 1, f"is no YAML: {problem}")

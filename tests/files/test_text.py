@@ -1,0 +1,147 @@
+"""Texts of files as plain values: what YAML guesses is text here, and errors have lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.files.text import MAX_DEPTH, TextError, read_documents
+from nats_scheduler.files.yaml_lines import yaml_lines
+
+ODD_PARTS = [
+    "a",
+    "\n",
+    " ",
+    "\t",
+    "#",
+    ":",
+    "-",
+    "x: y",
+    "'",
+    '"',
+    "\\",
+    "é",
+    "\u3000",
+    "\u2028",
+    "\ufeff",
+    "\x85",
+    "😀",
+]
+AMBIGUOUS = [
+    "true",
+    "no",
+    "Off",
+    "~",
+    "null",
+    "1",
+    "1.5",
+    "1e3",
+    "0x10",
+    "12:30:00",
+    "2027-01-01",
+    "|",
+    ">",
+    "---",
+    "...",
+]
+
+texts = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    st.lists(st.sampled_from(ODD_PARTS + AMBIGUOUS), max_size=8).map("".join),
+)
+scalars = st.one_of(texts, st.booleans(), st.integers(-5, 100))
+keys = st.sampled_from(["a", "b", "body"])
+maps = st.recursive(
+    st.dictionaries(keys, scalars, min_size=1),
+    lambda inner: st.dictionaries(keys, st.one_of(scalars, inner, st.lists(st.one_of(texts, inner))), min_size=1),
+    max_leaves=8,
+)
+
+
+def yaml_of(value: dict[str, Any]) -> str:
+    return "".join(f"{line}\n" for line in yaml_lines(value))
+
+
+def only(text: str) -> Any:
+    [document] = read_documents(text)
+    return document.value
+
+
+@given(maps)
+def test_what_is_written_is_read_as_the_same_value(value: dict[str, Any]) -> None:
+    text = yaml_of(value)
+    assert only(text) == value, text
+    assert only(json.dumps(value)) == value
+
+
+@given(maps)
+def test_another_reader_of_yaml_finds_the_same_value(value: dict[str, Any]) -> None:
+    text = yaml_of(value)
+    assert yaml.safe_load(text) == value, text
+
+
+@pytest.mark.parametrize("text", ["no", "yes", "on", "2027-07-01", "2027-07-01T00:00:00Z", "12:30:00", "0x10", "1_000"])
+def test_what_yaml_guesses_is_text(text: str) -> None:
+    assert only(f"a: {text}") == {"a": text}
+
+
+def test_numbers_and_truth_values_are_those_of_json() -> None:
+    assert only("a: [1, -1, 1.5, true, false, null, ~, !!str 1]") == {"a": [1, -1, 1.5, True, False, None, None, "1"]}
+
+
+def test_aliases_are_followed() -> None:
+    assert only("a: &shared {x: 1}\nb: *shared") == {"a": {"x": 1}, "b": {"x": 1}}
+
+
+def test_a_file_may_have_several_documents_and_empty_ones() -> None:
+    assert [one.value for one in read_documents("a: 1\n---\n---\nb: 2\n")] == [{"a": 1}, {"b": 2}]
+    assert [one.value for one in read_documents('[{"a": 1}, {"b": 2}]')] == [{"a": 1}, {"b": 2}]
+    assert read_documents("# nothing\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "error"),
+    [
+        ("x: 1\na: b: c", 2, "is no YAML: mapping values"),
+        ("a: 1\nb: 2\na: 3", 3, "the key 'a' is there twice"),
+        ("? [a]\n: b", 1, "the key ['a'] is no text"),
+        ("a:\n  !!python/name:os.system x", 2, "has the tag"),
+        ("a: &loop [*loop]", 1, "nested more than"),
+        ("a: " + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), 1, "nested more than"),
+        ('{\n"a": 1,}', 2, "is no JSON"),
+        ('{"a": 1, "a": 2}', None, "the key 'a' is there twice"),
+    ],
+)
+def test_an_error_has_its_line(text: str, line: int | None, error: str) -> None:
+    with pytest.raises(TextError, match=error.replace("[", r"\[")) as raised:
+        read_documents(text)
+    assert raised.value.line == line
+
+
+def test_a_few_aliases_cannot_stand_for_billions_of_values() -> None:
+    levels = "\n".join(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 100)}]" for level in range(1, 6))
+    with pytest.raises(TextError, match="more than 5,000,000 values"):
+        read_documents(f"a0: &a0 [1]\n{levels}")
+
+
+@pytest.mark.parametrize("text", ["a:\n  - b: 1\n    c: 2\n", '{"a": [\n {"b": 1,\n "c": 2}]}'])
+def test_a_value_has_its_line_in_yaml_and_in_json(text: str) -> None:
+    [document] = read_documents(text)
+    assert [document.line(path) for path in ((), ("a", 0), ("a", 0, "c"), ("a", 0, "nothing"), ("a", 7))] == [
+        1,
+        2,
+        3,
+        2,
+        document.line(("a",)),
+    ]
+
+
+def test_text_of_several_lines_is_a_block_if_it_reads_well() -> None:
+    assert yaml_of({"body": "one\n\ntwo\n"}) == "body: |\n  one\n\n  two\n"
+    assert yaml_of({"body": "one\ntwo"}) == "body: |-\n  one\n  two\n"
+    assert yaml_of({"body": "one \ntwo"}) == 'body: "one \\ntwo"\n'
