@@ -1,0 +1,355 @@
+"""What applying files would do: nothing that is not needed, nothing to what is another's, and all faults first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.control.applying import carry_out
+from nats_scheduler.control.changes import Kind
+from nats_scheduler.control.declared import Declared, Readable
+from nats_scheduler.control.errors import ConflictError
+from nats_scheduler.control.plan import Action, Difference, Plan, plan_stream
+from nats_scheduler.control.switch import pause, resume
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.policies import PolicyText
+from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.world import NEVER, SUBJECT, World, block
+from tests.harness.blocks import block_of
+
+HOURLY = Readable("@every 1h", target="S.out")
+
+
+def declared(
+    content: Any = HOURLY, subject: str = SUBJECT, body: bytes = b"body", paused: bool | None = None
+) -> Declared:
+    return Declared(subject, content, body, paused)
+
+
+def owned(content: Readable, owner: str) -> Readable:
+    return replace(content, policies=(PolicyText("X-Owner", owner),))
+
+
+async def planned(world: World, *some: Declared, **how: Any) -> Plan:
+    served = await world.store.served("S")
+    stored = {message.subject: message async for message in world.store.schedules("S", ">")}
+    for one in some:
+        message = await world.store.last("S", one.subject)
+        if message is not None:
+            stored[one.subject] = message
+    return plan_stream(some, stored, served, now=world.time, **how)
+
+
+async def applied(world: World, *some: Declared, **how: Any) -> Plan:
+    """Carry out a plan, and return the one that is left."""
+    plan = await planned(world, *some, **how)
+    assert plan.faults == ()
+    served = await world.store.served("S")
+    for step in plan.steps:
+        await carry_out(world.store, served, step)
+    return await planned(world, *some, **how)
+
+
+def actions(plan: Plan) -> list[tuple[Action, str]]:
+    return [(step.action, step.subject) for step in plan.steps]
+
+
+NOTHING = Plan("S", unchanged=1)
+
+
+async def test_what_is_missing_is_added_and_then_nothing_is_to_do() -> None:
+    world = World()
+    assert actions(await planned(world, declared())) == [(Action.ADD, SUBJECT)]
+    assert await applied(world, declared()) == NOTHING
+    assert world.last().body == b"body"
+    sequence = world.last().sequence
+    assert await applied(world, declared()) == NOTHING
+    assert world.last().sequence == sequence, "nothing was stored the second time"
+
+
+async def test_a_change_shows_each_header_before_and_after() -> None:
+    world = World(allow_msg_ttl=True)
+    world.put(block_of(("Nats-Schedule", "@every 2h"), ("Nats-Schedule-Target", "S.out"), ("A", "1"), ("A", "2")))
+    wanted = declared(replace(HOURLY, ttl="5m", headers=((b"A", b"2"), (b"A", b"1"))), body=b"other", paused=True)
+    [step] = (await planned(world, wanted)).steps
+    assert (step.action, step.expected) == (Action.REPLACE, world.last().sequence)
+    assert step.differences == (
+        Difference("Nats-Schedule", (b"@every 2h",), (b"@every 1h",)),
+        Difference("Nats-Schedule-TTL", (), (b"5m",)),
+        Difference("A", (b"1", b"2"), (b"2", b"1")),
+        Difference("body", (b"body",), (b"other",)),
+        Difference("paused", (b"false",), (b"true",)),
+    )
+    assert await applied(world, wanted) == NOTHING
+
+
+async def test_the_order_of_headers_is_no_change() -> None:
+    world = World()
+    world.put(block_of(("Nats-Schedule-Target", "S.out"), ("Nats-Msg-Id", "17"), ("Nats-Schedule", "@every 1h")))
+    assert await planned(world, declared()) == NOTHING
+
+
+# -- fire times ------------------------------------------------------------------------------------------------------
+
+
+async def test_another_body_keeps_the_grid_of_an_interval() -> None:
+    world = World()
+    await applied(world, declared())
+    before = await world.found()
+    world.after(600.2)
+    assert await applied(world, declared(body=b"other")) == NOTHING
+    found = await world.found()
+    assert found.message.body == b"other"
+    assert found.timetable().first_fire() == before.timetable().first_fire()
+    world.after(600.2)
+    assert await applied(world, declared(body=b"third")) == NOTHING
+    assert (await world.found()).timetable().first_fire() == before.timetable().first_fire()
+
+
+async def test_another_interval_begins_anew() -> None:
+    world = World()
+    await applied(world, declared())
+    world.after(600)
+    await applied(world, declared(replace(HOURLY, pattern="@every 2h")))
+    assert header_value(world.last().block, b"Nats-Schedule-X-Anchor") is None
+
+
+async def test_a_time_that_has_passed_is_not_added_again() -> None:
+    world = World()
+    at, end = "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z"
+    past = declared(Readable(f"@at {at}", target="S.out"))
+    ended = declared(replace(HOURLY, policies=(PolicyText("X-End", end),)), "S.ended")
+    plan = await planned(world, past, ended)
+    assert (plan.steps, plan.faults, plan.ended) == ((), (), ("S.ended", SUBJECT))
+    stored = await planned(world, replace(past, paused=True))
+    assert actions(stored) == [(Action.ADD, SUBJECT)], "a paused one does not fire"
+    world.put(block(f"@at {at}"), b"other")
+    assert actions(await planned(world, past)) == [(Action.REPLACE, SUBJECT)], "it is there and has not fired"
+
+
+async def test_what_is_stored_is_unchanged_also_after_its_end() -> None:
+    world = World()
+    end = declared(replace(HOURLY, policies=(PolicyText("X-End", "2026-11-21T00:00:00Z"),)))
+    await applied(world, end)
+    await pause(world.store, "S", SUBJECT)
+    world.after(2 * 86_400)
+    assert await planned(world, end) == NOTHING
+    assert (await planned(World(), replace(end, paused=True))).faults == ()
+    empty = World()
+    empty.after(2 * 86_400)
+    plan = await planned(empty, replace(end, paused=True))
+    assert (plan.steps, plan.faults, plan.ended) == ((), (), (SUBJECT,))
+
+
+async def test_an_end_does_not_count_where_the_server_itself_fires() -> None:
+    world = World(is_native=True)
+    end = declared(replace(HOURLY, policies=(PolicyText("X-End", "2026-11-20T00:00:00Z"),)))
+    assert actions(await planned(world, end)) == [(Action.ADD, SUBJECT)]
+
+
+async def test_what_is_stored_and_rejected_is_a_fault_also_if_the_file_says_the_same() -> None:
+    world = World()
+    world.put(block("@often"))
+    [fault] = (await planned(world, declared(replace(HOURLY, pattern="@often")))).faults
+    assert fault.code == 10189
+
+
+# -- paused ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("paused", [None, True])
+async def test_what_an_operator_paused_stays_paused(paused: bool | None) -> None:
+    world = World()
+    await applied(world, declared())
+    await pause(world.store, "S", SUBJECT)
+    assert await planned(world, declared(paused=paused)) == NOTHING
+    assert await applied(world, declared(body=b"other", paused=paused)) == NOTHING
+    assert (await world.found()).is_paused
+
+
+async def test_the_file_pauses_and_resumes_if_it_says_so() -> None:
+    world = World()
+    await applied(world, declared())
+    due = (await world.found()).timetable().first_fire()
+    world.after(60)
+    [step] = (await planned(world, declared(paused=True))).steps
+    assert (step.action, step.differences) == (Action.PAUSE, (Difference("paused", (b"false",), (b"true",)),))
+    assert await applied(world, declared(paused=True)) == NOTHING
+    assert (await world.found()).is_paused
+    world.after(60)
+    [step] = (await planned(world, declared(paused=False))).steps
+    assert (step.action, step.differences) == (Action.RESUME, (Difference("paused", (b"true",), (b"false",)),))
+    assert await applied(world, declared(paused=False)) == NOTHING
+    found = await world.found()
+    assert (found.is_paused, found.timetable().first_fire()) == (False, due)
+
+
+async def test_a_new_schedule_may_be_paused_from_the_beginning() -> None:
+    world = World()
+    assert await applied(world, declared(paused=True)) == NOTHING
+    assert (await world.found()).is_paused
+
+
+# -- owners ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_applied_with_an_owner_carries_its_label() -> None:
+    world = World()
+    assert await applied(world, declared(), owner="billing") == NOTHING
+    assert (await world.found()).owner == "billing"
+
+
+async def test_only_the_owners_own_schedules_are_removed_and_only_if_asked_for() -> None:
+    world = World()
+    for name, owner in (("a", "billing"), ("b", "ops"), ("c", "billing")):
+        world.put(block(Nats_Schedule_X_Owner=owner), subject=f"S.{name}")
+    world.put(block(), subject="S.d")
+    await pause(world.store, "S", "S.c")
+    kept = await planned(world, declared(), owner="billing")
+    assert (actions(kept), kept.unlisted) == ([(Action.ADD, SUBJECT)], 2)
+    pruned = await planned(world, declared(), owner="billing", prune=True, kept=frozenset({"S.a"}))
+    assert actions(pruned) == [(Action.REMOVE, "S.c"), (Action.ADD, SUBJECT)]
+    await applied(world, declared(), owner="billing", prune=True)
+    assert {message.subject async for message in world.store.schedules("S", ">")} == {"S.b", "S.d", SUBJECT}
+
+
+@pytest.mark.parametrize("owner", [None, "billing"])
+async def test_a_schedule_of_another_owner_is_left_as_it_is(owner: str | None) -> None:
+    world = World()
+    world.put(block(Nats_Schedule_X_Owner="ops"))
+    plan = await planned(world, declared(), owner=owner)
+    assert (plan.steps, [fault.text for fault in plan.faults]) == (
+        (),
+        ["it belongs to the owner 'ops': expected --owner ops, or --take-over"],
+    )
+    assert actions(await planned(world, declared(), owner=owner, takes_over=True)) == [(Action.REPLACE, SUBJECT)]
+
+
+async def test_a_schedule_that_names_another_owner_than_its_file_is_a_fault() -> None:
+    [fault] = (await planned(World(), declared(owned(HOURLY, "ops")), owner="billing")).faults
+    assert (fault.header, "expected 'billing'" in fault.text) == ("Nats-Schedule-X-Owner", True)
+
+
+async def test_what_has_no_owner_is_adopted() -> None:
+    world = World()
+    world.put(block("@every 1h"))
+    [step] = (await planned(world, declared(), owner="billing")).steps
+    assert step.differences == (Difference("Nats-Schedule-X-Owner", (), (b"billing",)),)
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "header", "code", "text"),
+    [
+        (replace(HOURLY, pattern="@often"), "Nats-Schedule", 10189, "Nats-Schedule of '@often' is not a valid pattern"),
+        (replace(HOURLY, target="other"), "Nats-Schedule-Target", 10190, "is not a subject of stream 'S'"),
+        (replace(HOURLY, ttl="5m"), "Nats-Schedule-TTL", 10166, "which has no message TTLs"),
+        (owned(HOURLY, ""), "Nats-Schedule-X-Owner", None, "is empty: expected a text"),
+        (Readable(""), "", None, "it would be no schedule"),
+        (b"NATS/1.0\r\n\r\n", "", None, "it would be no schedule"),
+        (
+            replace(HOURLY, headers=(), source="Nats-Schedule-TTLNats-Schedule-TTL", ttl="5m"),
+            "Nats-Schedule-TTL",
+            None,
+            "Nats-Schedule-TTL is hidden from the server",
+        ),
+    ],
+)
+async def test_what_would_be_rejected_is_a_fault_with_the_servers_code(
+    content: Any, header: str, code: int | None, text: str
+) -> None:
+    plan = await planned(World(), declared(), declared(content, "S.wrong"))
+    [fault] = plan.faults
+    assert (fault.subject, fault.header, fault.code) == ("S.wrong", header, code), fault
+    assert text in fault.text
+    assert actions(plan) == [(Action.ADD, SUBJECT)]
+
+
+@pytest.mark.parametrize("subject", ["elsewhere", "S.*", "S..s"])
+async def test_a_subject_that_the_stream_does_not_have_is_a_fault(subject: str) -> None:
+    [fault] = (await planned(World(), declared(subject=subject))).faults
+    assert fault.subject == subject
+
+
+async def test_an_ordinary_message_is_not_overwritten() -> None:
+    world = World()
+    world.put(b"", b"an order")
+    [fault] = (await planned(world, declared())).faults
+    assert "no schedule is stored there" in fault.text
+
+
+async def test_policies_without_effect_are_noted_where_the_server_fires() -> None:
+    world = World(is_native=True)
+    wanted = replace(HOURLY, policies=(PolicyText("X-Jitter", "5m"), PolicyText("X-Owner", "me")))
+    [step] = (await planned(world, declared(wanted))).steps
+    assert [("X-Jitter" in note, "X-Owner" in note) for note in step.notes] == [(True, False)]
+    portable = replace(wanted, dialect=PORTABLE)
+    assert [step.notes for step in (await planned(world, declared(portable))).steps] == [()]
+
+
+# -- other clients, and what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_the_edit_of_another_client_is_not_lost(exists: bool) -> None:
+    world = World()
+    if exists:
+        world.put(block("@every 2h"))
+    [step] = (await planned(world, declared())).steps
+    world.put(block("@every 3h"))
+    with pytest.raises(ConflictError):
+        await carry_out(world.store, await world.store.served("S"), step)
+    assert (await world.found()).pattern == "@every 3h"
+
+
+async def test_the_same_stored_by_another_client_is_no_conflict() -> None:
+    world = World()
+    [step] = (await planned(world, declared())).steps
+    sequence = world.put(block("@every 1h"))
+    change = await carry_out(world.store, await world.store.served("S"), step)
+    assert (change.kind, change.after) == (Kind.UNCHANGED, sequence)
+
+
+@pytest.mark.parametrize("action", ["remove", "pause", "resume"])
+async def test_what_was_edited_since_the_plan_is_neither_removed_nor_paused(action: str) -> None:
+    world = World()
+    world.put(block("@every 1h", Nats_Schedule_X_Owner="me"))
+    if action == "resume":
+        await pause(world.store, "S", SUBJECT)
+    some = [] if action == "remove" else [declared(owned(HOURLY, "me"), paused=action == "pause")]
+    [step] = (await planned(world, *some, owner="me", prune=True)).steps
+    assert step.action == action
+    if action == "resume":
+        await resume(world.store, "S", SUBJECT)
+        await pause(world.store, "S", SUBJECT)
+    else:
+        world.put(block("@every 3h"))
+    before = world.last()
+    with pytest.raises(ConflictError):
+        await carry_out(world.store, await world.store.served("S"), step)
+    assert world.last() == before
+
+
+@given(st.lists(st.sampled_from([None, *Fault]), max_size=4), st.integers(0, 3))
+async def test_whatever_goes_wrong_another_apply_finishes(faults: list[Fault | None], done: int) -> None:
+    world = World()
+    world.put(block("@every 2h", Nats_Schedule_X_Owner="me"), subject="S.changed")
+    world.put(block(NEVER, Nats_Schedule_X_Owner="me"), subject="S.gone")
+    some = [declared(subject="S.added"), declared(subject="S.changed")]
+    how: dict[str, Any] = {"owner": "me", "prune": True}
+    served = await world.store.served("S")
+    world.store.faults.extend(faults)
+    for step in (await planned(world, *some, **how)).steps[:done]:  # then it was killed
+        try:
+            await carry_out(world.store, served, step)
+        except Exception:  # noqa: S112 - it is reported, and the others are done
+            continue
+    world.store.faults.clear()
+    assert await applied(world, *some, **how) == Plan("S", unchanged=2)
