@@ -104,9 +104,10 @@ class ConnectionStore:
             found = await self._last_schedules(state, subjects)
             for start in range(0, len(found), BODIES_IN_FLIGHT):
                 part = found[start : start + BODIES_IN_FLIGHT]
-                for message in await asyncio.gather(*(self._api.message(stream, seq=one) for one in part)):
-                    if message is not None:
-                        yield message._replace(body=message.body or b"")
+                read = await asyncio.gather(*(self._api.message(stream, seq=sequence) for sequence, _subject in part))
+                for (_sequence, subject), message in zip(part, read, strict=True):
+                    if message is not None:  # an answer in JSON does not have the bytes of each subject
+                        yield message._replace(subject=subject, body=message.body or b"")
 
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes, *, expected: int | None) -> Published:
         """Store a message in place of the one with the sequence `expected`: 0 for none, None for any."""
@@ -200,8 +201,8 @@ class ConnectionStore:
             else kept._replace(on_target=max(counts, default=0), first_on_target_at=oldest.stored_at)
         )
 
-    async def _last_schedules(self, state: StreamState, subjects: str) -> list[int]:
-        """Return the sequences of the last messages on their subjects that have headers of a schedule."""
+    async def _last_schedules(self, state: StreamState, subjects: str) -> list[tuple[int, str]]:
+        """Return the sequences and subjects of the last messages on their subjects that have headers of a schedule."""
         seen: set[str] = set()
         found = []
         reader = BackwardReader(self._connection, self._api, state.config, subjects)
@@ -210,7 +211,7 @@ class ConnectionStore:
                 if message.subject not in seen and subject_matches(message.subject, subjects):
                     seen.add(message.subject)
                     if _has_headers(message.block):
-                        found.append(message.sequence)
+                        found.append((message.sequence, message.subject))
         return found
 
 
