@@ -24,6 +24,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dev": ("nats_scheduler.cli.dev:command", "Start a NATS server and the scheduler, to try things out."),
     "stream": ("nats_scheduler.cli.stream:command", "Add streams that carry schedules, and list them."),
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
+    "export": (
+        "nats_scheduler.cli.export:command",
+        "Write the schedules of streams as files for version control.",
+    ),
+    "diff": ("nats_scheduler.cli.diff:command", "Show what `apply` would do with files of schedules."),
+    "apply": ("nats_scheduler.cli.apply:command", "Make the schedules of streams those of files."),
+    "files": ("nats_scheduler.cli.files:command", "Show what a file of schedules may contain."),
     "calendar": (
         "nats_scheduler.cli.calendar:command",
         "Edit the calendars of days on which schedules do not fire.",

@@ -17,7 +17,7 @@ from tests.cli.command_reference import described_objects, promised_keys
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
-from tests.harness.servers import V2_11, V2_14
+from tests.harness.servers import V2_11, V2_12, V2_14
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
@@ -52,6 +52,23 @@ async def test_calendar_has_the_keys_that_are_promised(cli: Cli, start_server: S
     edited = await on(cli, server, "calendar", "set", "work", "2026-12-25")
     check("calendar", edited, await on(cli, server, "calendar", "show", "work"))
     check("calendar ls", await on(cli, server, "calendar", "ls"))
+
+
+async def test_diff_and_apply_have_the_keys_that_are_promised(
+    cli: Cli, start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_12)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS")
+    file = tmp_path / "schedules.yaml"
+    # This server has schedules, and knows only `@at`: it refuses the second one.
+    entry = "  - {subject: ORDERS.%s, %s, target: ORDERS.out}\n"
+    two = entry % ("a", "at: 2200-01-01T00:00:00Z") + entry % ("b", "every: 9000h")
+    file.write_text(f"stream: ORDERS\nschedules:\n{two}")
+    check("diff", await on(cli, server, "diff", str(file)))
+    applied = await on(cli, server, "apply", str(file), "--yes")
+    check("apply", applied)
+    assert [one["err_code"] for one in applied["errors"]] == [10189]
 
 
 async def on(cli: Cli, server: EmbeddedServer, *arguments: str) -> Document:

@@ -26,6 +26,12 @@ NOWHERE = ("--server", "nats://127.0.0.1:1")
 RANGE = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
 FIRES, FIRES_APART_SECONDS = 100, 0.02
 STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_msg_schedules": true}'
+FILES: Mapping[str, str] = {
+    "orders.json": STREAM_FILE,
+    "none.json": '{"stream": "ORDERS", "schedules": []}',
+    "schedules.json": '{"stream": "ORDERS",'
+    ' "schedules": [{"subject": "ORDERS.a", "every": "1h", "target": "ORDERS.b"}]}',
+}
 WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("run", 2): ("run", "--window", "0"),
     ("dev", 2): ("dev", "--server-path", "/nonexistent"),
@@ -33,6 +39,13 @@ WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("stream add", 2): ("stream", "add", "missing.json", *NOWHERE),
     ("stream ls", 1): ("stream", "ls", *NOWHERE),
     ("stream ls", 2): ("stream", "ls", "--window", "0"),
+    ("export", 1): ("export", "ORDERS", *NOWHERE),
+    ("export", 2): ("export", "a.b"),
+    ("diff", 2): ("diff", "missing.yaml"),
+    ("apply", 1): ("apply", "schedules.json", "--yes", *NOWHERE),
+    ("apply", 2): ("apply", "schedules.json"),
+    ("files", 0): ("files", "schema"),
+    ("files", 2): ("files", "schema", "--window", "0"),
     ("calendar", 1): ("calendar", "show", "work", *NOWHERE),
     ("calendar", 2): ("calendar", "set", "work", "tomorrow", *NOWHERE),
     ("calendar ls", 1): ("calendar", "ls", *NOWHERE),
@@ -233,12 +246,41 @@ async def web_is_interrupted(folder: Path, _start_server: StartServer) -> int:
         return await process.interrupt()
 
 
+async def on_a_stream(folder: Path, start_server: StartServer, *arguments: str) -> int:
+    """Run a command about schedules on a stream with one of them."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.publish("ORDERS.s", {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "ORDERS.out"})
+    return await ends_with(folder, *arguments, "--server", server.url)
+
+
+async def export_ends(folder: Path, start_server: StartServer) -> int:
+    return await on_a_stream(folder, start_server, "export", "ORDERS")
+
+
+async def apply_adds_a_schedule(folder: Path, start_server: StartServer) -> int:
+    return await on_a_stream(folder, start_server, "apply", "schedules.json", "--yes")
+
+
+async def diff_finds_nothing(folder: Path, start_server: StartServer) -> int:
+    return await on_a_stream(folder, start_server, "diff", "none.json")
+
+
+async def diff_finds_a_difference(folder: Path, start_server: StartServer) -> int:
+    return await on_a_stream(folder, start_server, "diff", "schedules.json")
+
+
 STORIES: Mapping[tuple[str, int], Story] = {
     ("run", 0): run_ends_clean,
     ("run", 1): run_leaves_a_fire_in_flight,
     ("dev", 0): dev_ends_by_itself,
     ("dev", 1): dev_loses_its_server,
     ("graduate", 0): graduate_finds_it_native,
+    ("export", 0): export_ends,
+    ("diff", 0): diff_finds_nothing,
+    ("diff", 1): diff_finds_a_difference,
+    ("apply", 0): apply_adds_a_schedule,
     ("doctor", 0): doctor_finds_nothing,
     ("doctor", 3): doctor_finds_a_warning,
     ("info", 0): with_a_schedule("info"),
@@ -276,10 +318,10 @@ def test_the_reference_promises_exit_codes_of_every_command() -> None:
 
 
 async def ends_with(folder: Path, *arguments: str) -> int:
-    """Run a command in a process of its own, with a stream file in its folder, and return its exit code."""
-    file = folder / "orders.json"
-    file.write_text(STREAM_FILE)
-    words = [str(file) if word == "orders.json" else word for word in arguments]
+    """Run a command in a process of its own, with files in its folder, and return its exit code."""
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    words = [str(folder / word) if word in FILES else word for word in arguments]
     with sidecar(*words, folder=folder) as process:
         return await process.wait_for_exit()
 

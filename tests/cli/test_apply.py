@@ -1,0 +1,364 @@
+"""`export`, `diff` and `apply` on real servers: what is exported is applied byte for byte, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from nats_scheduler.control.words import publishable_again
+from nats_scheduler.message.headers import with_header
+from tests.cli.changing_site import FAR, PORTABLE, Site
+from tests.cli.conftest import Cli
+from tests.conftest import SharedServer
+from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.blocks import block_of
+from tests.harness.processes import sidecar, sidecar_command
+from tests.harness.servers import V2_11, V2_12
+from tests.harness.terminal import on_terminal
+from tests.harness.waiting import eventually
+
+BINARY = bytes(range(256)) * 40
+NEVER = f"@at {FAR}"
+Stored = dict[str, tuple[bytes, bytes]]
+"""The headers and the body of each schedule, by its subject."""
+
+
+async def run(site: Site, *words: str) -> Result:
+    """Run a command in a thread with a loop of its own."""
+    return await asyncio.to_thread(site.cli, *words, "--server", site.url, env=site.env)
+
+
+async def done(site: Site, *words: str) -> str:
+    said = await run(site, *words)
+    assert said.exit_code == 0, said.output
+    return said.stdout
+
+
+async def last_sequence(site: Site) -> int:
+    info = await site.account.api.stream(site.stream)
+    assert info is not None
+    return int(info["state"]["last_seq"])
+
+
+async def stored(site: Site) -> Stored:
+    """Return what is stored, without what belongs to the publishes."""
+    messages = await site.account.messages(site.stream, f"{site.stream}.>")
+    return {one.subject: (publishable_again(one.block), one.body or b"") for one in messages}
+
+
+def pattern(site: Site, text: str) -> str:
+    """Return a pattern that never fires and that the server knows: the oldest with schedules knows `@at` only."""
+    return NEVER if site.kind == V2_12 else text
+
+
+def schedules(site: Site) -> dict[str, tuple[bytes, bytes]]:
+    """Return messages of all kinds, by the rest of their subjects: headers and body."""
+    out, name = site.subject("out"), f"{site.prefix}Nats-Schedule"
+    usual = [(name, pattern(site, "0 0 9 1 1 *")), (f"{name}-Time-Zone", "Europe/Berlin"), (f"{name}-Target", out)]
+    every = [(name, pattern(site, "@every 9000h")), (f"{name}-Target", out)]
+    found = {
+        "usual": (block_of(*usual, (f"{name}-TTL", "5m"), (f"{name}-X-Owner", "billing")), b'{"order": 17}'),
+        "sorted": (block_of(("Another", "1"), *sorted(usual), (f"{name}-X-Note", "of a person")), "größer\n".encode()),
+        "order": (block_of(*usual[::-1], ("Trace", "a"), (name + "-Source", site.subject("in"))), b""),
+        "twice": (block_of(*every, ("A", "1"), ("B", b"\xff\x00"), ("A", " 2 ")), BINARY),
+        "raw": (f"NATS/1.0\r\n{name}:{NEVER}\r\n{name}-Target:{out}\r\nEmpty:\r\n\r\n".encode(), b"\x1b[2J"),
+        "portable": (block_of(("X-Nats-Schedule", NEVER), ("X-Nats-Schedule-Target", out), ("Tab", "\t")), b"a\r\nb"),
+        "paused": (block_of((f"{name}-X-Paused", NEVER), (f"{name}-Target", out), ("Trace", "é")), b"\xff"),
+        "ttl": (block_of(*every, ("Nats-TTL", "9000h")), b"two\nlines\n"),
+    }
+    return found | dict(drawn(site, random.Random(17)))
+
+
+def drawn(site: Site, chance: random.Random) -> Mapping[str, tuple[bytes, bytes]]:
+    """Draw schedules with any headers, in any order, with any bytes."""
+    found = {}
+    for number in range(40):
+        name = chance.choice(["X-", site.prefix]) + "Nats-Schedule"
+        items: list[tuple[bytes | str, bytes | str]] = [(name, NEVER), (f"{name}-Target", site.subject("out"))]
+        for _ in range(chance.randrange(4)):
+            value = chance.randbytes(chance.randrange(9)).replace(b"\r", b"").replace(b"\n", b"")
+            items.append((chance.choice(["A", "B", "b", "Träce", "Nats-X", f"{name}-X-Note"]), value or b"x"))
+        chance.shuffle(items)
+        found[f"drawn.{number}"] = (block_of(*items), chance.randbytes(chance.randrange(99)))
+    return found
+
+
+async def publish_all(site: Site, messages: Mapping[str, tuple[bytes, bytes]]) -> None:
+    for rest, (block, body) in messages.items():
+        await site.account.publish_block(site.subject(rest), block, body)
+
+
+async def empty(site: Site) -> None:
+    await site.account.api.call(f"STREAM.PURGE.{site.stream}")
+
+
+async def test_what_is_exported_is_applied_onto_an_empty_stream_byte_for_byte(site: Site, tmp_path: Path) -> None:
+    await publish_all(site, schedules(site))
+    for form in ("yaml", "json"):
+        before = await stored(site)
+        file = tmp_path / f"exported.{form}"
+        said = await run(site, "export", site.stream, "--output", str(file))
+        left_out = {subject for subject in before if f"{subject} is left out" in said.stderr}
+        expected = {subject: message for subject, message in before.items() if subject not in left_out}
+        assert (said.exit_code, len(expected) > 30) == (0, True), said.output
+        text = file.read_bytes()
+        await done(site, "export", site.stream, "--output", str(file))
+        assert file.read_bytes() == text, "a second export has the same bytes"
+        await empty(site)
+        assert "added" in await done(site, "apply", str(file), "--yes")
+        assert await stored(site) == expected
+        sequence = await last_sequence(site)
+        await done(site, "diff", str(file))
+        await done(site, "apply", str(file), "--yes")
+        assert await last_sequence(site) == sequence, "nothing is stored the second time"
+
+
+async def test_a_file_is_changed_shown_and_applied(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.yaml"
+    spelling = f"spelling: {PORTABLE}\n" if site.kind == PORTABLE else ""
+    head = f"stream: {site.stream}\nowner: billing\n{spelling}schedules:\n"
+
+    def entry(rest: str, more: str) -> str:
+        return f"  - subject: {site.subject(rest)}\n    target: {site.subject('out')}\n    {more}\n"
+
+    old, new = (NEVER, NEVER[:-1] + "+00:00") if site.kind == V2_12 else ("@every 9000h", "@every 8000h")
+    a, b = (f"{text.split()[0].strip('@')}: {text.split()[1]}" for text in (old, new))
+    file.write_text(head + entry("a", a) + entry("b", a))
+    shown = await run(site, "diff", str(file))
+    assert (shown.exit_code, shown.stdout) == (
+        1,
+        f"+ {site.stream}  {site.subject('a')}\n    {old} → {site.subject('out')}\n"
+        f"+ {site.stream}  {site.subject('b')}\n    {old} → {site.subject('out')}\n"
+        f"stream {site.stream}: 2 to add, 0 unchanged\n",
+    )
+    assert await stored(site) == {}, "a diff changes nothing"
+    assert await done(site, "apply", str(file), "--dry-run") == shown.stdout
+    await done(site, "apply", str(file), "--yes", "--reason", "a test")
+    assert (await site.headers("a"))[f"{site.prefix}Nats-Schedule-X-Owner"] == "billing"
+    await site.publish("theirs", NEVER, X_Owner="ops")
+    file.write_text(head + entry("b", f"{b}\n    paused: true"))
+    shown = await run(site, "diff", str(file), "--prune")
+    name = f"{site.prefix}Nats-Schedule"
+    assert (shown.exit_code, shown.stdout) == (
+        1,
+        f"- {site.stream}  {site.subject('a')}\n"
+        f"~ {site.stream}  {site.subject('b')}\n"
+        f"    {name}: {old!r} → {new!r}\n"
+        f"    paused: false → true\n"
+        f"stream {site.stream}: 1 to change, 1 to remove, 0 unchanged\n",
+    )
+    kept = await done(site, "apply", str(file), "--yes")
+    assert "1 of billing in no file (--prune removes them)" in kept
+    await done(site, "apply", str(file), "--yes", "--prune")
+    assert set(await stored(site)) == {site.subject("b"), site.subject("theirs")}
+    assert (await site.headers("b"))[f"{name}-X-Paused"] == new
+    await done(site, "diff", str(file), "--prune")
+
+
+async def test_faults_name_file_line_subject_value_and_code_all_at_once(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.yaml"
+    spelling = PORTABLE if site.kind == PORTABLE else "adr51"
+    file.write_text(
+        f"stream: {site.stream}\nspelling: {spelling}\nschedules:\n"
+        f"  - subject: {site.subject('a')}\n    target: elsewhere\n    every: 9000h\n"
+        f"  - subject: {site.subject('b')}\n    target: {site.subject('out')}\n    cron: often\n"
+        f"  - subject: {site.subject('c')}\n    target: {site.subject('out')}\n    cron: '@daily'\n"
+        "---\nstream: NONE\nschedules: []\n"
+    )
+    for command, exit_code in (("diff", 2), ("apply", 1)):
+        said = await run(site, command, str(file), *(["--yes"] if command == "apply" else []))
+        lines = said.stderr.splitlines()
+        prefix = f"nats-scheduler: error: {file}"
+        assert said.exit_code == exit_code
+        assert len(lines) == 3, lines
+        assert lines[0].startswith(f"{prefix}:5: {site.subject('a')}: {site.prefix}Nats-Schedule-Target of 'elsewhere'")
+        assert lines[0].endswith("(server code 10190)")
+        assert lines[1].startswith(f"{prefix}:9: {site.subject('b')}: {site.prefix}Nats-Schedule of 'often'")
+        assert lines[1].endswith("(server code 10189)")
+        assert lines[2] == f"{prefix}:14: stream NONE does not exist (server code 10059)"
+    assert await stored(site) == {}, "nothing is applied of a file with a fault"
+
+
+# -- one server is enough for these --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def orders(cli: Cli, shared_server: SharedServer, stream_name: str) -> Any:
+    server = await shared_server(V2_11)
+    async with account_on(server.url) as account:
+        marked = {"nats-scheduler.allow_msg_schedules": "true"}
+        await account.create(stream_name, metadata=marked, allow_msg_ttl=True)
+        yield Site(cli, server.url, account, stream_name, V2_11)
+        await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
+def file_of(site: Site, number: int, body: str = "") -> str:
+    entries = [
+        {"subject": site.subject(f"s.{at}"), "at": FAR, "target": site.subject("out"), "body": body}
+        for at in range(number)
+    ]
+    return json.dumps({"stream": site.stream, "owner": "test", "schedules": entries})
+
+
+async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(file_of(orders, 3_000))
+    command = ("apply", str(file), "--yes", "--server", orders.url)
+    with sidecar(*command, folder=tmp_path) as process:
+
+        async def begun() -> bool:
+            return await last_sequence(orders) >= 50
+
+        await eventually(begun, within_seconds=WAIT_SECONDS)
+        process.kill()
+    sequence = await last_sequence(orders)
+    assert 50 <= sequence < 3_000
+    said = await done(orders, "apply", str(file), "--yes")
+    assert f"{3_000 - sequence:,} added" in said
+    assert await last_sequence(orders) == 3_000, "each schedule is stored once"
+    await done(orders, "diff", str(file))
+
+
+async def test_two_applies_of_one_file_at_the_same_time_store_each_schedule_once(orders: Site, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(file_of(orders, 300))
+    await asyncio.gather(*(done(orders, "apply", str(file), "--yes") for _ in range(2)))
+    assert await last_sequence(orders) == 300
+
+
+async def test_an_edit_after_the_question_is_reported_and_the_others_are_done(orders: Site, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(file_of(orders, 3))
+    await done(orders, "apply", str(file), "--yes")
+    file.write_text(file_of(orders, 3, body="new"))
+    terminal = await on_terminal("apply", str(file), "--server", orders.url, folder=tmp_path)
+    try:
+        await terminal.wait_for("make 3 changes? [y/N]")
+        theirs = await orders.publish("s.1", NEVER)
+        terminal.press("y\n")
+        assert await terminal.end() == 1
+        await terminal.wait_for("2 edited, 1 failed")
+        assert f"{orders.subject('s.1')}: " in terminal.text
+    finally:
+        await terminal.close()
+    bodies = {subject: body for subject, (_block, body) in (await stored(orders)).items()}
+    assert bodies == {orders.subject(f"s.{at}"): b"body" if at == 1 else b"new" for at in range(3)}
+    message = await orders.last("s.1")
+    assert message is not None
+    assert message.sequence == theirs
+
+
+async def test_without_an_answer_nothing_is_done(orders: Site, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(file_of(orders, 1))
+    terminal = await on_terminal("apply", str(file), "--server", orders.url, folder=tmp_path)
+    try:
+        await terminal.wait_for("make 1 change? [y/N]")
+        terminal.press("\n")
+        assert await terminal.end() == 1
+    finally:
+        await terminal.close()
+    assert await stored(orders) == {}
+
+
+async def test_the_files_of_a_directory_and_of_standard_input_are_read(orders: Site, tmp_path: Path) -> None:
+    folder = tmp_path / "schedules"
+    await publish_all(orders, schedules(orders))
+    before = await stored(orders)
+    await done(orders, "export", orders.stream, "--output", f"{folder}/")
+    assert [one.name for one in folder.iterdir()] == [f"{orders.stream}.yaml"]
+    (folder / "README.md").write_text("not a file of schedules")
+    await empty(orders)
+    await done(orders, "apply", str(folder), "--yes")
+    assert (await stored(orders)).keys() == before.keys()
+    exported = await done(orders, "export", orders.stream, "--format", "json")
+    await empty(orders)
+    command = f'exec "$@" < {tmp_path / "in.json"}'
+    (tmp_path / "in.json").write_text(exported)
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", command, "sh", *sidecar_command(), "apply", "-", "--yes", "--server", orders.url
+    )
+    assert await process.wait() == 0
+    assert (await stored(orders)).keys() == before.keys()
+
+
+async def test_an_export_is_of_what_matches(orders: Site) -> None:
+    for rest, owner in (("a.1", "billing"), ("a.2", "ops"), ("b.1", "billing")):
+        await orders.publish(rest, NEVER, X_Owner=owner)
+    found = json.loads(
+        await done(
+            orders, "export", orders.stream, "--format", "json", "--filter", orders.subject("a.*"), "--owner", "billing"
+        )
+    )
+    assert found == {
+        "stream": orders.stream,
+        "owner": "billing",
+        "schedules": [
+            {"subject": orders.subject("a.1"), "at": FAR, "target": orders.subject("out"), "body": "body"},
+        ],
+    }
+
+
+async def test_several_streams_are_one_file(orders: Site, tmp_path: Path) -> None:
+    other = f"{orders.stream}B"
+    await orders.account.create(other, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+    await orders.publish("s", NEVER)
+    name = "Nats-Schedule"
+    await orders.account.publish(f"{other}.s", {name: NEVER, f"{name}-Target": f"{other}.out"})
+    for form in ("yaml", "json"):
+        file = tmp_path / f"both.{form}"
+        await done(orders, "export", orders.stream, other, "--output", str(file))
+        said = await run(orders, "diff", str(file), "--json")
+        assert [(one["stream"], one["unchanged"]) for one in json.loads(said.stdout)["streams"]] == [
+            (orders.stream, 1),
+            (other, 1),
+        ]
+    await orders.account.api.call(f"STREAM.DELETE.{other}")
+
+
+async def test_what_cannot_be_applied_is_left_out_and_named(orders: Site) -> None:
+    await orders.publish("wrong", "@often")
+    block = block_of(("Nats-Schedule", NEVER), ("Nats-Schedule-Target", orders.subject("out")))
+    await orders.account.publish_block(f"{orders.stream}.\udcff", with_header(block, b"A", b"b"), b"")
+    said = await run(orders, "export", orders.stream, "--format", "json")
+    assert json.loads(said.stdout)["schedules"] == []
+    assert f"{orders.subject('wrong')} is left out: Nats-Schedule of '@often' is not a valid pattern" in said.stderr
+    assert "is left out: its subject is not UTF-8" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "error"),
+    [
+        (("diff",), "stream: S\nschedules: 5\n", ":2: schedules of 5: expected a list of schedules"),
+        (("apply", "--yes"), "stream: [", ": is no YAML"),
+        (("apply",), "stream: S\nschedules: []\n", "--yes is needed where nobody can be asked"),
+        (("diff", "--prune"), "stream: S\nschedules: []\n", "expected --owner, or owner in each file"),
+        (("diff", "--owner", " "), "stream: S\nschedules: []\n", "--owner of ' ': expected a text"),
+    ],
+)
+def test_wrong_use_and_wrong_files_need_no_server(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], content: str, error: str
+) -> None:
+    file = tmp_path / "schedules.yaml"
+    file.write_text(content)
+    said = cli(*words, str(file), "--server", "nats://127.0.0.1:1")
+    assert said.exit_code == 2
+    assert error in said.stderr
+
+
+def test_a_directory_without_files_is_wrong_use(cli: Cli, tmp_path: Path) -> None:
+    said = cli("diff", str(tmp_path), "--server", "nats://127.0.0.1:1")
+    assert (said.exit_code, "expected files that end in .yaml, .yml, .json" in said.stderr) == (2, True)
+
+
+def test_the_schema_is_printed(cli: Cli) -> None:
+    schema = json.loads(cli("files", "schema").stdout)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert {"stream", "schedules"} <= schema["properties"].keys()
