@@ -90,7 +90,7 @@ def change_one(resolved: ResolvedSettings, how: How, operation: Callable[[Access
     """Change one schedule, and print what was done."""
     change = in_store(resolved, operation)
     if how.as_json:
-        print_json({"dry_run": how.dry_run, **change_document(change)})
+        print_json({"dry_run": how.dry_run, **change_document(change, dry_run=how.dry_run)})
     else:
         print_change(change, dry_run=how.dry_run)
 

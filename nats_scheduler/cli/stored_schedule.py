@@ -111,7 +111,7 @@ def _document(stored: StoredSchedule, how: How) -> dict[str, object]:
     fire = stored.next_fire
     return {
         "dry_run": how.dry_run,
-        **change_document(stored.change),
+        **change_document(stored.change, dry_run=how.dry_run),
         "dialect": None if one is None else one.dialect.name,
         "paused": one is not None and one.is_paused,
         "next_fire": None if definition is None else next_fire_document(definition.pattern, fire),
