@@ -1,0 +1,1 @@
+"""Schedules from Python programs, over a nats-py connection that they have."""

@@ -1,0 +1,224 @@
+"""When a schedule fires is said in Python, checked by the language of the server, and previewed without a clock."""
+
+import doctest
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from nats_scheduler.client import recurring, when
+from nats_scheduler.client.recurring import daily, hourly, monthly, weekly
+from nats_scheduler.client.when import InvalidScheduleError, When, after, at, cron, every
+from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def instant(text: str) -> int:
+    found = parse_rfc3339(text)
+    assert isinstance(found, int)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("said", "pattern", "zone"),
+    [
+        (at(datetime(2026, 11, 20, 9, tzinfo=BERLIN)), "@at 2026-11-20T08:00:00Z", None),
+        (at(datetime(2026, 11, 20, 9, 0, 0, 250_000, tzinfo=UTC)), "@at 2026-11-20T09:00:00.25Z", None),
+        (every(timedelta(seconds=1)), "@every 1s", None),
+        (every(timedelta(days=1, milliseconds=1)), "@every 24h0m0.001s", None),
+        (cron("0 30 9 * * mon-fri", tz=BERLIN), "0 30 9 * * mon-fri", "Europe/Berlin"),
+        (cron("@daily", "UTC"), "@daily", "UTC"),
+        (cron("@hourly", UTC), "@hourly", "UTC"),
+        (hourly(), "0 0 * * * *", None),
+        (hourly(30, 15, tz="Asia/Kolkata"), "15 30 * * * *", "Asia/Kolkata"),
+        (daily(time(9), BERLIN), "0 0 9 * * *", "Europe/Berlin"),
+        (weekly("mon", "sun", at=time(23, 59, 58)), "58 59 23 * * mon,sun", None),
+        (monthly(31, time(0)), "0 0 0 31 * *", None),
+    ],
+)
+def test_what_is_said_is_a_pattern_of_the_server(said: When, pattern: str, zone: str | None) -> None:
+    assert (said.pattern, said.time_zone, said.syntax, said.delay) == (pattern, zone, None, None)
+
+
+def test_a_delay_counts_from_when_it_is_stored() -> None:
+    soon = after(timedelta(minutes=5))
+    assert soon.pattern == ""
+    assert soon.text(instant("2026-01-01T00:00:00.000000001Z")) == "@at 2026-01-01T00:05:00.000000001Z"
+    assert after(timedelta(0)).next(after=NOON) == [NOON]
+
+
+@pytest.mark.parametrize(
+    ("say", "code"),
+    [
+        (lambda: every(timedelta(milliseconds=999)), 10189),
+        (lambda: every(timedelta(0)), 10189),
+        (lambda: every(timedelta(seconds=-1)), 10189),
+        (lambda: every(timedelta(days=400 * 365)), 10189),
+        (lambda: after(timedelta(seconds=-1)), None),
+        (lambda: after(timedelta(days=400 * 365)), 10189),
+        (lambda: at(datetime(1, 1, 1, tzinfo=UTC)), 10189),
+        (lambda: cron("30 9 * * 1-5"), 10189),
+        (lambda: cron("0 61 * * * *"), 10189),
+        (lambda: cron(""), 10189),
+        (lambda: cron("@every 5m"), 10189),
+        (lambda: cron("0 0 9 * * *", "Europe/berlin"), 10223),
+        (lambda: cron("0 0 9 * * *", ""), 10223),
+        (lambda: cron("0 0 9 * * *", timezone(timedelta(hours=1))), 10223),
+        (lambda: cron("0 0 9 L * *"), 10189),
+        (lambda: cron("0 0 9 * *", syntax="vixie"), None),  # type: ignore[arg-type]
+        (lambda: hourly(60), 10189),
+        (lambda: weekly(at=time(9)), 10189),
+        (lambda: weekly("monday", at=time(9)), 10189),  # type: ignore[arg-type]
+        (lambda: monthly(32, time(9)), 10189),
+        (lambda: monthly(0, time(9)), 10189),
+    ],
+)
+def test_what_no_server_reads_is_refused_where_it_is_said(say: Any, code: int | None) -> None:
+    with pytest.raises(InvalidScheduleError) as refused:
+        say()
+    assert refused.value.code == code
+    assert isinstance(refused.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("say", "hint"),
+    [
+        (lambda: at(datetime(2026, 11, 20)), r"tzinfo=UTC"),  # noqa: DTZ001
+        (lambda: every(timedelta(days=1)).policies(start=datetime(2026, 1, 1)), r"start of .*tzinfo=UTC"),  # noqa: DTZ001
+        (lambda: daily(time(9, tzinfo=UTC)), r"write time\(9, 0\) and give the zone as tz"),
+        (lambda: daily(time(9, 0, 0, 1)), "whole seconds"),
+        (lambda: every(timedelta(days=1)).policies(note="x\r\nNats-Rollup: all"), "line break"),
+        (lambda: cron("0 0 9 * *\r\n*"), "line break"),
+        (lambda: every(timedelta(hours=1)).next(after=datetime(2026, 1, 1)), "tzinfo=UTC"),  # noqa: DTZ001
+    ],
+)
+def test_a_time_that_may_be_misread_is_refused_with_what_to_write(say: Any, hint: str) -> None:
+    with pytest.raises(ValueError, match=hint):
+        say()
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda: at("2026-11-20T09:00:00Z"),  # type: ignore[arg-type]
+        lambda: at(date(2026, 11, 20)),  # type: ignore[arg-type]
+        lambda: after(300),  # type: ignore[arg-type]
+        lambda: every("5m"),  # type: ignore[arg-type]
+        lambda: daily("09:00"),  # type: ignore[arg-type]
+        lambda: daily(9),  # type: ignore[arg-type]
+        lambda: hourly("5"),  # type: ignore[arg-type]
+        lambda: monthly(True, time(9)),
+        lambda: cron(5),  # type: ignore[arg-type]
+        lambda: cron("@daily", 3600),  # type: ignore[arg-type]
+        lambda: every(timedelta(hours=1)).policies(jitter=30),  # type: ignore[arg-type]
+        lambda: every(timedelta(hours=1)).policies(note=5, limit="x"),  # type: ignore[arg-type]
+        lambda: every(timedelta(hours=1)).policies(except_days=["2026-12-25"]),  # type: ignore[list-item]
+        lambda: every(timedelta(hours=1)).policies(except_calendars="de-by"),
+        lambda: every(timedelta(hours=1)).policies(missed=True),
+    ],
+)
+def test_a_value_of_another_type_is_refused(say: Any) -> None:
+    with pytest.raises((TypeError, InvalidScheduleError)):
+        say()
+
+
+def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
+    said = every(timedelta(hours=1)).policies(
+        start=datetime(2026, 12, 1, tzinfo=UTC),
+        end=datetime(2027, 7, 1, tzinfo=BERLIN),
+        limit=10,
+        anchor=datetime(2026, 11, 1, tzinfo=UTC),
+        except_days=[date(2026, 12, 25), (date(2026, 12, 27), date(2027, 1, 1))],
+        except_calendars=["de-by"],
+        jitter=timedelta(minutes=10),
+        missed="skip",
+        grace=timedelta(seconds=30),
+        report=True,
+        overlap="queue",
+        consumer="workers",
+        timeout=timedelta(hours=2),
+        note="hourly import",
+        owner="billing",
+    )
+    assert dict(said.written_policies) == {
+        "X-Start": "2026-12-01T00:00:00Z",
+        "X-End": "2027-06-30T22:00:00Z",
+        "X-Limit": "10",
+        "X-Anchor": "2026-11-01T00:00:00Z",
+        "X-Except": "2026-12-25,2026-12-27..2027-01-01,calendar:de-by",
+        "X-Jitter": "10m0s",
+        "X-Missed": "skip",
+        "X-Grace": "30s",
+        "X-Report": "true",
+        "X-Overlap": "queue",
+        "X-Consumer": "workers",
+        "X-Timeout": "2h0m0s",
+        "X-Note": "hourly import",
+        "X-Owner": "billing",
+    }
+    assert (b"Nats-Schedule-X-Limit", b"10") in said.headers(ADR51, 0)
+    assert (b"X-Nats-Schedule-X-Limit", b"10") in said.headers(PORTABLE, 0)
+
+
+def test_policies_add_up_and_none_removes_one() -> None:
+    said = cron("@daily").policies(missed=3, note="x").policies(note=None, except_calendars=["a"])
+    said = said.policies(except_days=[date(2026, 12, 25)]).policies(report=False)
+    assert dict(said.written_policies) == {"X-Missed": "all 3", "X-Except": "2026-12-25,calendar:a"}
+    assert said.policies(except_calendars=[], except_days=None, missed=None) == cron("@daily")
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"jitter": timedelta(0)}, "X-Jitter"),
+        ({"jitter": timedelta(hours=25)}, "X-Jitter"),
+        ({"limit": 1_001}, "X-Limit"),
+        ({"missed": "never"}, "X-Missed"),
+        ({"missed": 0}, "X-Missed"),
+        ({"grace": timedelta(milliseconds=10)}, "X-Grace"),
+        ({"consumer": "workers"}, "X-Consumer"),
+        ({"anchor": datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)}, "X-Anchor"),
+        ({"start": NOON, "end": NOON}, "X-End"),
+        ({"except_days": [(date(2026, 12, 25), date(2026, 12, 24))]}, "X-Except"),
+        ({"owner": ""}, "X-Owner"),
+    ],
+)
+def test_a_policy_that_no_schedule_may_have_is_refused(given: Any, fault: str) -> None:
+    with pytest.raises(InvalidScheduleError, match=f"^{fault} of "):
+        every(timedelta(hours=1)).policies(**given)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(InvalidScheduleError, match="X-Limt of '3' is an unknown policy"):
+        every(timedelta(hours=1)).policies(limt=3)  # type: ignore[call-arg]
+
+
+def test_the_preview_is_what_the_sidecar_would_fire() -> None:
+    weekdays = cron("0 30 9 * * mon-fri", tz=BERLIN).policies(except_days=[date(2026, 11, 23)], limit=3)
+    assert weekdays.next(5, after=NOON) == [
+        datetime(2026, 11, 24, 8, 30, tzinfo=UTC),
+        datetime(2026, 11, 25, 8, 30, tzinfo=UTC),
+        datetime(2026, 11, 26, 8, 30, tzinfo=UTC),
+    ]
+    assert every(timedelta(minutes=1)).next(2, after=NOON.replace(microsecond=600_000)) == [
+        NOON + timedelta(seconds=61),
+        NOON + timedelta(seconds=121),
+    ]
+    assert at(NOON - timedelta(days=1)).next(3, after=NOON) == [NOON - timedelta(days=1)]
+    assert cron("0 0 9 1 1 ? 2030", syntax="quartz").next(2, after=NOON) == [datetime(2030, 1, 1, 9, tzinfo=UTC)]
+    assert cron("0 0 9 * * *").policies(end=NOON).next(after=NOON) == []
+
+
+def test_equal_words_are_equal_values() -> None:
+    assert cron("0 0 9 * * *", BERLIN) == daily(time(9), "Europe/Berlin")
+    assert len({every(timedelta(minutes=60)), every(timedelta(hours=1))}) == 1
+
+
+@pytest.mark.parametrize("module", [when, recurring])
+def test_the_examples_of_the_docstrings_run(module: Any) -> None:
+    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert (found.failed, found.attempted > 2) == (0, True)
