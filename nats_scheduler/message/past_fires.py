@@ -81,17 +81,25 @@ class PastFires:
     """Reads messages in the reverse order of their stream, and returns the fires of one schedule among them."""
 
     def __init__(
-        self, schedule: str, *, is_native: bool, stored: StoredSchedule | None, is_moved: bool = False
+        self,
+        schedule: str,
+        *,
+        is_native: bool,
+        stored: StoredSchedule | None,
+        is_moved: bool = False,
+        is_elsewhere: bool = False,
     ) -> None:
         """Look for the fires of the schedule on this subject; `stored` is None if it is not stored any more.
 
-        If fires are moved (`is_moved`), the stream stores them on another subject than their target.
+        If fires are moved (`is_moved`), the stream stores them on another subject than their target. If the messages
+        are those of another stream than the schedule's (`is_elsewhere`), their sequences say nothing about its own.
         """
         self._schedule = schedule
         self._name = schedule.encode("utf-8", "surrogateescape")
         self._is_native = is_native
         self._stored = stored
         self._is_moved = is_moved
+        self._is_elsewhere = is_elsewhere
         self._open: PastFire | None = None
         """A fire of the server's whose fire time is not known yet."""
 
@@ -152,7 +160,7 @@ class PastFires:
             generated = beside = read_beside(block)
         if generated is None or generated.schedule != self._schedule:
             return None
-        if self._fault(generated, message) if beside is None else _fault_beside(generated, message):
+        if self._fault(generated, message) if beside is None else self._fault_of_any(generated, message):
             return None
         following = next((found for one in DIALECTS if (found := following_fire(message.block, one)) is not None), None)
         return PastFire(
@@ -178,13 +186,18 @@ class PastFires:
     def _fault(self, generated: Generated, message: StoredMessage) -> bool:
         """Return whether a message cannot be the fire that it claims to be."""
         stored = self._stored
-        if generated.sequence >= message.sequence or is_too_early(message.stored_at, generated.fire_time):
+        if self._fault_of_any(generated, message):
             return True
         if stored is not None and stored.sequence == generated.sequence:
             is_misplaced = not self._is_moved and message.subject != stored.terms.target
             likely = stored.timetable.first_fire() or 0
             return is_misplaced or bool(fault_of(generated, message, stored.timetable, stored.terms, likely))
         return bool(fault_of_following(generated, message))
+
+    def _fault_of_any(self, generated: Generated, message: StoredMessage) -> bool:
+        """Return whether a message cannot be a fire, requested or not: it is older than its schedule, or too early."""
+        is_older = not self._is_elsewhere and generated.sequence >= message.sequence
+        return is_older or is_too_early(message.stored_at, generated.fire_time)
 
     def _of_server(self, message: StoredMessage) -> PastFire | None:
         if scheduler_of(message.block) != self._schedule:
@@ -202,8 +215,3 @@ class PastFires:
             next_fire=following,
             by_server=True,
         )
-
-
-def _fault_beside(beside: Generated, message: StoredMessage) -> bool:
-    """Return whether a message cannot be the fire that was requested: whose fire time nothing else decides."""
-    return beside.sequence >= message.sequence or is_too_early(message.stored_at, beside.fire_time)

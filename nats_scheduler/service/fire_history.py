@@ -87,7 +87,13 @@ async def find_fires(
         found.is_complete = True
         return found
     is_native = own.is_native and state is own
-    past = PastFires(query.schedule, is_native=is_native, stored=stored, is_moved=state.rules.moves_subjects)
+    past = PastFires(
+        query.schedule,
+        is_native=is_native,
+        stored=stored,
+        is_moved=state.rules.moves_subjects,
+        is_elsewhere=state is not own,
+    )
     reader = BackwardReader(connection, api, state.config, found.searched)
     number = 0
     async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):

@@ -1,5 +1,7 @@
 """Past fires are found backwards: each with its fire time, or without one if nothing that is stored shows it."""
 
+from collections.abc import Callable
+
 import pytest
 
 from nats_scheduler.message.dialect import DIALECTS
@@ -162,3 +164,18 @@ def test_a_fire_that_was_requested_says_nothing_of_its_neighbours(native: bool) 
 def test_a_fire_that_claims_to_be_requested_too_early_is_none() -> None:
     early = block_of(("Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(100))))
     assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
+
+
+@pytest.mark.parametrize("identity", [fire_identity, beside_identity])
+def test_the_sequences_of_another_stream_say_nothing(identity: Callable[[str, int, int], str]) -> None:
+    """A fire into another stream may have a lower sequence there than its schedule has in its own."""
+    fire = ours(3, 10, 20, of=700)
+    named = fire._replace(block=fire.block.replace(b"nats-scheduler:700:", b"nats-scheduler:%b700:" % _form(identity)))
+    for is_elsewhere in (True, False):
+        past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_elsewhere=is_elsewhere)
+        found = past.read(named)
+        assert [one.sequence for one in found] == ([3] if is_elsewhere else [])
+
+
+def _form(identity: Callable[[str, int, int], str]) -> bytes:
+    return b"beside:" if identity is beside_identity else b""

@@ -8,7 +8,7 @@ from nats_scheduler.jetstream import backwards
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.past_fires import PastFire
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import fire_history
 from nats_scheduler.service.fire_history import FireQuery, FoundFires, find_fires
@@ -125,6 +125,26 @@ async def test_the_fires_of_a_paused_schedule_are_searched_on_its_target(start_s
         await account.publish("S.s", {"Nats-Schedule-X-Paused": "@every 1s", "Nats-Schedule-Target": "S.out"})
         found = await found_in(account, "S", "S.s")
         assert (found.searched, [fire.sequence for fire in found.fires]) == ("S.out", sequences[::-1])
+
+
+async def test_a_fire_in_another_stream_may_have_a_lower_sequence_than_its_schedule(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        await account.create("JOBS", allow_msg_schedules=None)
+        for _ in range(3):
+            await account.publish("S.other")
+        sequence = await account.publish(
+            "S.s", {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-X-Target": "JOBS.run"}
+        )
+        message = await account.api.message("S", seq=sequence)
+        assert message is not None
+        due = round_to_second(message.stored_at) + SECOND
+        stamps = {"X-Nats-Scheduler": "S.s", "X-Nats-Schedule-Next": format_rfc3339(due + SECOND)}
+        fired = await account.publish("JOBS.run", {**stamps, "Nats-Msg-Id": fire_identity("S.s", sequence, due)})
+        found = await found_in(account, "S", "S.s")
+        assert fired < sequence
+        assert [(fire.sequence, fire.fire_time) for fire in found.fires] == [(fired, due)]
 
 
 def fired_by(fires: list[PastFire]) -> set[bool]:
