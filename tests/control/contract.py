@@ -31,7 +31,7 @@ from nats_scheduler.control.switch import pause, resume
 from nats_scheduler.control.words import Edit, is_same
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND, round_to_second
+from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_to_send
 
@@ -172,11 +172,11 @@ class StoreContract:
             await side.store.stream_of("no.stream.has.it")
 
     async def test_the_stored_fires_of_a_schedule_are_found(self, side: Side) -> None:
-        await side.publish(side.subject(), side.block("@every 2s"))
+        await side.publish(side.subject(), side.block("@every 4s"))
         schedule = await side.store.last(side.stream, side.subject())
         assert schedule is not None
         now, name, sequence = schedule.stored_at, side.subject(), schedule.sequence
-        first = round_to_second(now) + 2 * SECOND
+        first = round_to_second(now) + 4 * SECOND
         for identity in (
             fire_identity(name, sequence, first),  # a little early: clocks may differ
             fire_identity(name, sequence, first + 1),  # no fire time
@@ -256,11 +256,11 @@ class StoreContract:
         assert found.fire_times == {at}
 
     async def test_missing_fires_are_stored_once(self, side: Side) -> None:
-        at = side.store.now() - 10 * SECOND
+        at = side.store.now() - 5 * HOUR - HOUR // 2
         anchor = format_rfc3339(round_to_second(at))
         policies = {"X-Nats-Schedule-X-Anchor": anchor, "X-Nats-Schedule-X-Missed": "skip"}
-        await add(side.store, side.stream, side.subject(), side.block("@every 2s", **policies), BODY)
-        until = round_to_second(at) + 6 * SECOND
+        await add(side.store, side.stream, side.subject(), side.block("@every 1h", **policies), BODY)
+        until = round_to_second(at) + 3 * HOUR
         change = await backfill(side.store, side.stream, side.subject(), round_to_second(at), until)
         assert (change.kind, len(change.fires)) == (Kind.BACKFILLED, 4)
         assert len(await side.messages(side.subject("out"))) == 4
