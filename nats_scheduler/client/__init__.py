@@ -1,1 +1,71 @@
-"""Schedules from Python programs, over a nats-py connection that they have."""
+"""Schedules from Python programs, over a nats-py connection that they have.
+
+The same program works on servers from 2.10 to 2.15: `Schedules.on` finds out how a stream is served, and each schedule
+is spelled so that it fires there.
+
+    schedules = await Schedules.on(nc, "ORDERS")
+    await schedules.create("orders.schedules.7", after(timedelta(minutes=5)), b"ping", target="orders.reminder")
+
+Nothing of the sidecar is imported.
+"""
+
+from nats_scheduler.client.cancelling import Cancelled
+from nats_scheduler.client.delivered import Delivered, delivered
+from nats_scheduler.client.recurring import daily, hourly, monthly, weekly
+from nats_scheduler.client.schedules import Schedules
+from nats_scheduler.client.serving import Serving, Sidecar
+from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, elsewhere
+from nats_scheduler.client.when import InvalidScheduleError, When, after, at, cron, every
+from nats_scheduler.control.changes import Author, Kind
+from nats_scheduler.control.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ForbiddenError,
+    NoAnswerError,
+    NotFoundError,
+    NotPossibleError,
+    NotServedError,
+    RefusedError,
+    RejectedError,
+    ScheduleError,
+    StreamNotFoundError,
+    UnknownOutcomeError,
+)
+
+__all__ = [
+    "AlreadyExistsError",
+    "Author",
+    "Cancelled",
+    "Change",
+    "ConflictError",
+    "Delivered",
+    "Elsewhere",
+    "Fire",
+    "ForbiddenError",
+    "InvalidScheduleError",
+    "Kind",
+    "NoAnswerError",
+    "NotFoundError",
+    "NotPossibleError",
+    "NotServedError",
+    "RefusedError",
+    "RejectedError",
+    "Schedule",
+    "ScheduleError",
+    "Schedules",
+    "Serving",
+    "Sidecar",
+    "StreamNotFoundError",
+    "UnknownOutcomeError",
+    "When",
+    "after",
+    "at",
+    "cron",
+    "daily",
+    "delivered",
+    "elsewhere",
+    "every",
+    "hourly",
+    "monthly",
+    "weekly",
+]

@@ -149,10 +149,24 @@ def test_the_rule_about_docstrings_sees_what_is_missing(tmp_path: Path) -> None:
     assert fault(f'"""{whole[:-1]}"""\n') == "its docstring does not end with a whole sentence"
 
 
+CLIENT = PACKAGE / "client" / "__init__.py"
+"""What users' programs import: the one room whose names are imported from its folder."""
+
+
 def test_an_init_file_holds_only_its_docstring() -> None:
-    inits = [module for module in modules(PACKAGE) if module.name == "__init__.py"]
+    inits = [module for module in modules(PACKAGE) if module.name == "__init__.py" and module != CLIENT]
     trees = {place(module): syntax_tree(module) for module in inits}
     assert [name for name, tree in trees.items() if len(tree.body) != 1 or not ast.get_docstring(tree)] == []
+
+
+def test_what_programs_import_is_named_and_nothing_else_is_there() -> None:
+    names = [node for node in syntax_tree(CLIENT).body if isinstance(node, ast.ImportFrom)]
+    imported = sorted(alias.asname or alias.name for node in names for alias in node.names)
+    docstring, *others, listed = syntax_tree(CLIENT).body
+    assert isinstance(docstring, ast.Expr)
+    assert others == names
+    assert isinstance(listed, ast.Assign)
+    assert sorted(ast.literal_eval(listed.value)) == imported
 
 
 def test_only_the_harness_sleeps() -> None:

@@ -1,0 +1,167 @@
+"""How a schedule is written for the stream that stores it: with the headers of ADR-51, or with the portable ones.
+
+The rules:
+
+- The headers of ADR-51 wherever what fires them does what the schedule says: then the stored schedules survive an
+  upgrade of the server.
+- Portable headers, which a sidecar fires on every server, where the server cannot, or where a policy asks for them.
+- If the schedule needs portable headers and no sidecar fires them, that is an error, and nothing is stored.
+- The block that is written reads to what was written: a value that would hide another header from a server is refused.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from nats_scheduler.client.serving import Serving, Sidecar
+from nats_scheduler.client.times import nanoseconds_of
+from nats_scheduler.client.values import Elsewhere
+from nats_scheduler.client.when import InvalidScheduleError, When
+from nats_scheduler.control.errors import NotServedError
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.elsewhere import X_TARGET
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import one_line, with_headers
+from nats_scheduler.message.placing import Header
+from nats_scheduler.message.rejection import TTL_INVALID
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of, reads
+
+Headers = Mapping[str, str] | Sequence[tuple[str, str]]
+
+WITHOUT_EFFECT = frozenset({"X-Note", "X-Owner"})
+"""Policies that are only shown, and so need no sidecar."""
+
+_QUIRKS = {
+    Quirk.ROUNDED: "the server rounds each fire time to the second",
+    Quirk.GAP: "the server may fire on wrong days, because the clock of this zone skips a midnight or half an hour",
+}
+_NAME = re.compile(r"[!-9;-~]+").fullmatch
+_BREAK = re.compile(r"[\r\n]").search
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A schedule that is to be stored."""
+
+    when: When
+    target: str | Elsewhere
+    source: str | None = None
+    ttl: timedelta | Literal["never"] | None = None
+    rollup: bool = False
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """A schedule as it is written."""
+
+    dialect: Dialect
+    block: bytes
+    notes: tuple[str, ...] = ()
+
+
+def spelled(wanted: Wanted, serving: Serving, now: int) -> Spelled:
+    """Write a schedule that is stored now (ns) on a stream; raises `NotServedError` if nothing would fire it."""
+    stream, dialects = serving.served.name, serving.served.dialects
+    reason = _needs_portable(wanted, serving, now)
+    if reason and PORTABLE not in dialects:
+        raise NotServedError(f"nothing would fire this schedule on stream {stream}: {reason}, and {_missing(serving)}")
+    quirk = quirk_of(wanted.when.read(now), now) if serving.served.is_native else None
+    if reason or (quirk and PORTABLE in dialects):
+        return Spelled(PORTABLE, _block(wanted, PORTABLE, now))
+    dialect = dialects[0]
+    notes = (_QUIRKS[quirk],) if quirk and dialect is ADR51 else ()
+    return Spelled(dialect, _block(wanted, dialect, now), notes)
+
+
+def _needs_portable(wanted: Wanted, serving: Serving, now: int) -> str:
+    """Return why a schedule cannot have the headers of ADR-51 on a stream; "" if it can."""
+    when, level = wanted.when, serving.api_level
+    if isinstance(wanted.target, Elsewhere):
+        return "only a sidecar fires into another stream"
+    if when.syntax is not None:
+        return f"only a sidecar reads a pattern of {when.syntax}"
+    if not serving.served.is_native:
+        return ""
+    if effective := [name for name, _value in when.written_policies if name not in WITHOUT_EFFECT]:
+        return f"only a sidecar heeds {effective[0]}"
+    pattern = when.read(now)
+    if not reads(pattern, level):
+        return "a server of 2.12 fires @at only"
+    if level < REPEATING_API_LEVEL and (wanted.source is not None or wanted.rollup):
+        return "a server of 2.12 ignores a source and a roll-up"
+    return "a server fires a time after 2262 at once" if quirk_of(pattern, now) is Quirk.FAR else ""
+
+
+def _missing(serving: Serving) -> str:
+    if serving.sidecar is Sidecar.UNKNOWN:
+        return "this user may not ask whether one runs"
+    if serving.sidecar is Sidecar.NOT_HERE:
+        return "the sidecar that answers does not serve the stream"
+    return "no sidecar answers"
+
+
+def _block(wanted: Wanted, dialect: Dialect, now: int) -> bytes:
+    """Return the header block; subjects come last where their texts would hide other headers."""
+    headers, others = _headers(wanted, dialect, now), headers_of(wanted.headers)
+    subjects = [header for header in headers if header[0] in (dialect.target, dialect.source, X_TARGET)]
+    rest = [header for header in headers if header not in subjects]
+    expected = {name: one_line(value).decode("utf-8", "surrogateescape") for name, value in headers}
+    for order in (headers, [*rest, *subjects], [*rest, *subjects[::-1]]):
+        block = with_headers(None, [*order, *others])
+        if schedule_fields(block, dialect) == expected:
+            return block
+    raise InvalidScheduleError("a value of the schedule contains the name of another header, and hides it from servers")
+
+
+def _headers(wanted: Wanted, dialect: Dialect, now: int) -> list[Header]:
+    named: list[tuple[bytes, str | None]] = [
+        (dialect.target, None if isinstance(wanted.target, Elsewhere) else wanted.target),
+        (X_TARGET, wanted.target.subject if isinstance(wanted.target, Elsewhere) else None),
+        (dialect.source, wanted.source),
+        (dialect.ttl, ttl_text(wanted.ttl)),
+        (dialect.rollup, "sub" if wanted.rollup else None),
+    ]
+    values = [(name, _one_line(name.decode(), value)) for name, value in named if value is not None]
+    return [*wanted.when.headers(dialect, now), *values]
+
+
+def ttl_text(ttl: timedelta | Literal["never"] | None) -> str | None:
+    """Return a TTL as a header has it; raises `InvalidScheduleError` for less than a second."""
+    if ttl is None:
+        return None
+    if not isinstance(ttl, timedelta):
+        if ttl == "never":
+            return "never"
+        raise InvalidScheduleError(f"ttl of {ttl!r}: expected a timedelta, or 'never'", TTL_INVALID.code)
+    nanoseconds = nanoseconds_of(ttl, "ttl")
+    if nanoseconds < SECOND:
+        raise InvalidScheduleError(f"ttl of {ttl} is less than a second", TTL_INVALID.code)
+    return format_duration(nanoseconds)
+
+
+def headers_of(headers: Headers) -> list[Header]:
+    """Return further headers of the program; raises `ValueError` for what is none, or is one of a schedule."""
+    items: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
+    return [(checked_name(name).encode(), _one_line(name, value)) for name, value in items]
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a header of the program's own."""
+    if not _NAME(name):
+        raise InvalidScheduleError(f"header of {name!r}: a name has ASCII letters, digits and '-', and no blanks")
+    if name.startswith((ADR51.schedule.decode(), PORTABLE.schedule.decode())):
+        raise InvalidScheduleError(f"header of {name!r} belongs to the schedule: give it as an argument")
+    return name
+
+
+def _one_line(name: str, value: str) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} of {value!r} is no text")
+    if _BREAK(value):
+        raise InvalidScheduleError(f"{name} of {value[:80]!r} has a line break: a header is one line")
+    return value.encode("utf-8", "surrogateescape")

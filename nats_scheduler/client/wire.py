@@ -1,0 +1,202 @@
+"""Requests over a nats-py connection that the program has, with header blocks that arrive as they were written.
+
+nats-py merges headers of the same name and strips their values, and a schedule is its header block. So a message with
+headers is written as a frame of our own; everything else goes through the public methods of the connection.
+
+The rules:
+
+- Nothing is sent that makes the server close the connection: too large a message, too long a subject.
+- Only an answer that the caller accepts counts: a publish with a reply subject is received by all core subscribers, and
+  one of them may answer before the server.
+- Callbacks of the connection are never replaced. A missing permission is found in `last_error`, which nats-py sets for
+  it, so it is noticed within milliseconds and not at the end of the wait.
+
+Cost: one subscription for each connection, however many values use it.
+Limit: what the connection has queued when it is lost is sent after it was made again, as nats-py does.
+`tests/client/test_wire.py` holds nats-py to what is used here that it does not document.
+"""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from nats_scheduler.control.errors import ForbiddenError, NoAnswerError, NotPossibleError, RefusedError
+
+MAX_CONTROL_LINE_BYTES = 4_096
+"""Longest first line of a frame that servers accept by default; a longer one makes them close the connection."""
+
+TOO_LARGE = 10054
+"""The server's code for a message that is too large for its stream."""
+
+MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 0.25
+"""How long one waits, at first and at most, before it is checked whether the request was denied."""
+
+NO_RESPONDERS = "503"
+
+_BLANK = re.compile(r"[\s\x00]").search
+
+T = TypeVar("T")
+
+
+class NotSentError(NoAnswerError):
+    """There is no connection at the moment: nothing was sent."""
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: str
+    """The inline status of the server, such as `503`; "" if there is none."""
+    body: bytes
+
+
+class Wire:
+    """The requests of one connection."""
+
+    def __init__(self, connection: Client) -> None:
+        """Send nothing yet; `wire_of` returns the one that all share."""
+        self._connection = connection
+        self._inbox = ""
+        self._opening = asyncio.Lock()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, Callable[[Reply], None]] = {}
+
+    @property
+    def server_version(self) -> str:
+        """The version of the server that the program is connected to, for texts only."""
+        version = self._connection.connected_server_version
+        return f"{version.major}.{version.minor}.{version.patch}"
+
+    async def request(
+        self,
+        subject: str,
+        body: bytes = b"",
+        block: bytes = b"",
+        *,
+        within_seconds: float,
+        accept: Callable[[Reply], T | None],
+    ) -> T:
+        """Send a message and return what `accept` makes of the first answer that it accepts (not None).
+
+        Raises `NoAnswerError` if there is none in time, `ForbiddenError` if the user may not send it or receive an
+        answer, and `RefusedError` or `NotPossibleError` for what no server would take, before anything is sent.
+        """
+        self._check(subject, block, body)
+        if not self._connection.is_connected:
+            raise NotSentError(f"{subject}: there is no connection to a server at the moment")
+        await self._open()
+        token, answered = str(next(self._numbers)), asyncio.get_running_loop().create_future()
+
+        def received(reply: Reply) -> None:
+            if not answered.done() and (found := accept(reply)) is not None:
+                answered.set_result(found)
+
+        self._waiting[token] = received
+        error_before = self._connection.last_error
+        try:
+            await self._send(subject, f"{self._inbox}{token}", block, body)
+            return await self._answer(answered, subject, error_before, within_seconds)
+        except nats.errors.Error as error:
+            raise NotSentError(f"{subject}: {error}") from None
+        except OSError as error:
+            raise NoAnswerError(f"{subject}: {error}") from None
+        finally:
+            del self._waiting[token]
+
+    async def publish(self, subject: str, block: bytes, body: bytes) -> None:
+        """Send a message without waiting for an answer; on a lost connection it is discarded."""
+        self._check(subject, block, body)
+        if self._connection.is_connected:
+            await self._send(subject, "", block, body)
+
+    def was_denied_below(self, prefix: str) -> bool:
+        """Return whether the last error of the connection says that the user may not publish to such a subject."""
+        text = str(self._connection.last_error).lower()
+        return f'permissions violation for publish to "{prefix.lower()}.' in text
+
+    async def _answer(
+        self, answered: "asyncio.Future[T]", subject: str, error_before: Exception | None, within_seconds: float
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + within_seconds, MIN_CHECK_SECONDS
+        while (left := deadline - loop.time()) > 0:
+            await asyncio.wait((answered,), timeout=min(pause, left))
+            if answered.done():
+                return answered.result()
+            error = self._connection.last_error
+            if error is not error_before and _denies(error, "publish", subject):
+                raise ForbiddenError(f"the user of this program may not publish to {subject}")
+            if _denies(error, "subscription", f"{self._inbox}*"):
+                raise ForbiddenError(f"the user of this program may not subscribe to its inbox {self._inbox}*")
+            if self._connection.is_closed:
+                break
+            pause = min(2 * pause, MAX_CHECK_SECONDS)
+        raise NoAnswerError(f"{subject}: no answer within {within_seconds:g} s")
+
+    async def _open(self) -> None:
+        """Subscribe once to an inbox for all answers."""
+        async with self._opening:
+            if not self._inbox:
+                inbox = f"{self._connection.new_inbox()}."
+                try:
+                    await self._connection.subscribe(f"{inbox}*", cb=self._received)
+                except nats.errors.Error as error:
+                    raise NoAnswerError(f"{inbox}*: {error}") from None
+                self._inbox = inbox
+
+    async def _received(self, message: Msg) -> None:
+        received = self._waiting.get(message.subject.rpartition(".")[2])
+        if received is not None:
+            received(Reply(str((message.headers or {}).get("Status", "")), message.data))
+
+    async def _send(self, subject: str, reply: str, block: bytes, body: bytes) -> None:
+        if not block:
+            await self._connection.publish(subject, body, reply=reply)
+            return
+        # What `Client.publish` does with a block of its own making.
+        await self._connection._send_command(_frame(subject, reply, block, body))
+        if self._connection._flush_queue is not None and self._connection._flush_queue.empty():
+            await self._connection._flush_pending()
+
+    def _check(self, subject: str, block: bytes, body: bytes) -> None:
+        """Refuse what makes a server close the connection."""
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise TypeError(f"a body of {body!r:.80}: bytes are expected, such as 'text'.encode()")
+        size, most = len(block) + len(body), self._connection.max_payload
+        if size > most:
+            text = f"message size exceeds maximum allowed: {size:,} bytes with headers, and the server takes {most:,}"
+            raise RefusedError(text, TOO_LARGE)
+        if not subject or _BLANK(subject):
+            raise NotPossibleError(f"{subject[:80]!r} is no subject: it is empty, or has blanks")
+        line = len(subject.encode("utf-8", "surrogateescape")) + len(self._inbox) + 64
+        if line > MAX_CONTROL_LINE_BYTES:
+            raise NotPossibleError(f"{subject[:80]!r}… has {len(subject):,} characters: no server takes such a subject")
+
+
+_wires: "WeakValueDictionary[int, Wire]" = WeakValueDictionary()
+"""By the `id` of the connection, which lives as long as its wire; the subscription of the connection keeps the wire."""
+
+
+def wire_of(connection: Client) -> Wire:
+    """Return the requests of a connection; the same for all that ask with it."""
+    wire = _wires.get(id(connection))
+    if wire is None:
+        wire = _wires[id(connection)] = Wire(connection)
+    return wire
+
+
+def _denies(error: Exception | None, act: str, subject: str) -> bool:
+    """Return whether an error is the server's answer to what the user may not do; nats-py makes it lower case."""
+    return error is not None and f'permissions violation for {act} to "{subject.lower()}"' in str(error).lower()
+
+
+def _frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
+    line = f"HPUB {subject} {reply} {len(block)} {len(block) + len(body)}\r\n"
+    return b"".join((line.encode("utf-8", "surrogateescape"), block, body, b"\r\n"))

@@ -1,0 +1,182 @@
+"""How a stream is served is found out by what there is: the server's flag, a sidecar's answer, its bucket."""
+
+from typing import Any
+
+import pytest
+
+from nats_scheduler.client import ForbiddenError, NotServedError, Sidecar, StreamNotFoundError
+from nats_scheduler.client import serving as found_out
+from nats_scheduler.client.requests import Requests
+from nats_scheduler.client.serving import Serving, Servings, dialects_of
+from nats_scheduler.client.wire import wire_of
+from nats_scheduler.jetstream import streams
+from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.service import SUBJECTS
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.client.conftest import Connect
+from tests.conftest import SharedServer, StartServer
+from tests.harness.account import CLOCK, account_on, sidecar_on
+from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, NATIVE_VERSIONS, V2_10, V2_11, V2_15
+
+LEVELS = dict(zip(ALL_VERSIONS, (0, 1, 3, 4, 5), strict=True))
+BOTH = (ADR51, PORTABLE)
+
+
+async def found(connect: Connect, url: str, stream: str, **options: object) -> Serving:
+    wire = wire_of(await connect(url, **options))
+    return await Servings(wire, Requests(wire)).of(stream)
+
+
+def test_the_names_are_those_of_the_sidecar() -> None:
+    assert f"{SUBJECTS}.streams.modes" == found_out.MODES_SUBJECT
+    assert (found_out.METADATA_FLAG, found_out.METADATA_TTL_FLAG) == (streams.METADATA_FLAG, streams.METADATA_TTL_FLAG)
+    assert found_out.TTL_FLAG == streams.TTL_FLAG
+    assert SidecarSettings.model_fields["registry_bucket"].default == found_out.DEFAULT_BUCKET
+
+
+# -- on servers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", NATIVE_VERSIONS)
+async def test_a_native_stream_is_served_without_a_sidecar(
+    start_server: StartServer, connect: Connect, version: str
+) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_ttl=True)
+        serving = await found(connect, server.url, "S")
+    assert serving.served.is_native
+    assert (serving.served.dialects, serving.sidecar, serving.api_level) == ((ADR51,), Sidecar.SILENT, LEVELS[version])
+    assert serving.served.server_version == version
+    assert serving.served.rules.allow_msg_ttl
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_a_sidecar_that_answers_fires_portable_headers_everywhere(
+    start_server: StartServer, connect: Connect, version: str
+) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account, sidecar_on(server.url, portable_streams=["P"]) as sidecar:
+        await account.create("S")
+        await account.create("P", allow_msg_schedules=False)
+        await account.create("PLAIN", allow_msg_schedules=False)
+        await sidecar.ready("S")
+        flagged = await found(connect, server.url, "S")
+        named = await found(connect, server.url, "P")
+        with pytest.raises(NotServedError, match="does not serve it; create or update the stream with allow_msg"):
+            await found(connect, server.url, "PLAIN")
+    is_native = version in NATIVE_VERSIONS
+    assert (flagged.served.dialects, flagged.served.is_native) == (BOTH, is_native)
+    assert flagged.sidecar is (Sidecar.FIRES_PORTABLE if is_native else Sidecar.FIRES_ALL)
+    assert (named.served.dialects, named.served.is_native, named.sidecar) == (
+        (PORTABLE,),
+        False,
+        Sidecar.FIRES_PORTABLE,
+    )
+    assert flagged.api_level == named.api_level == LEVELS[version]
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_a_stream_that_a_sidecar_has_served_is_served_while_none_runs(
+    start_server: StartServer, connect: Connect, version: str
+) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        await account.create("MARKED", allow_msg_schedules=False, metadata={streams.METADATA_FLAG: "true"})
+        for stream in ("S", "MARKED"):
+            with pytest.raises((NotServedError, StreamNotFoundError)):
+                await found(connect, server.url, stream)
+        async with sidecar_on(server.url) as sidecar:
+            await account.create("S", allow_msg_ttl=True)
+            await sidecar.ready("S")
+        for stream in ("S", "MARKED"):
+            serving = await found(connect, server.url, stream)
+            assert (serving.served.dialects, serving.sidecar) == (BOTH, Sidecar.SILENT)
+        await account.create("LATER")
+        with pytest.raises(NotServedError, match=r"the server is older than 2\.12, and no sidecar answers; start one"):
+            await found(connect, server.url, "LATER")
+        assert (await found(connect, server.url, "S")).served.rules.allow_msg_ttl
+
+
+async def test_the_ttls_that_2_10_does_not_keep_are_found_in_the_bucket(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = await start_server(V2_10)
+    async with account_on(server.url) as account, sidecar_on(server.url) as sidecar:
+        for stream, has_ttl in (("WITH", True), ("WITHOUT", False)):
+            await account.create(stream, allow_msg_ttl=has_ttl)
+            await sidecar.ready(stream)
+            assert (await found(connect, server.url, stream)).served.rules.allow_msg_ttl is has_ttl
+
+
+async def test_the_time_is_that_of_the_server(shared_server: SharedServer, stream_name: str, connect: Connect) -> None:
+    server = await shared_server(V2_15)
+    async with account_on(server.url) as account:
+        await account.create(stream_name)
+        wire = wire_of(await connect(server.url))
+        servings = Servings(wire, Requests(wire))
+        before = CLOCK.now()
+        await servings.of(stream_name)
+        assert before - SECOND < servings.now() < CLOCK.now() + SECOND
+
+
+PERMITTED = """
+authorization {{ users: [
+  {{ user: admin, password: p }}
+  {{ user: program, password: p, permissions: {{ publish: {{ allow: ["$JS.API.STREAM.INFO.>"] }} }} }}
+] }}
+"""
+
+
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+async def test_a_user_who_may_not_ask_is_told_what_is_missing(
+    start_server: StartServer, connect: Connect, version: str
+) -> None:
+    server = await start_server(version, config=PERMITTED.format())
+    admin = server.url.replace("nats://", "nats://admin:p@")
+    async with account_on(admin) as account:
+        await account.create("S")
+        await account.create("PLAIN", allow_msg_schedules=False)
+        as_program: dict[str, Any] = {"user": "program", "password": "p"}
+        with pytest.raises(NotServedError, match=r"may not ask a sidecar \(publish to nats_scheduler.v1.streams.modes"):
+            await found(connect, server.url, "PLAIN", **as_program)
+        if version == V2_15:
+            assert (await found(connect, server.url, "S", **as_program)).sidecar is Sidecar.UNKNOWN
+        requests = Requests(wire_of(await connect(server.url, **as_program)))
+        with pytest.raises(ForbiddenError, match=r"STREAM\.MSG\.GET"):
+            await requests.message("S", seq=1)
+
+
+# -- the rule itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "level", "sidecar", "remembered", "dialects"),
+    [
+        ({"allow_msg_schedules": True}, 4, Sidecar.SILENT, False, (ADR51,)),
+        ({"allow_msg_schedules": True}, 4, Sidecar.NOT_HERE, False, (ADR51,)),
+        ({"allow_msg_schedules": True}, 4, Sidecar.UNKNOWN, False, (ADR51,)),
+        ({"allow_msg_schedules": True}, 4, Sidecar.FIRES_PORTABLE, False, BOTH),
+        ({}, 1, Sidecar.FIRES_ALL, False, BOTH),
+        ({}, 4, Sidecar.FIRES_PORTABLE, False, (PORTABLE,)),
+        ({}, 4, Sidecar.FIRES_ALL, False, (PORTABLE,)),
+        ({}, 1, Sidecar.SILENT, True, BOTH),
+        ({}, 1, Sidecar.UNKNOWN, True, BOTH),
+        ({}, 1, Sidecar.SILENT, False, None),
+        ({}, 1, Sidecar.NOT_HERE, False, None),
+        ({}, 4, Sidecar.SILENT, False, None),
+        ({}, 4, Sidecar.UNKNOWN, False, None),
+        ({"mirror": {"name": "M"}}, 1, Sidecar.SILENT, True, None),
+        ({"allow_msg_schedules": True, "sealed": True}, 4, Sidecar.FIRES_PORTABLE, False, None),
+    ],
+)
+def test_what_fires_decides_the_spellings(
+    config: dict[str, Any], level: int, sidecar: Sidecar, remembered: bool, dialects: tuple[Any, ...] | None
+) -> None:
+    named = {"name": "S", **config}
+    if dialects is None:
+        with pytest.raises(NotServedError):
+            dialects_of(named, level, sidecar, is_remembered=remembered)
+    else:
+        assert dialects_of(named, level, sidecar, is_remembered=remembered) == dialects

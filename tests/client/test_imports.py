@@ -1,0 +1,29 @@
+"""A program that imports the client imports nothing of the sidecar, and none of the libraries that only that needs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SIDECARS = (
+    *("cli", "doctor", "engine", "jetstream", "observe", "runtime", "service", "settings", "testing", "web"),
+    *("pydantic", "structlog", "click", "rich", "prometheus_client", "croniter", "starlette", "uvicorn", "jinja2"),
+)
+PROGRAM = """
+import json, sys
+import nats
+before = set(sys.modules)
+import nats_scheduler.client
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+@pytest.mark.server
+def test_the_client_imports_nothing_of_the_sidecar() -> None:
+    """What nats-py itself imports, such as aiohttp if that is installed, is there before."""
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    imported = json.loads(ran.stdout)
+    ours = {name.split(".")[1] for name in imported if name.startswith("nats_scheduler.")}
+    assert ours == {"client", "control", "message", "schedule"}
+    assert {name.split(".")[0] for name in imported} & {*SIDECARS, "aiohttp"} == set()

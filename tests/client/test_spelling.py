@@ -1,0 +1,157 @@
+"""A schedule is spelled for what fires it: ADR-51 where that does what it says, portable headers where not."""
+
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import pytest
+
+from nats_scheduler.client import InvalidScheduleError, NotServedError, Serving, Sidecar, When
+from nats_scheduler.client.recurring import daily, monthly
+from nats_scheduler.client.spelling import Wanted, checked_name, spelled
+from nats_scheduler.client.times import instant_of
+from nats_scheduler.client.values import elsewhere
+from nats_scheduler.client.when import after, at, cron, every
+from nats_scheduler.control.port import Served
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.stream_rules import StreamRules
+
+NOW = instant_of(datetime(2026, 11, 20, 12, tzinfo=UTC), "now")
+RULES = StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)
+AT = at(datetime(2030, 1, 1, tzinfo=UTC))
+EVERY = every(timedelta(minutes=5))
+
+
+def serving(level: int, sidecar: Sidecar, dialects: tuple[Dialect, ...], *, native: bool) -> Serving:
+    return Serving(Served(RULES, dialects, is_native=native), level, sidecar)
+
+
+EMULATED = serving(1, Sidecar.FIRES_ALL, (ADR51, PORTABLE), native=False)
+NAMED = serving(4, Sidecar.FIRES_PORTABLE, (PORTABLE,), native=False)
+ALONE_2_12 = serving(3, Sidecar.SILENT, (ADR51,), native=True)
+BOTH_2_12 = serving(3, Sidecar.FIRES_PORTABLE, (ADR51, PORTABLE), native=True)
+ALONE_2_14 = serving(4, Sidecar.SILENT, (ADR51,), native=True)
+BOTH_2_14 = serving(4, Sidecar.FIRES_PORTABLE, (ADR51, PORTABLE), native=True)
+SCENES = (EMULATED, NAMED, ALONE_2_12, BOTH_2_12, ALONE_2_14, BOTH_2_14)
+
+A, P, NONE = "adr51", "portable", "none"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "spellings"),
+    [
+        (Wanted(AT, "orders.out"), (A, P, A, A, A, A)),
+        (Wanted(after(timedelta(minutes=1)), "orders.out"), (A, P, A, A, A, A)),
+        (Wanted(AT, "orders.out", ttl=timedelta(hours=1)), (A, P, A, A, A, A)),
+        (Wanted(EVERY, "orders.out"), (A, P, NONE, P, A, A)),
+        (Wanted(cron("@daily", "Europe/Berlin"), "orders.out"), (A, P, NONE, P, A, A)),
+        (Wanted(AT, "orders.out", source="orders.in"), (A, P, NONE, P, A, A)),
+        (Wanted(AT, "orders.out", rollup=True), (A, P, NONE, P, A, A)),
+        (Wanted(EVERY.policies(jitter=timedelta(minutes=1)), "orders.out"), (A, P, NONE, P, NONE, P)),
+        (Wanted(AT.policies(missed="skip"), "orders.out"), (A, P, NONE, P, NONE, P)),
+        (Wanted(EVERY.policies(note="x", owner="y"), "orders.out"), (A, P, NONE, P, A, A)),
+        (Wanted(cron("0 9 * * L5", syntax="crontab"), "orders.out"), (P, P, NONE, P, NONE, P)),
+        (Wanted(monthly("last", time(9)), "orders.out"), (P, P, NONE, P, NONE, P)),
+        (Wanted(AT, elsewhere("jobs.run")), (P, P, NONE, P, NONE, P)),
+        (Wanted(every(timedelta(seconds=1.4)), "orders.out"), (A, P, NONE, P, A, P)),
+        (Wanted(daily(time(9), "Africa/Cairo"), "orders.out"), (A, P, NONE, P, A, P)),
+        (Wanted(at(datetime(2300, 1, 1, tzinfo=UTC)), "orders.out"), (A, P, NONE, P, NONE, P)),
+    ],
+)
+def test_each_schedule_is_spelled_so_that_it_fires_as_it_says(wanted: Wanted, spellings: tuple[str, ...]) -> None:
+    def spelling(scene: Serving) -> str:
+        try:
+            return spelled(wanted, scene, NOW).dialect.name
+        except NotServedError:
+            return NONE
+
+    assert tuple(map(spelling, SCENES)) == spellings
+
+
+def test_what_the_server_gets_wrong_is_noted_where_nothing_else_fires() -> None:
+    (rounded,) = spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), ALONE_2_14, NOW).notes
+    (gap,) = spelled(Wanted(daily(time(9), "Africa/Cairo"), "orders.out"), ALONE_2_14, NOW).notes
+    assert "rounds each fire time" in rounded
+    assert "skips a midnight" in gap
+    assert spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), BOTH_2_14, NOW).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("when", "scene", "text"),
+    [
+        (EVERY, ALONE_2_12, "a server of 2.12 fires @at only, and no sidecar answers"),
+        (EVERY.policies(limit=3), ALONE_2_14, "only a sidecar heeds X-Limit, and no sidecar answers"),
+        (
+            cron("0 9 * * L5", syntax="crontab"),
+            serving(4, Sidecar.UNKNOWN, (ADR51,), native=True),
+            "only a sidecar reads a pattern of crontab, and this user may not ask whether one runs",
+        ),
+    ],
+)
+def test_the_error_says_plainly_that_nothing_would_fire_it(when: When, scene: Serving, text: str) -> None:
+    with pytest.raises(NotServedError) as refused:
+        spelled(Wanted(when, "orders.out"), scene, NOW)
+    assert str(refused.value) == f"nothing would fire this schedule on stream ORDERS: {text}"
+
+
+def test_all_that_is_said_is_in_the_block() -> None:
+    wanted = Wanted(
+        cron("0 9 * * 1-5", "Europe/Berlin", syntax="crontab").policies(missed="all"),
+        "orders.out",
+        source="orders.in",
+        ttl="never",
+        rollup=True,
+        headers=[("Trace", "a"), ("Trace", "b")],
+    )
+    block = spelled(wanted, EMULATED, NOW).block
+    assert schedule_fields(block, PORTABLE) == {
+        b"X-Nats-Schedule": "0 9 * * 1-5",
+        b"X-Nats-Schedule-Time-Zone": "Europe/Berlin",
+        b"X-Nats-Schedule-X-Syntax": "crontab",
+        b"X-Nats-Schedule-X-Missed": "all",
+        b"X-Nats-Schedule-Target": "orders.out",
+        b"X-Nats-Schedule-Source": "orders.in",
+        b"X-Nats-Schedule-TTL": "never",
+        b"X-Nats-Schedule-Rollup": "sub",
+    }
+    assert header_items(block)[-2:] == [(b"Trace", b"a"), (b"Trace", b"b")]
+
+
+@pytest.mark.parametrize("target", ["orders.Nats-Schedule-TTL", "orders.Nats-Schedule-Source"])
+def test_a_subject_that_names_a_header_hides_none(target: str) -> None:
+    block = spelled(Wanted(AT, target, source="orders.in", ttl="never"), EMULATED, NOW).block
+    found = schedule_fields(block, ADR51)
+    assert (found[ADR51.target], found[ADR51.source], found[ADR51.ttl]) == (target, "orders.in", "never")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (Wanted(AT, "orders.out", ttl=timedelta(milliseconds=999)), 10191),
+        (Wanted(AT, "orders.out", ttl="5m"), 10191),  # type: ignore[arg-type]
+        (Wanted(AT, "orders.out\r\nNats-Rollup: all"), None),
+        (Wanted(AT, "orders.out", headers={"A": "x\r\nNats-Rollup: all"}), None),
+        (Wanted(AT, "orders.out", headers={"A B": "x"}), None),
+        (Wanted(AT, "orders.out", headers={"": "x"}), None),
+        (Wanted(AT, "orders.out", headers={"A\r\nB": "x"}), None),
+        (Wanted(AT, "orders.out", headers={"Nats-Schedule-TTL": "1h"}), None),
+        (Wanted(AT, "orders.out", headers={"X-Nats-Scheduler": "x"}), None),
+        (Wanted(AT, "orders.\r\nNats-Schedule-Source: x"), None),
+    ],
+)
+def test_what_would_be_another_header_is_refused(wanted: Wanted, code: int | None) -> None:
+    with pytest.raises(InvalidScheduleError) as refused:
+        spelled(wanted, EMULATED, NOW)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("headers", [{"A": 1}, {"A": b"x"}, [("A", None)]])
+def test_a_header_is_a_text(headers: Any) -> None:
+    with pytest.raises(TypeError):
+        spelled(Wanted(AT, "orders.out", headers=headers), EMULATED, NOW)
+
+
+def test_headers_of_servers_may_be_given() -> None:
+    assert checked_name("Nats-TTL") == "Nats-TTL"
+    assert checked_name("Nats-Msg-Id") == "Nats-Msg-Id"

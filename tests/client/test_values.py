@@ -1,0 +1,84 @@
+"""What the client returns has its times twice: as a `datetime` in UTC, and as the nanoseconds that are stored."""
+
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nats_scheduler.client import InvalidScheduleError, every
+from nats_scheduler.client.recurring import daily
+from nats_scheduler.client.spelling import Wanted, spelled
+from nats_scheduler.client.times import instant_of
+from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
+from nats_scheduler.control.changes import Author, Change, Kind
+from nats_scheduler.control.current import read_current
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from tests.client.test_spelling import BOTH_2_14, EMULATED
+
+STORED_AT = instant_of(datetime(2026, 11, 20, 12, tzinfo=UTC), "now") + 123_456_789
+NOON = datetime(2026, 11, 20, 12, 0, 0, 123_456, tzinfo=UTC)
+EVERY = every(timedelta(hours=1)).policies(jitter=timedelta(minutes=1), note="x")
+
+
+def stored(block: bytes) -> Schedule:
+    found = read_current(StoredMessage("orders.s", 7, STORED_AT, block, b"body"), EMULATED.served)
+    assert found is not None
+    return schedule_of("ORDERS", found)
+
+
+def test_a_schedule_is_read_back_as_it_was_said() -> None:
+    wanted = Wanted(EVERY, elsewhere("jobs.run"), source="orders.in", headers={"A": "ü"})
+    schedule = stored(spelled(wanted, EMULATED, STORED_AT).block)
+    assert (schedule.stored_at_ns, schedule.stored_at) == (STORED_AT, NOON)
+    assert (schedule.when, schedule.target, schedule.source) == (EVERY, "jobs.run", "orders.in")
+    assert (schedule.spelling, schedule.is_fired_by_server, schedule.rollup) == ("portable", False, False)
+    assert dict(schedule.policies) == {"X-Jitter": "1m0s", "X-Note": "x", "X-Target": "jobs.run"}
+    assert (schedule.headers, schedule.body) == ((("A", "ü"),), b"body")
+    with pytest.raises(FrozenInstanceError):
+        schedule.target = "other"  # type: ignore[misc]
+
+
+def test_the_next_fires_are_those_after_a_time() -> None:
+    schedule = stored(spelled(Wanted(EVERY, "orders.out"), EMULATED, STORED_AT).block)
+    first = datetime(2026, 11, 20, 13, tzinfo=UTC)
+    assert schedule.next(2, after=schedule.stored_at) == [first, first + timedelta(hours=1)]
+    assert schedule.next(after=first) == [first + timedelta(hours=1)]
+    assert schedule.next_ns(after=STORED_AT) == [instant_of(first, "first")]
+
+
+def test_a_paused_schedule_says_what_it_would_be() -> None:
+    block = spelled(Wanted(EVERY, "orders.out"), BOTH_2_14, STORED_AT).block
+    schedule = stored(paused_block(block, PORTABLE))
+    assert (schedule.is_paused, schedule.pattern, schedule.when) == (True, "@every 1h0m0s", EVERY)
+    assert schedule.next(after=schedule.stored_at) == [datetime(2026, 11, 20, 13, tzinfo=UTC)]
+
+
+def test_a_rejected_schedule_says_why_and_never_fires() -> None:
+    schedule = stored(b"NATS/1.0\r\nNats-Schedule: 0 61 * * * *\r\nNats-Schedule-Target: orders.out\r\n\r\n")
+    assert schedule.rejection is not None
+    assert "minute 61 is above 59 (server code 10189)" in schedule.rejection
+    assert schedule.next(5, after=schedule.stored_at) == []
+    with pytest.raises(InvalidScheduleError):
+        _ = schedule.when
+
+
+def test_a_fire_and_a_change_have_their_times() -> None:
+    fire = fire_of(PastFire("orders.s", 7, "orders.out", 9, STORED_AT, STORED_AT + 5, None, by_server=False, delay=2))
+    assert (fire.fire_time, fire.stored_at, fire.next_fire) == (NOON, NOON, None)
+    assert (fire.fire_time_ns, fire.lateness_ns) == (STORED_AT, 3)
+    native = fire_of(PastFire("s", None, "t", 9, None, STORED_AT, STORED_AT + SECOND, by_server=True))
+    assert (native.fire_time, native.next_fire, native.fired_by) == (None, NOON + timedelta(seconds=1), "server")
+    change = Change(Kind.FIRED, "ORDERS", "orders.s", 7, 7, Author("me", "why"), STORED_AT, (STORED_AT,), ("a",))
+    said = change_of(change, "b")
+    assert (said.at, said.fire_times, said.notes, said.author.name) == (NOON, (NOON,), ("a", "b"), "me")
+    assert (said.before, said.sequence) == (7, 7)
+
+
+def test_the_words_of_a_stored_schedule_can_be_stored_again() -> None:
+    when = daily(datetime(2026, 1, 1, 9, tzinfo=UTC).time(), "Europe/Berlin")
+    block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT).block
+    assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT).block == block

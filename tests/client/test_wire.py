@@ -1,0 +1,181 @@
+"""What the client relies on in nats-py, held on real servers: a new release that changes it fails here."""
+
+import asyncio
+import gc
+import json
+import weakref
+from typing import Any
+
+import nats
+import pytest
+
+from nats_scheduler.client.requests import Requests, read_answer, read_object
+from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, Reply, wire_of
+from nats_scheduler.control.errors import (
+    ForbiddenError,
+    NoAnswerError,
+    NotPossibleError,
+    RefusedError,
+    StreamNotFoundError,
+)
+from nats_scheduler.message.headers import HEADER_LINE
+from tests.client.conftest import Connect
+from tests.conftest import SharedServer, StartServer
+from tests.harness.account import account_on
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+ODD = HEADER_LINE + b"A: 1\r\nA:2 \r\nb:\t x\r\nC: \xff\xfe\r\n\r\n"
+"""Names that occur twice, blanks around values, bytes that are not UTF-8: nats-py would change each."""
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_15])
+async def test_a_header_block_arrives_byte_for_byte(
+    shared_server: SharedServer, stream_name: str, connect: Connect, version: str
+) -> None:
+    server = await shared_server(version)
+    async with account_on(server.url) as account:
+        await account.create(stream_name)
+        wire = wire_of(await connect(server.url))
+        subject, body = f"{stream_name}.a", b"\x00\xff\r\n"
+        answer = await wire.request(subject, body, ODD, within_seconds=30, accept=read_answer)
+        stored = await Requests(wire).message(stream_name, seq=answer["seq"])
+        assert stored is not None
+        assert (stored.subject, stored.block, stored.body) == (subject, ODD, body)
+
+
+async def test_all_values_of_a_connection_share_one_subscription(shared_server: SharedServer, connect: Connect) -> None:
+    connection = await connect((await shared_server(V2_11)).url)
+    before = len(connection._subs)
+    for _ in range(3):
+        with pytest.raises(StreamNotFoundError):
+            await Requests(wire_of(connection)).stream("NONE")
+    assert wire_of(connection) is wire_of(connection)
+    assert len(connection._subs) == before + 1
+
+
+async def test_a_connection_that_is_not_used_any_more_is_not_kept(
+    shared_server: SharedServer, connect: Connect
+) -> None:
+    url = (await shared_server(V2_11)).url
+    kept = await connect(url)
+    with pytest.raises(StreamNotFoundError):
+        await Requests(wire_of(kept)).stream("NONE")
+    gc.collect()
+    assert wire_of(kept)._inbox != "", "the wire that has subscribed is used again"
+    lost = await nats.connect(url)
+    with pytest.raises(StreamNotFoundError):
+        await Requests(wire_of(lost)).stream("NONE")
+    gone = weakref.ref(lost)
+    await lost.close()
+    del lost
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    await eventually(is_gone, within_seconds=30, describe="the connection is collected")
+
+
+@pytest.mark.parametrize("name", ["", "*", ">", "A.B", "A B", "A/B", "A\r\nPUB x 0\r\n"])
+async def test_what_is_no_name_of_a_stream_is_not_asked_for(
+    shared_server: SharedServer, connect: Connect, name: str
+) -> None:
+    connection = await connect((await shared_server(V2_11)).url)
+    with pytest.raises(StreamNotFoundError, match="is no name of a stream"):
+        await Requests(wire_of(connection)).stream(name)
+
+
+async def test_many_requests_at_once_get_their_own_answers(shared_server: SharedServer, connect: Connect) -> None:
+    url = (await shared_server(V2_11)).url
+    answering, asking = await connect(url), await connect(url)
+
+    async def answer(message: Any) -> None:
+        await message.respond(b'{"n": %d}' % (int(message.data) * 2))
+
+    await answering.subscribe("double", cb=answer)
+    await answering.flush()
+    wire = wire_of(asking)
+
+    async def double(n: int) -> int:
+        found = await wire.request("double", b"%d" % n, within_seconds=30, accept=lambda reply: read_object(reply.body))
+        return int(found["n"])
+
+    assert await asyncio.gather(*map(double, range(200))) == [2 * n for n in range(200)]
+
+
+async def test_only_an_answer_that_is_accepted_counts(shared_server: SharedServer, connect: Connect) -> None:
+    url = (await shared_server(V2_11)).url
+    answering = await connect(url)
+
+    async def answer(message: Any) -> None:
+        for text in (b"not me", b"{}", b'{"stream": "S"}', b'{"stream": "late"}'):
+            await message.respond(text)
+
+    await answering.subscribe("asked", cb=answer)
+    await answering.flush()
+
+    def accept(reply: Reply) -> str | None:
+        return (read_object(reply.body) or {}).get("stream")
+
+    assert await wire_of(await connect(url)).request("asked", within_seconds=30, accept=accept) == "S"
+
+
+async def test_what_a_server_would_close_the_connection_for_is_not_sent(
+    shared_server: SharedServer, connect: Connect
+) -> None:
+    connection = await connect((await shared_server(V2_11)).url)
+    wire = wire_of(connection)
+    large = b"x" * (connection.max_payload - len(ODD) + 1)
+    with pytest.raises(RefusedError) as refused:
+        await wire.request("a", large, ODD, within_seconds=1, accept=read_answer)
+    assert refused.value.code == 10054
+    with pytest.raises(NotPossibleError):
+        await wire.request("a" * MAX_CONTROL_LINE_BYTES, within_seconds=1, accept=read_answer)
+    for subject in ("a b", "a\r\nPUB c 0\r\n", ""):
+        for block in (b"", ODD):
+            with pytest.raises(NotPossibleError):
+                await wire.request(subject, b"", block, within_seconds=1, accept=read_answer)
+    assert connection.is_connected
+
+
+async def test_no_answer_and_no_connection_are_errors(start_server: StartServer, connect: Connect) -> None:
+    server = await start_server(V2_11)
+    connection = await connect(server.url, allow_reconnect=False)
+    await connection.subscribe("silent")
+    await connection.flush()
+    wire = wire_of(connection)
+    with pytest.raises(NoAnswerError, match=r"silent: no answer within 0.05 s"):
+        await wire.request("silent", within_seconds=0.05, accept=read_answer)
+    await server.stop()
+    await eventually(lambda: connection.is_closed, within_seconds=30, describe="the connection is lost")
+    with pytest.raises(NoAnswerError, match="no connection"):
+        await wire.request("silent", within_seconds=30, accept=read_answer)
+
+
+DENYING = """
+authorization {{
+  users: [
+    {{ user: publish, password: p, permissions: {{ publish: {{ allow: ["allowed"] }} }} }}
+    {{ user: subscribe, password: p, permissions: {{ subscribe: {{ allow: ["nothing"] }} }} }}
+  ]
+}}
+"""
+
+
+@pytest.mark.parametrize(("user", "text"), [("publish", "publish to denied"), ("subscribe", "subscribe to its inbox")])
+async def test_a_missing_permission_is_noticed_long_before_the_end_of_the_wait(
+    start_server: StartServer, connect: Connect, user: str, text: str
+) -> None:
+    """The wait is longer than the test may take."""
+    server = await start_server(V2_11, config=DENYING.format())
+    wire = wire_of(await connect(server.url, user=user, password="p"))  # noqa: S106
+    for _ in range(2):
+        with pytest.raises(ForbiddenError, match=text):
+            await wire.request("denied", within_seconds=3_600, accept=lambda _reply: None)
+
+
+def test_a_request_is_json() -> None:
+    assert json.loads(b'{"a": 1}') == read_object(b'{"a": 1}')
+    for other in (b"", b"[1]", b"nonsense", b"[" * 100_000, b"\xff"):
+        assert read_object(other) is None
