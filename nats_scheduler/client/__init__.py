@@ -6,7 +6,7 @@ is spelled so that it fires there.
     schedules = await Schedules.on(nc, "ORDERS")
     await schedules.create("orders.schedules.7", after(timedelta(minutes=5)), b"ping", target="orders.reminder")
 
-Nothing of the sidecar is imported.
+Reference: `docs/reference/client.md`. Nothing of the sidecar is imported.
 """
 
 from nats_scheduler.client.cancelling import Cancelled
