@@ -12,7 +12,7 @@ from nats_scheduler.client.wire import wire_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.service import SUBJECTS
+from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer, StartServer
