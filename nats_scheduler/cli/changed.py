@@ -40,10 +40,7 @@ def _replaced(change: Change, would: str) -> str:
 
 
 def _added(change: Change, would: str) -> str:
-    if would:
-        return "would be added" if change.before is None else f"would be added in place of sequence {change.before}"
-    replaced = "" if change.before is None else f" in place of {change.before}"
-    return f"added: sequence {change.after}{replaced}"
+    return "would be added" if would else f"added: sequence {change.after}"
 
 
 def _unchanged(change: Change, _would: str) -> str:

@@ -18,6 +18,7 @@ from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.past import instant_since, limit_option, since_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.cli.tables import moment_text, print_table, wide_option
+from nats_scheduler.control.advisories import MAX_FIRES_NAMED
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_valid_subject
@@ -94,7 +95,8 @@ def _cells(kept: KeptChange) -> list[str]:
     sequences = dict.fromkeys(str(one) for one in (change.before, change.after) if one is not None)
     what = change.kind.value
     if change.kind is Kind.BACKFILLED:
-        what = f"{what} {len(change.fires):,} fire{'' if len(change.fires) == 1 else 's'}"
+        number = len(change.fires)
+        what += f" {number} fire{'' if number == 1 else 's'}" + (" or more" if number == MAX_FIRES_NAMED else "")
     return [
         moment_text(kept.stored_at),
         change.stream,
