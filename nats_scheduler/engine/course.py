@@ -183,11 +183,12 @@ class Course:
 
     def finish_answered(self, answer: FinishAnswer, now: int) -> None:
         """Go on with a schedule that asked about its fire before."""
-        request = answer.request
-        held = self._lifecycle.in_stage(request.schedule, request.sequence, Stage.HELD_BACK)
-        if not isinstance(held, HeldWithPolicies):
+        held = self._lifecycle.roster.exactly(answer.request.schedule, answer.request.sequence)
+        if not isinstance(held, HeldWithPolicies) or held.flight is None:
             return
-        if self._ownership.is_ours(held):
+        if held.flight.stage is not Stage.HELD_BACK:
+            self.overlaps.answered_too_soon(held.flight, answer)
+        elif self._ownership.is_ours(held):
             self.overlaps.answered(held, answer, now)
         else:
             self.leave_to_holder(held, now)

@@ -132,6 +132,11 @@ class Overlaps:
         else:
             self._wait(held, flight, before, now + _pause(before, now))
 
+    def answered_too_soon(self, flight: Flight, answer: FinishAnswer) -> None:
+        """Note that a schedule may ask again: its content is being read again, so it cannot act on this answer."""
+        if flight.before is not None and flight.before.question == answer.request:
+            flight.before.question = None
+
     def clock_stepped_back(self, by: int) -> None:
         """Keep the turns where they were although the wall clock shows `by` ns less than before."""
         self._next_turn -= by

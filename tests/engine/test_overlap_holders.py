@@ -1,9 +1,18 @@
 """Fires that wait for the fire before, where several instances hold the shards: who asks, who waits, who is blamed."""
 
+import pytest
+
 from nats_scheduler.engine.actions import ReadContent, Report
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
 from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.inputs import CheckpointLoaded, FinishChecked, FinishUnchecked, ShardsHeld, Stored
+from nats_scheduler.engine.inputs import (
+    CheckpointLoaded,
+    FinishChecked,
+    FinishUnchecked,
+    RemovalRequested,
+    ShardsHeld,
+    Stored,
+)
 from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
@@ -115,6 +124,21 @@ def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
     desk.step(FinishChecked(question))
     desk.step(FinishUnchecked(question, "late"))
     assert desk.fires == []
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_answer_that_comes_while_the_schedule_is_read_again_is_asked_for_again(
+    overlap: str, is_answered: bool
+) -> None:
+    desk, message, question = waiting(overlap)
+    desk.step(RemovalRequested(message.subject, below=1))
+    assert desk.reads == [(message.subject, 1)]
+    desk.step(FinishChecked(question, unfinished=2) if is_answered else FinishUnchecked(question, "lost"))
+    desk.found(message)
+    assert desk.asked(CheckFinished) == [question]
+    desk.step(FinishChecked(question))
+    assert [fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE]
 
 
 def test_a_skip_that_is_denied_waits_and_reads_nothing_meanwhile() -> None:
