@@ -95,6 +95,7 @@ class Calendars:
                 self._prune(name)
             if self._known.fault(name):
                 self._holdings.await_calendar(name, held.stored_at if is_live else None)
+                self._holdings.waits_for_calendar(held, name)
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)
         if held.bounded.unknown_calendar is not None:

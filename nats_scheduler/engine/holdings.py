@@ -32,7 +32,7 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.flight import Stage
-from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies
+from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies, NoFire
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
@@ -77,6 +77,8 @@ class Holdings:
         """Since when (ns) each shard that is held here is held."""
         self._calendars: dict[str, int] = {}
         """Calendars that are not known, and up to when (ns) the schedules that name them are settled."""
+        self._due_without_calendar: dict[int, HeldWithPolicies] = {}
+        """By sequence, schedules that wait for their calendars and may be due earlier than what those settle."""
         self._changing: deque[Held] = deque()
         """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
@@ -148,6 +150,14 @@ class Holdings:
             earlier = self._settled_of(name, self._ownership.shards)
             self._calendars[name] = min(earlier, default=NO_EXPIRY) if through is None else through
 
+    def waits_for_calendar(self, held: HeldWithPolicies, name: str) -> None:
+        """Have checkpoints name a schedule whose fire is due earlier than what is settled of the calendar it awaits.
+
+        Its time was past when it was stored.
+        """
+        if held.send_time <= self._calendars[name]:
+            self._due_without_calendar[held.sequence] = held
+
     def calendar_found(self, name: str) -> None:
         """Note that a calendar is known, and what is due is in progress."""
         self._calendars.pop(name, None)
@@ -206,11 +216,21 @@ class Holdings:
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         left = room - len(named) - OWED_NUMBERS * len(owed) if unnamed is None else 0
         held_back = nsmallest(left, self._lifecycle.all_held_back(), key=lambda held: held.send_time)
-        more = islice(chain((held.sequence for held in held_back), rejected), left)
+        more = islice(chain((held.sequence for held in held_back), self._overdue_without_calendar(), rejected), left)
         stored_by = 0 if last is None else last.stored_at
         unsettled = frozenset(chain(named, more))
         calendars = {name: min(at, through) for name, at in nsmallest(MAX_CALENDARS_NAMED, self._calendars.items())}
         return CheckpointLoaded(through, last_read, unsettled, shards, stored_by, owed, calendars)
+
+    def _overdue_without_calendar(self) -> list[int]:
+        """Return the sequences of our schedules that wait for calendars, and would count as settled with these."""
+        waiting = self._due_without_calendar
+        for held in list(waiting.values()):
+            settled = max((self._calendars.get(name, -1) for name in held.calendars), default=-1)
+            is_waiting = self._roster.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
+            if not is_waiting or held.send_time > settled:
+                del waiting[held.sequence]
+        return [sequence for sequence, held in waiting.items() if self._ownership.is_ours(held)]
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight

@@ -98,6 +98,36 @@ def test_a_restart_in_which_the_calendar_appears_makes_up_what_it_leaves() -> No
     assert days(world) == [1, 2]
 
 
+@pytest.mark.parametrize("config", [{}, CONSUMED], ids=["limits", "consumed"])
+def test_what_was_past_when_it_was_stored_waits_for_its_calendar_across_restarts(config: dict[str, str]) -> None:
+    world = ScheduleWorld(config=config)
+    world.publish(ONE, DAILY)  # since then the calendar is known to be missing
+    world.advance("10h")
+    past = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
+    world.publish("s.past", past)
+    world.advance("10h")
+    for _ in range(3):
+        world.restart("1h")
+        world.advance("1h")
+        assert world.checkpoint.through > START
+        assert len(world.checkpoint.unsettled) == 1
+    world.set_calendar("work", "")
+    assert sorted(one.subject for one in world.generated) == ["t.out", "t.past"]
+    assert world.checkpoint.unsettled == frozenset()
+
+
+def test_a_checkpoint_names_no_schedule_that_was_replaced_while_it_waited_for_its_calendar() -> None:
+    world = ScheduleWorld()
+    past = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
+    for _ in range(3):
+        last = world.publish("s.past", past)
+        world.advance("1m")
+    assert world.checkpoint.unsettled == {last}
+    world.publish("s.past", DAILY)
+    world.advance("1m")
+    assert world.checkpoint.unsettled == frozenset()
+
+
 def test_a_waiting_schedule_is_ended_by_its_ttl() -> None:
     world = ScheduleWorld()
     world.publish(ONE, {**DAILY, "Nats-TTL": "2h"})
