@@ -10,6 +10,8 @@ The rules:
 - An edit ends no schedule. One of which the calendars leave no fire is *excepted*: it waits for another edit, until its
   last possible fire time has passed. A stored fire that names `purge` as the next one ends its schedule, whatever the
   calendars say by then.
+- While edits are not received (the bucket cannot be read, or the connection is lost), the days that were read last
+  count. But no schedule ends by them, and the new days, once they are received, decide about what passed meanwhile.
 - Fires are judged, and jitters computed, by the possible fire times (`schedule.bounds`). So nothing that was stored
   before an edit is taken for a forgery, and instances that see an edit at different times agree on identities.
 
@@ -33,9 +35,16 @@ from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.schedule.calendars import NOT_READ
+from nats_scheduler.schedule.instants import SECOND
 
 MAX_APPLIED_PER_STEP = 64
 """To so many schedules an edit is applied in one step, some milliseconds of work."""
+
+MAX_UNNOTICED_NS = 3 * SECOND
+"""For so long nothing may be received before that is noticed: an edit that was made in this time may be missing too."""
+
+UNFOLLOWED_CHECK_INTERVAL_NS = 1 * SECOND
+"""How often a schedule is looked at that is to end as soon as edits are received again."""
 
 MIN_ENTRIES = 1_024
 """Entries of schedules that ended are not looked for among fewer."""
@@ -61,6 +70,10 @@ class Calendars:
         self._holdings = holdings
         self._emit = emit
         self._known = NOT_READ
+        self._followed_until: int | None = None
+        """Until when (ns) all edits were certainly received; None if they are."""
+        self._passed_until: int | None = None
+        """Up to when (ns) the days before the edits that are applied decide which fire times have passed; None: now."""
         self._named: dict[str, dict[int, HeldWithPolicies]] = {}
         """By name of the calendar and sequence, the schedules that name it; some may have ended."""
         self._pruned_at: dict[str, int] = {}
@@ -83,6 +96,11 @@ class Calendars:
     def are_read(self) -> bool:
         """Whether it is known which calendars exist."""
         return self._known.is_read
+
+    @property
+    def are_followed(self) -> bool:
+        """Whether edits are received."""
+        return self.are_read and self._followed_until is None
 
     # -- what changes --------------------------------------------------------------------------------------------
 
@@ -109,6 +127,13 @@ class Calendars:
 
     def read(self, given: CalendarsRead, now: int) -> None:
         """Take the calendars as they are now."""
+        if not self._pending:
+            self._passed_until = None
+        if not given.is_followed:
+            since = now - MAX_UNNOTICED_NS
+            self._followed_until = since if self._followed_until is None else self._followed_until
+        elif self._followed_until is not None:
+            self._passed_until, self._followed_until = self._followed_until, None
         before, self._known = self._known, given.calendars
         for name in self._named:
             fault = self._known.fault(name)
@@ -159,8 +184,10 @@ class Calendars:
             return self._apply(held, now)
         if held.no_fire is None or not only_waits:
             return False
-        if held.over_at <= now:
+        if held.over_at <= now and self._followed_until is None:
             self._purges.purge(held, Ending.EXCEPTED)
+        elif held.over_at <= now:
+            self._roster.wake(held, now + UNFOLLOWED_CHECK_INTERVAL_NS)
         else:
             self._course.recheck_waiting(held)  # it may be older than its stream allows
         return True
@@ -181,7 +208,7 @@ class Calendars:
         if _may_be_stored(held):
             return False  # that is concluded first
         keeps_time = is_overdue or was is NoFire.NO_CALENDAR
-        following = _from(held, held.fire_time) if keeps_time else _coming(held, now)
+        following = _from(held, held.fire_time) if keeps_time else _coming(held, self._passed(now))
         if following is None:
             held.no_fire = NoFire.EXCEPTED
         stage = Stage.WAITING if flight is None else flight.stage
@@ -192,6 +219,10 @@ class Calendars:
         self._lifecycle.move(held, Stage.WAITING)
         self._course.await_due(held)
         return True
+
+    def _passed(self, now: int) -> int:
+        """Return up to when (ns) a fire time that an edit leaves anew has passed, and is not made up."""
+        return now if self._passed_until is None else min(now, self._passed_until)
 
     def _earliest_overdue(self, name: str, now: int) -> int:
         """Return the send time (ns) of the first fire of a calendar's schedules that is due and cannot be stored."""
@@ -238,11 +269,11 @@ def _from(held: HeldWithPolicies, fire_time: int) -> int | None:
     return held.next_fire(fire_time) if held.repeats else None
 
 
-def _coming(held: HeldWithPolicies, now: int) -> int | None:
-    """Return the first fire time that is still to be sent; None if none is left."""
+def _coming(held: HeldWithPolicies, passed: int) -> int | None:
+    """Return the first fire time that is sent after an instant (ns), and that is not settled; None if none is left."""
     if not held.repeats:
         return held.fire_time if held.is_left(held.fire_time) else None
     settled = held.stored_at if held.previous_fire is None else held.previous_fire
-    following = held.next_to_send(max(now, settled, held.stored_at))
+    following = held.next_to_send(max(passed, settled, held.stored_at))
     # A clock that was stepped back, or that of another instance, may be behind what is stored.
     return held.next_fire(settled) if following is not None and following <= settled else following

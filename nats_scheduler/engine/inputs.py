@@ -283,9 +283,11 @@ class RemovalRequested(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CalendarsRead:
-    """The calendars of the account are these now."""
+    """The calendars of the account are these now, as far as is known."""
 
     calendars: KnownCalendars
+    is_followed: bool = True
+    """Whether their next edit will be received; if not, they may be others already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ The rules:
 - Nothing is requested before a schedule of some stream names a calendar.
 - What is known stays known while the bucket cannot be read, on the next connection too. So only at the start of the
   process schedules may have to wait because of that. A bucket that does not exist holds no calendars.
+- The engines are notified when edits are not received any more: no schedule ends by days that may be others by then.
 
 Cost: a look at the services every `NAMED_CHECK_INTERVAL_SECONDS` until a schedule names a calendar; then one consumer.
 Limit: a bucket that is created later is found within `RETRY_SECONDS`.
@@ -34,9 +35,17 @@ async def follow_calendars(access: Access, services: StreamServices, reporter: R
     def problem(reason: str) -> None:
         reporter.problem("calendars_not_followed", reason=reason)
 
-    lost, setbacks = access.connection.lost, Setbacks(RETRY_SECONDS, problem)
+    lost = access.connection.lost
     while not services.name_calendars and not lost.done():
         await asyncio.wait((lost,), timeout=NAMED_CHECK_INTERVAL_SECONDS)
+    try:
+        await _follow_repeatedly(access, services, Setbacks(RETRY_SECONDS, problem))
+    finally:
+        services.calendars_lost()
+
+
+async def _follow_repeatedly(access: Access, services: StreamServices, setbacks: Setbacks) -> None:
+    lost = access.connection.lost
     while not lost.done():
         wait_seconds = RETRY_SECONDS
         try:
@@ -55,6 +64,7 @@ async def follow_calendars(access: Access, services: StreamServices, reporter: R
 
 def _failed(error: JetStreamError, services: StreamServices, setbacks: Setbacks) -> float:
     """Report why the bucket cannot be followed, and return how long to wait (s)."""
+    services.calendars_lost()
     if not services.calendars.is_read:
         services.read_calendars(unreadable(error))
     setbacks.failed(error)

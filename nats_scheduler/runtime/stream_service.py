@@ -234,9 +234,9 @@ class StreamService:
         """Re-check before its next fire what a client asked to remove."""
         self._driver.receive(RemovalRequested(subject_filter, sequence, below))
 
-    def read_calendars(self, known: KnownCalendars) -> None:
-        """Take the calendars of the account as they are now."""
-        self._driver.receive(CalendarsRead(known))
+    def read_calendars(self, known: KnownCalendars, *, is_followed: bool = True) -> None:
+        """Take the calendars of the account as they are now, and whether their edits are received."""
+        self._driver.receive(CalendarsRead(known, is_followed))
 
     def report_again(self) -> None:
         """Write the next checkpoint even if nothing happened since the last one: the bucket is a new one."""

@@ -40,6 +40,7 @@ class StreamServices:
         self._services: dict[str, StreamService] = {}
         self.calendars = NOT_READ
         """What is known of the calendars of the account."""
+        self._are_calendars_followed = False
         self._shared: tuple[Wakes, Pace] | None = None
         """Made with the first service, since they belong to an event loop."""
         self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
@@ -50,7 +51,7 @@ class StreamServices:
         assert state.name not in self._services, "the service before it must have been ended"
         service = self.aside(state, mode, server, self._settings, self._report)
         self._services[state.name] = service
-        service.read_calendars(self.calendars)
+        service.read_calendars(self.calendars, is_followed=self._are_calendars_followed)
         return service
 
     def aside(
@@ -73,9 +74,16 @@ class StreamServices:
 
     def read_calendars(self, known: KnownCalendars) -> None:
         """Take the calendars of the account as they are now."""
-        self.calendars = known
+        self.calendars, self._are_calendars_followed = known, True
         for service in self._services.values():
             service.read_calendars(known)
+
+    def calendars_lost(self) -> None:
+        """Note that edits of calendars are not received any more; what was read last still counts."""
+        if self._are_calendars_followed:
+            self._are_calendars_followed = False
+            for service in self._services.values():
+                service.read_calendars(self.calendars, is_followed=False)
 
     def is_burst(self) -> bool:
         """Return whether so many fires of one stream are in flight that what can wait should."""

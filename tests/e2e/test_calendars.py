@@ -10,9 +10,11 @@ from nats_scheduler.engine.outlook import State
 from nats_scheduler.jetstream.calendars import CalendarBucket, read_calendars
 from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
+from tests.conftest import StartServer
 from tests.e2e.conftest import Served
 from tests.e2e.test_policies import due_of
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, sidecar_on
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 BUCKET = "nats_scheduler_calendars"
@@ -132,3 +134,29 @@ async def test_a_command_reads_what_the_sidecar_follows(account: Account) -> Non
     assert not await bucket.write("work", b"", 1_000), "another revision is there"
     await edit(account, None)
     assert sorted((await read_calendars(bucket)).by_name) == ["other"]
+
+
+async def test_an_outage_of_the_server_is_noticed_as_one_of_the_edits(start_server: StartServer) -> None:
+    """No schedule ends by days that may have been edited meanwhile."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("S", storage="file")
+        await running.ready("S")
+        await edit(account, today())
+        headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "S.out"}
+        await account.publish("S.s", {**headers, "Nats-Schedule-X-Except": "calendar:work"})
+        await follows(running, "S", True)
+        await server.stop()
+        await follows(running, "S", False)
+        await server.start()
+        await follows(running, "S", True)
+
+
+async def follows(running: Running, stream: str, wanted: bool) -> None:
+    """Wait until a stream is served, and the edits of its calendars are received or not."""
+
+    def is_so() -> bool:
+        service = running.sidecar.served.get(stream)
+        return service is not None and service.calendars.are_followed is wanted
+
+    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"edits are received: {wanted}")

@@ -103,3 +103,63 @@ def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_d
     desk.step(CalendarsRead(NO_DAY))
     desk.at(30.1)
     assert held.fire_time == START + 40 * SECOND
+
+
+def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:
+    message = named_schedule("@at 2026-01-01T00:00:20Z")
+    desk = desk_of(message, TODAY)
+    desk.step(CalendarsRead(TODAY, is_followed=False))
+    for seconds in (20, 25, 30):
+        desk.at(seconds)
+        assert (desk.purges, desk.is_held()) == ([], True)
+    desk.step(CalendarsRead(NO_DAY))
+    desk.at(30.1)
+    desk.found(message)
+    assert desk.fire.fire_time == START + 20 * SECOND, "the edit was made in time, as far as is known"
+
+
+def test_what_no_edit_left_ends_soon_after_edits_are_received_again() -> None:
+    message = named_schedule("@at 2026-01-01T00:00:20Z")
+    desk = desk_of(message, TODAY)
+    desk.step(CalendarsRead(TODAY, is_followed=False))
+    assert desk.at(30).purges == []
+    desk.step(CalendarsRead(TODAY))
+    assert desk.at(31).purges == [(SCHEDULE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_followed", "next_fire"), [(10, True, 40), (10, False, 20), (22, False, 20), (24, False, 40)]
+)
+def test_what_passed_while_edits_were_not_received_is_decided_by_the_new_days(
+    seconds: int, is_followed: bool, next_fire: int
+) -> None:
+    """Nobody knows when the edit was made: it may have left the fire of 20 s before that was due.
+
+    That a connection is lost is noticed up to 3 s later.
+    """
+    message = named_schedule()
+    desk = desk_of(message, TODAY)
+    desk.at(seconds)
+    desk.step(CalendarsRead(TODAY, is_followed))
+    desk.at(30)
+    desk.step(CalendarsRead(NO_DAY))
+    held = desk.at(30.1).engine.held.on(SCHEDULE)
+    assert held is not None
+    assert held.fire_time == START + next_fire * SECOND
+
+
+def test_what_passed_before_edits_were_not_received_any_more_is_not_made_up() -> None:
+    message = named_schedule()
+    desk = desk_of(message, TODAY)
+    desk.at(50)
+    for _ in range(2):  # said again, since it was tried in vain to follow them
+        desk.step(CalendarsRead(TODAY, is_followed=False))
+        desk.at(70)
+    desk.step(CalendarsRead(NO_DAY))
+    held = desk.at(70.1).engine.held.on(SCHEDULE)
+    assert held is not None
+    assert held.fire_time == START + 60 * SECOND
+    desk.step(CalendarsRead(TODAY))
+    desk.step(CalendarsRead(NO_DAY))
+    assert desk.at(70.2).engine.held.on(SCHEDULE) is held
+    assert held.fire_time == START + 80 * SECOND, "edits are received again, so this one was made now"

@@ -46,6 +46,7 @@ class SimulatedCalendars:
 
     def __init__(self, seed: int, timeline: Timeline, edits: list[CalendarSeen], trace: Callable[[str], None]) -> None:
         self._random = Random(f"calendars are edited {seed}")
+        self._reading = Random(f"calendars are read {seed}")
         self._timeline = timeline
         self._edits = edits
         self._trace = trace
@@ -73,8 +74,12 @@ class SimulatedCalendars:
         self._edit(NAMES[0], Leaves.ALL)
         self._edit(NAMES[1], self._random.choice([*Leaves]))
 
+    def deliver_all(self, to: Callable[[], None]) -> None:
+        """Deliver the calendars after a while, to a reader that has just connected."""
+        self._timeline.after(int(self._reading.random() * LONGEST_WAY), to)
+
     def deliver(self, to: Callable[[], None]) -> None:
-        """Deliver the calendars after a while."""
+        """Deliver the notice of an edit after a while."""
         self._timeline.after(int(self._random.random() * LONGEST_WAY), to)
 
     def _edit_later(self) -> None:

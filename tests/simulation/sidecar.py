@@ -40,6 +40,7 @@ from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, In
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -213,6 +214,7 @@ class Sidecar:
         self._able = V2_11 if server.stream.guard else V2_10
         self._leases = Leases(name)
         self._clock = clock
+        self._calendars = NOT_READ
         self.service = self._new_service(StreamState.from_info(server.information()))
         self._services = {"SIM": self.service}
         self._reporter = SilentReporter(process.note)
@@ -235,10 +237,13 @@ class Sidecar:
         """Connect and serve, again and again."""
         while True:
             self.link = link = await self._connected()
+            if self._server.has_calendars:
+                self._server.calendars.deliver_all(lambda: self._process.receive(self.read_calendars))
             serving = asyncio.create_task(self._serve(link))
             await asyncio.wait((serving, link.lost), return_when=asyncio.FIRST_COMPLETED)
             serving.cancel()
             await asyncio.wait((serving,))
+            self.service.read_calendars(self._calendars, is_followed=False)
             if not serving.cancelled() and serving.exception() is not None:
                 serving.result()
             self.link = self._instances = None
@@ -337,13 +342,14 @@ class Sidecar:
 
     def _new_service(self, state: StreamState) -> StreamService:
         service = StreamService(state, Mode.EMULATED, self._able, SETTINGS, self._clock, self._report)
-        if self._server.has_calendars:
-            self._server.calendars.deliver(lambda: self._process.receive(self.read_calendars))
+        service.read_calendars(self._calendars, is_followed=False)
         return service
 
     def read_calendars(self) -> None:
-        """Receive the calendars as they are."""
-        self.service.read_calendars(self._server.calendars.known)
+        """Receive the calendars as they are, if there is a connection."""
+        if self.link is not None and not self.link.lost.done():
+            self._calendars = self._server.calendars.known
+            self.service.read_calendars(self._calendars)
 
     def _contact(
         self,
