@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from tests.judge.calendars import CalendarRecord, may_except_only
+from tests.judge.calendars import CalendarRecord, may_except_last
 from tests.judge.contents import Contents, said
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
@@ -67,7 +67,7 @@ class Case:
         self.versions = versions_of(history)
         self.readiness = Readiness(history)
         self.identities = Identities(history)
-        self.calendars = CalendarRecord(history.calendars)
+        self.calendars = CalendarRecord(history)
         self.targets = _matched_to_dues(history, self.versions)
         """For each fire that a due asks for, by its stream sequence: the version's sequence and the due."""
         self.stored: dict[tuple[int, int], FireSeen] = {
@@ -102,11 +102,10 @@ def complete(case: Case) -> list[Violation]:
         for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
             free = free_from(case.history, version, due)
             begin, end = max(version.sent_at(due), version.stored_at, free), min(following, horizon)
-            if free:  # what still waits when the TTL runs out is skipped
-                end = min(end, version.expires - case.terms.clock_ahead)
             calendar = version.pattern.policies.calendar
-            if not case.calendars.owes(calendar, version.sent_at(due), end):
-                continue
+            if free or calendar:  # what still waits when the TTL runs out is not sent
+                end = min(end, version.expires - case.terms.clock_ahead)
+            end = min(end, case.calendars.excepted_from(calendar, version.sent_at(due)))
             ready = case.calendars.ready(calendar, partial(case.ready_for, version, due), begin, end)
             if (version.sequence, due) not in case.stored and ready >= needed(case, version):
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
@@ -126,7 +125,7 @@ def _has_vanished(case: Case, version: Version) -> bool:
     is_done = version.last_fires
     may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
     may_end |= last_is_skipped(case, version) or may_skip_last(case.history, version)
-    may_end |= may_except_only(case.calendars, version, case.history.end)
+    may_end |= may_except_last(case.calendars, version, case.history)
     return not is_done and not may_end and version.sequence not in case.history.remaining
 
 
@@ -161,7 +160,7 @@ def unique(case: Case) -> list[Violation]:
         elif target is not None and known is not None and is_too_late(case, known, target[1], fire):
             evidence = f"{case.at(target[1])} is made up at {case.at(fire.stored_at)}, and was to be skipped"
             found.append(_violation("Unique", known, evidence))
-        elif known is not None and case.calendars.forbids(known.pattern.policies.calendar, fire.stored_at, case.terms):
+        elif known is not None and case.calendars.forbids(known, fire):
             evidence = (
                 f"its calendar did not leave the fire of {_time(case, fire)}, stored at {case.at(fire.stored_at)}"
             )

@@ -148,6 +148,8 @@ class CalendarSeen:
     name: str
     since: int
     leaves: Leaves
+    certain_from: int = 0
+    """From when on (ns) it certainly leaves that, if the edit was acknowledged later than it was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,8 @@ class Terms:
     clock_behind: int = 0
     consumed: bool = False
     """Whether consumers remove generated messages, so that they leave no trace after the duplicate window."""
+    removed_by_workers: bool = False
+    """Whether it is the acknowledgement of a worker, which is recorded, that removes them."""
     duplicate_window: int = 120 * SECOND
     divided: bool = False
     """Whether the instances divide the work, so that a fault of one of them concerns all."""

@@ -5,12 +5,15 @@ one so much later, and with `all` there is none. With `skip` it is owed for as l
 than that only if an instance lived until then.
 With `all`, if an instance found no checkpoint, only what follows a stored fire of the version is owed as such, and what
 came due once it had read everything: no backlog is invented.
+What may have waited for the fire before (`judge.overlaps`) was not missed: the latest of those that waited stands for
+all of them, and it is owed whatever the grace is.
 """
 
 from typing import Protocol
 
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, History, Terms
+from tests.judge.overlaps import free_from
 from tests.judge.versions import Version
 
 BACKLOG_TIME = SECOND
@@ -49,7 +52,8 @@ def given_up(case: Evidence, version: Version, dues: list[int], horizon: int) ->
     sent = [version.sent_at(due) for due in dues]
     found = []
     for index, due in enumerate(dues):
-        most = policies.most if due > begins else 1
+        may_wait = free_from(case.history, version, due) > 0
+        most = policies.most if due > begins and not may_wait else 1
         later = len(sent) if most is None else index + most
         end = sent[later] if later < len(sent) else horizon
         if policies.skipped_after is not None:
@@ -98,7 +102,7 @@ def is_too_late(case: Evidence, version: Version, due: int, fire: FireSeen) -> b
     if after is None:
         return False
     begin, end = version.sent_at(due), version.sent_at(due) + after
-    if fire.stored_at <= end + case.terms.clock_behind:
+    if fire.stored_at <= end + case.terms.clock_behind or free_from(case.history, version, due):
         return False
     begin, end = begin - case.terms.clock_ahead, end + case.terms.clock_behind
     return not any(life.begin <= end and life.end >= begin for life in case.history.lives)

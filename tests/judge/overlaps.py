@@ -53,18 +53,21 @@ def is_too_soon(history: History, version: Version, before: FireSeen, fire: Fire
         for operation in history.operations
     )
     slack = history.terms.clock_ahead + history.terms.window
-    return not may_be_purged and fire.stored_at + slack < _released_at(history.acknowledged, history, version, before)
+    released = _released_at(history.acknowledged, history, version, before, version.fire_gone_at(before))
+    return not may_be_purged and fire.stored_at + slack < released
 
 
 def _finished_at(history: History, version: Version, fire: FireSeen) -> int:
-    return _released_at(history.finished, history, version, fire)
+    """Return when a fire was finished, at the latest: a server of 2.10 leaves it to the sidecar to act on its TTL."""
+    gone = version.fire_gone_at(fire) if history.terms.guard else NEVER
+    return _released_at(history.finished, history, version, fire, gone)
 
 
-def _released_at(worked: Mapping[int, int], history: History, version: Version, fire: FireSeen) -> int:
+def _released_at(worked: Mapping[int, int], history: History, version: Version, fire: FireSeen, gone: int) -> int:
     timeout = version.pattern.policies.timeout
     timed_out = NEVER if timeout is None else fire.stored_at + timeout * MILLISECOND
-    gone = fire.stored_at if history.terms.consumed else version.fire_gone_at(fire)
-    return min(worked.get(fire.sequence, NEVER), timed_out, gone)
+    is_taken = history.terms.consumed and not history.terms.removed_by_workers
+    return min(worked.get(fire.sequence, NEVER), timed_out, fire.stored_at if is_taken else gone)
 
 
 def may_skip_last(history: History, version: Version) -> bool:

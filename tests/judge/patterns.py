@@ -5,7 +5,7 @@ Limit: patterns that fire on whole seconds, and bounds on whole seconds.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
@@ -145,7 +145,9 @@ class Pattern:
         """Give the instant (ns) at which the fire of a due instant is to be sent, as the documentation says."""
         if self.policies.jitter is None:
             return due
-        following = self.following(due, stored_at)
+        # What an edit of a calendar may change does not count, and so neither does a limit beside it.
+        limit = None if self.policies.calendar else self.policies.limit
+        following = replace(self, policies=replace(self.policies, limit=limit)).following(due, stored_at)
         span = self.policies.jitter * (SECOND // 1000)
         if following is not None and following - due < span:
             span = following - due

@@ -58,3 +58,21 @@ def test_what_came_due_while_the_calendar_was_gone_is_owed_when_it_is_back() -> 
 def test_what_came_due_on_an_excepted_day_is_not_owed_afterwards() -> None:
     back = with_edits((0, Leaves.ALL), (4.1, Leaves.NOTHING), (6.1, Leaves.ALL))
     assert broken(without(back, 1)) == set()
+
+
+def test_while_an_edit_is_on_its_way_what_was_before_and_what_it_says_may_both_count() -> None:
+    """The edit of 4.1 s is acknowledged at 8 s, and the fire of 10 s comes too late for it."""
+    for fires_gone in ((), (1, 2), (1, 2, 3)):
+        made = without(with_edits((0, Leaves.ALL), (4.1, Leaves.NOTHING)), *fires_gone, 4)
+        made.calendars[1] = replace(made.calendars[1], certain_from=at(8))
+        assert broken(made) == (set() if 3 in fires_gone else {"Unique"}), fires_gone
+
+
+def test_an_instance_that_is_ready_owes_only_what_an_acknowledged_edit_leaves() -> None:
+    """The calendar is back at 6.1 s, by an edit that is acknowledged at 6.2 or 8.5 s."""
+    for acknowledged, expected in ((6.2, {"Complete", "Live"}), (8.5, set[str]())):
+        made = without(with_edits((0, Leaves.ALL), (4.1, Leaves.GONE), (6.1, Leaves.ALL)), 1, 2)
+        made.end, made.fires = at(9.5), made.fires[:1]
+        made.lives = [replace(made.lives[0], end=made.end)]
+        made.calendars[2] = replace(made.calendars[2], certain_from=at(acknowledged))
+        assert broken(made) == expected

@@ -44,6 +44,8 @@ from tests.simulation.planted_calendars import (
     edit_ends_schedules,
     edits_not_followed,
     missing_calendar_taken_for_an_empty_one,
+    outdated_days_taken_for_known,
+    past_schedule_settled,
 )
 from tests.simulation.planted_division import (
     Changes,
@@ -76,6 +78,7 @@ from tests.simulation.planted_policies import (
     last_fire_ends_nothing,
     limit_counted_wrong,
     missed_fires_not_skipped,
+    question_asked_once,
     start_forgotten,
     waiting_fire_settled,
 )
@@ -263,6 +266,9 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_of_all_shards_believed: ("Complete", 402),
     delayed_fire_settled: ("Complete", 175),
     identity_changed_at_any_time: ("Unique", 902),
+    question_asked_once: ("Complete", 1235),
+    past_schedule_settled: ("Complete", 5404),
+    outdated_days_taken_for_known: ("Complete", 40706),
 }
 """Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
@@ -340,11 +346,12 @@ LIKELY_SEEDS = {
     duplicate_not_read: 13,
     identity_waited_for_at_any_time: 36,
     grid_of_the_anchor_forgotten: 15,
-    backlog_collapsed: 46,
+    backlog_collapsed: 299,
     backlog_forgotten_at_a_start: 299,
     backlog_unbounded: 373,
     days_of_calendars_forgotten: 8,
-    missing_calendar_taken_for_an_empty_one: 23,
+    edits_not_followed: 83,
+    missing_calendar_taken_for_an_empty_one: 201,
     missed_fires_not_skipped: 144,
     grace_forgotten: 520,
     fire_before_forgotten: 33,

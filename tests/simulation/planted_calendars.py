@@ -3,8 +3,11 @@
 Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
 """
 
+from dataclasses import replace
+
 from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.held import HeldWithPolicies
+from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.schedule import bounds
 from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars
@@ -40,3 +43,18 @@ def missing_calendar_taken_for_an_empty_one() -> Changes:
 def edit_ends_schedules() -> Changes:
     """Purge an `@at` as soon as its calendar leaves no fire of it."""
     yield HeldWithPolicies, "over_at", property(lambda _self: 0)
+
+
+def outdated_days_taken_for_known() -> Changes:
+    """Act by the days that were read last as if no edit of them could be missed."""
+    original = Calendars.read
+
+    def read(self: Calendars, given: CalendarsRead, now: int) -> None:
+        original(self, replace(given, is_followed=True), now)
+
+    yield Calendars, "read", read
+
+
+def past_schedule_settled() -> Changes:
+    """Let a checkpoint settle a schedule that was past when it was stored, and waits for its calendar."""
+    yield Holdings, "waits_for_calendar", lambda _self, _held, _name: None

@@ -188,3 +188,8 @@ def finished_fire_not_noticed() -> Changes:
         original(self, held, answer, now)
 
     yield Overlaps, "answered", answered
+
+
+def question_asked_once() -> Changes:
+    """Ask no more about a fire before if the answer came while the schedule was read again."""
+    yield Overlaps, "answered_too_soon", lambda _self, _flight, _answer: None

@@ -10,8 +10,9 @@ from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested, Stored
 from nats_scheduler.message.headers import with_headers
-from tests.judge.history import EVERYTHING, NEVER, SECOND, Operation, Verb
+from tests.judge.history import EVERYTHING, SECOND, Operation, Verb
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
+from tests.judge.requests import headers_of
 from tests.simulation.calendars import NAMES
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import ELSEWHERE, SOURCES, Server
@@ -56,6 +57,8 @@ class Publishers:
         self._elsewhere = Random(f"what is elsewhere {scenario.seed}")
         self._overlapping = Random(f"what overlaps {scenario.seed}")
         self._pausing = Random(f"what is paused {scenario.seed}")
+        self._combining = Random(f"what is combined {scenario.seed}")
+        """Draws a further policy of a schedule that has another one already."""
         self._trace = trace
         self._stored_last: dict[str, Operation] = {}
         """The last schedule that was to be stored on each subject, which may be paused now."""
@@ -179,11 +182,11 @@ class Publishers:
         return Pattern(kind, number, self._named(self._missed(self._jittered(self._policies(kind)))))
 
     def _named(self, policies: Policies) -> Policies:
-        """Draw a calendar; none for a schedule whose fires are counted, which an edit would change."""
+        """Draw a calendar."""
         if not self._scenario.calendars or self._naming.random() < 0.4:
             return policies
         is_counted = policies.limit is not None or policies.end is not None or policies.missed or policies.report
-        return policies if is_counted else replace(policies, calendar=self._naming.choice(NAMES))
+        return replace(policies, calendar=(self._combining if is_counted else self._naming).choice(NAMES))
 
     def _missed(self, policies: Policies) -> Policies:
         """Draw what happens to missed fires, after how long, and whether fires report it."""
@@ -201,11 +204,10 @@ class Publishers:
 
     def _held_back(self, pattern: Pattern, target: str) -> Pattern:
         """Draw what happens while the fire before is unfinished, for a target that has a worker."""
-        draw = self._overlapping
-        if not self._scenario.overlaps or not target.startswith("t.") or draw.random() < 0.3:
+        if not self._scenario.overlaps or not target.startswith("t.") or self._overlapping.random() < 0.3:
             return pattern
-        if pattern.policies.missed or pattern.policies.report:
-            return pattern  # what both do together is tested without a world: no judge could say what is owed
+        is_counted = pattern.policies.missed or pattern.policies.report
+        draw = self._combining if is_counted else self._overlapping
         overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, None, 400, 3_000, 9_000])
         held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
         return replace(pattern, policies=held_back)
@@ -249,7 +251,7 @@ class Publishers:
             return None
         if operation.verb is Verb.CANCEL:
             return self._stored("x.cancel", {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge"}, b"")
-        headers = _headers(operation)
+        headers = headers_of(operation, elsewhere=operation.target in SHARED_TARGETS)
         return self._stored(subject, _paused(headers) if operation.verb is Verb.PAUSE else headers, operation.body)
 
     def _stored(self, subject: str, headers: dict[str, str], body: bytes) -> int:
@@ -259,29 +261,7 @@ class Publishers:
         return outcome.sequence
 
 
-def _headers(operation: Operation) -> dict[str, str]:
-    """Return the headers of what is stored on the subject of a schedule."""
-    if operation.pattern is None:
-        return {}
-    headers = {**operation.pattern.headers, "Nats-Schedule-Target": operation.target}
-    headers.update(operation.headers)
-    if operation.source:
-        headers["Nats-Schedule-Source"] = operation.source
-    if operation.ttl < NEVER:
-        headers["Nats-TTL"] = f"{operation.ttl // SECOND}s"
-    if operation.fire_ttl:
-        headers["Nats-Schedule-TTL"] = f"{operation.fire_ttl}s"
-    return _elsewhere(headers) if operation.target in SHARED_TARGETS else headers
-
-
 def _paused(headers: dict[str, str]) -> dict[str, str]:
     """Return the headers of the paused schedule: that of the pattern has another name."""
     names = {name: f"{name}-X-Paused" for name in ("Nats-Schedule", "X-Nats-Schedule")}
     return {names.get(name, name): value for name, value in headers.items()}
-
-
-def _elsewhere(headers: dict[str, str]) -> dict[str, str]:
-    """Return the headers in the portable spelling, with the target in the other stream."""
-    target = headers.pop("Nats-Schedule-Target")
-    named = {f"X-{name}" if name.startswith("Nats-Schedule") else name: value for name, value in headers.items()}
-    return {**named, "X-Nats-Schedule-X-Target": target}
