@@ -1,4 +1,4 @@
-"""The servers of a round: one, or a cluster of three, with the stream under test and the log of its schedules.
+"""The servers of a round: one, or a cluster of three, with the stream under test, another one, and a log of schedules.
 
 Its rule: the server itself copies every schedule message to the log when it stores it, so that nothing that was ever
 stored is unknown, however soon it is replaced or purged.
@@ -18,14 +18,35 @@ from tests.harness.account import Account
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.servers import running_server
 from tests.harness.waiting import eventually
+from tests.judge.history import SECOND
 from tests.nemesis.scenario import Scenario
 
 STREAM = "NEMESIS"
 LOG = "LOG"
+OTHER = "OTHER"
+"""The stream into which some schedules fire."""
+ELSEWHERE = "o."
+"""The prefix of its subjects."""
+SHORT_WINDOW = 2 * SECOND
+"""Its duplicate window (ns): most faults last longer."""
 BUCKET = "KV_nats_scheduler"
+CALENDARS = "nats_scheduler_calendars"
+"""The bucket of calendars."""
+WORKED = ("t.0", "t.1", "t.2", "t.3", "t.queue", "t.skip")
+"""The targets whose workers take their time."""
+AT_ONCE = "at-once"
+"""The consumer of all other targets, which works on a work queue only."""
+OTHERS = ("t.4", "t.5", "t.6", "t.7", "t.8", "t.9", "t.10", "t.11", "t.steady.>", "t.late.>")
 SERVES_SECONDS = 60.0
 """Longest wait for the streams to have leaders that answer."""
 PROBE_SECONDS = 0.5
+ACK_WAIT = 2 * SECOND
+"""Time (ns) after which a message is delivered again."""
+
+
+def worker_of(target: str) -> str:
+    """Return the name of the consumer of a target."""
+    return f"worker-{target.removeprefix('t.')}"
 
 
 class Ground:
@@ -35,6 +56,10 @@ class Ground:
         self.nodes = nodes
         self._retention = "workqueue" if scenario.consumes else "limits"
         self.cluster = cluster
+        self.consumers: dict[str, tuple[str, ...]] = {worker_of(target): (target,) for target in WORKED}
+        """What each consumer of generated messages receives."""
+        if scenario.consumes:
+            self.consumers[AT_ONCE] = OTHERS
 
     @property
     def urls(self) -> list[str]:
@@ -54,11 +79,13 @@ class Ground:
             await connection.close()
 
     async def create_streams(self) -> None:
-        """Create the stream under test and its log."""
+        """Create the streams, and the consumers of the one under test."""
         replicas = len(self.nodes)
         shared = {"storage": "file", "num_replicas": replicas}
         async with self.account() as account:
             await account.api.call(f"STREAM.CREATE.{LOG}", {"name": LOG, "subjects": ["log.>"], **shared})
+            other = {"name": OTHER, "subjects": [f"{ELSEWHERE}>"], "duplicate_window": SHORT_WINDOW, **shared}
+            await account.api.call(f"STREAM.CREATE.{OTHER}", other)
             wanted = {
                 "name": STREAM,
                 "subjects": ["s.>", "t.>", "x.>"],
@@ -70,17 +97,23 @@ class Ground:
                 **shared,
             }
             await account.api.call(f"STREAM.CREATE.{STREAM}", wanted)
+            for name, filters in self.consumers.items():
+                config = {"durable_name": name, "ack_policy": "explicit", "ack_wait": ACK_WAIT}
+                body = {"stream_name": STREAM, "config": {**config, "filter_subjects": filters}}
+                await account.api.call(f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", body)
 
     async def serves(self) -> None:
-        """Wait until every stream, the sidecars' bucket too, has a leader on a node that runs, and stores messages."""
+        """Wait until all streams, buckets and consumers have leaders on nodes that run, and a message is stored."""
         await eventually(self._answers, within_seconds=SERVES_SECONDS, describe="the streams have leaders that answer")
 
     async def _answers(self) -> bool:
         try:
             async with asyncio.timeout(PROBE_SECONDS), self.account() as account:
-                for name in (STREAM, BUCKET):
+                for name in (STREAM, OTHER, BUCKET, f"KV_{CALENDARS}"):
                     if not await self._is_led(account, name):
                         return False
+                for name in self.consumers:
+                    await account.api.consumer(STREAM, name)  # only its leader answers
                 await account.publish("x.probe")
         except (JetStreamError, OSError):  # TimeoutError is one
             return False
@@ -89,7 +122,7 @@ class Ground:
     async def _is_led(self, account: Account, name: str) -> bool:
         info = await account.api.stream(name)
         if info is None:
-            return name == BUCKET  # the sidecars make it
+            return name not in (STREAM, OTHER)  # the sidecars and the editor make the buckets
         leader = (info.get("cluster") or {}).get("leader")
         running = {node.name for node in self.nodes if node.pid is not None}
         return self.cluster is None or leader in running

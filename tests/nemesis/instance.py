@@ -11,10 +11,12 @@ from pathlib import Path
 from tests.harness.processes import ChildProcess, clean_environment, sidecar_command
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
+from tests.nemesis.ground import ELSEWHERE, STREAM
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import Strike
 
 ROOT = Path(__file__).resolve().parents[2]
+ALLOWED = ("--allowed-targets-elsewhere", f"{STREAM}={ELSEWHERE}>")
 START_SECONDS = 60.0
 """Longest wait for a process to connect, on a busy machine."""
 
@@ -63,7 +65,7 @@ class Instance:
         self._record.history.found_no_checkpoint.append(self._born)  # it may have, and nothing here shows it
         links = self._links
         self.process = ChildProcess(
-            [*self._command, "run", "--server", servers, "--log-format", "json"],
+            [*self._command, "run", "--server", servers, "--log-format", "json", *ALLOWED],
             self._folder,
             name=f"{self.name}-life-{self._lives}",
             env=clean_environment(self._folder) | {"PYTHONPATH": str(ROOT)},

@@ -15,12 +15,22 @@ from tests.harness.blocks import block_to_send
 from tests.harness.waiting import time_reached
 from tests.judge.history import SECOND, Operation, Verb
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
-from tests.nemesis.ground import STREAM, Ground
+from tests.judge.requests import headers_of
+from tests.nemesis.calendars import NAMES
+from tests.nemesis.ground import ELSEWHERE, STREAM, WORKED, Ground, worker_of
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY
 
 SUBJECTS = [f"s.{number}" for number in range(12)]
 VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
+SHARED_TARGETS = [f"{ELSEWHERE}{number}" for number in range(3)]
+"""Targets in the other stream."""
+WITH_POLICIES = (
+    *((name, "", Policies(calendar=name)) for name in NAMES),
+    *((kind, f"t.{kind}", Policies(overlap=kind, consumer=worker_of(f"t.{kind}"))) for kind in ("queue", "skip")),
+    ("elsewhere", f"{ELSEWHERE}steady", NO_POLICIES),
+)
+"""Schedules that no publisher changes either, with what each needs of its policies."""
 ANSWER_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
 UNAVAILABLE = 503
@@ -29,7 +39,7 @@ UNAVAILABLE = 503
 
 def steady(number: int) -> str:
     """Return the subject of a schedule that no publisher changes."""
-    return f"s.steady-{number}"
+    return f"s.steady.{number}"
 
 
 class Publishers:
@@ -40,6 +50,9 @@ class Publishers:
         self._record = record
         self._random = Random(f"publishers {seed}")
         self._treating = Random(f"policies {seed}")
+        self._naming = Random(f"what names a calendar {seed}")
+        self._sending = Random(f"what is elsewhere {seed}")
+        self._overlapping = Random(f"what overlaps {seed}")
         self._account: Account | None = None
         self._last: dict[str, int] = {}
         self._asking: set[asyncio.Task[None]] = set()
@@ -50,6 +63,8 @@ class Publishers:
             for number in range(STEADY):
                 pattern = Pattern("every" if number % 2 else "cron", 1)
                 await self._ask(self._store(steady(number), pattern))
+            for name, target, policies in WITH_POLICIES:
+                await self._ask(self._store(f"s.steady.{name}", Pattern("every", 1, policies), target))
         self._account = None
 
     async def connect_now_and_again(self) -> None:
@@ -75,7 +90,7 @@ class Publishers:
     def store_some(self, count: int) -> None:
         """Store some schedules that fire each second from now on."""
         for number in range(count):
-            self._begin(self._store(f"s.late-{number}", Pattern("every", 1)))
+            self._begin(self._store(f"s.late.{number}", Pattern("every", 1)))
 
     async def all_answered(self) -> None:
         """Wait until each request is answered or given up."""
@@ -93,18 +108,25 @@ class Publishers:
         if verb is Verb.DELETE and subject in self._last:
             return Operation(verb, subject, now(), names=self._last[subject])
         if verb in (Verb.STORE, Verb.DELETE):
-            return self._store(subject, self._pattern())
+            target = self._target_of(subject)
+            return self._store(subject, self._held_back(self._pattern(), target), target)
         return Operation(verb, subject, now())
 
-    def _store(self, subject: str, pattern: Pattern) -> Operation:
+    def _target_of(self, subject: str) -> str:
+        """Draw where a schedule fires to."""
+        own = f"t.{subject[2:]}"
+        return own if self._sending.random() < 0.75 else self._sending.choice(SHARED_TARGETS)
+
+    def _store(self, subject: str, pattern: Pattern, target: str = "") -> Operation:
         body = b"%s %d" % (subject.encode(), len(self._record.history.operations))
-        return Operation(Verb.STORE, subject, now(), pattern=pattern, target=f"t.{subject[2:]}", body=body)
+        return Operation(Verb.STORE, subject, now(), pattern=pattern, target=target or f"t.{subject[2:]}", body=body)
 
     def _pattern(self) -> Pattern:
         kind = self._random.choice(["at", "at", "every", "cron"])
         if kind == "at":
-            return Pattern(kind, now() // SECOND + self._random.randint(-2, 8), self._treated(NO_POLICIES))
-        return Pattern(kind, self._random.choice([1, 1, 2, 3]), self._treated(self._bounded(kind)))
+            number = now() // SECOND + self._random.randint(-2, 8)
+            return Pattern(kind, number, self._named(self._treated(NO_POLICIES)))
+        return Pattern(kind, self._random.choice([1, 1, 2, 3]), self._named(self._treated(self._bounded(kind))))
 
     def _bounded(self, kind: str) -> Policies:
         """Draw the bounds of a pattern that repeats; each leaves at least one fire."""
@@ -130,6 +152,19 @@ class Publishers:
             grace=draw.choice([None, 1, 3]),
             report=draw.random() < 0.5,
         )
+
+    def _named(self, policies: Policies) -> Policies:
+        """Draw a calendar."""
+        return policies if self._naming.random() < 0.7 else replace(policies, calendar=self._naming.choice(NAMES))
+
+    def _held_back(self, pattern: Pattern, target: str) -> Pattern:
+        """Draw what happens while the fire before is unfinished, for a target whose worker takes its time."""
+        draw = self._overlapping
+        if target not in WORKED or draw.random() < 0.5:
+            return pattern
+        overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, 400, 2_500])
+        held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
+        return replace(pattern, policies=held_back)
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -160,9 +195,7 @@ class Publishers:
             headers = {"Nats-Scheduler": operation.schedule, "Nats-Schedule-Next": "purge"}
             # Each on a subject of its own: of a work queue only the last message of each is found after a lost contact.
             return _published(account, f"x.cancel.{operation.invoked_at}", headers, b"")
-        headers = {}
-        if operation.pattern is not None:
-            headers = {**operation.pattern.headers, "Nats-Schedule-Target": operation.target}
+        headers = headers_of(operation, elsewhere=operation.target.startswith(ELSEWHERE))
         return _published(account, operation.schedule, headers, operation.body)
 
 

@@ -5,6 +5,7 @@ server made for the log when it stored them.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.stored import StoredMessage
@@ -12,17 +13,24 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.account import Account
 from tests.judge.history import History, ScheduleSeen, Verb
 from tests.judge.reading import fire_seen
-from tests.nemesis.ground import LOG, STREAM
+from tests.nemesis.ground import ELSEWHERE, LOG, OTHER, STREAM
+from tests.nemesis.workers import Workers, finished_through
+
+OTHER_SEQUENCES = 1_000_000
+"""What is added to the sequences of the other stream in the record, so that they are none of the first one."""
 
 
-async def read_into(history: History, account: Account, taken: dict[int, StoredMessage]) -> int:
-    """Complete a history that has ended; returns how many schedules have no copy in the log.
-
-    `taken` holds, by sequence, what a consumer has taken away.
-    """
+async def read_into(history: History, account: Account, workers: Workers) -> int:
+    """Complete a history that has ended; returns how many schedules have no copy in the log."""
     stored = {message.sequence: message for message in await account.messages(STREAM, "t.>")}
-    fires = [fire_seen(message) for _sequence, message in sorted({**taken, **stored}.items())]
+    received = workers.taken if history.terms.consumed else {}
+    fires = [fire_seen(message) for _sequence, message in sorted({**received, **stored}.items())]
+    fires += [
+        replace(fire_seen(message), sequence=OTHER_SEQUENCES + message.sequence, elsewhere=True)
+        for message in await account.messages(OTHER, f"{ELSEWHERE}>")
+    ]
     history.fires = [fire for fire in fires if fire.stored_at <= history.end]
+    history.finished = finished_through(history.fires, workers.confirmed)
     remaining = await account.messages(STREAM, "s.>")
     history.remaining = {message.sequence for message in remaining}
     seen = [_logged(message) for message in await account.messages(LOG, "log.s.>")]

@@ -12,7 +12,7 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from tests.harness.waiting import time_reached
 from tests.judge.checkers import verdict
 from tests.judge.history import SECOND, History
-from tests.nemesis.consumer import Consumer
+from tests.nemesis.calendars import Editor
 from tests.nemesis.ground import BUCKET, Ground, ground_for
 from tests.nemesis.instance import Instance
 from tests.nemesis.publishers import Publishers
@@ -20,6 +20,7 @@ from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import BREAKS_FOR, OF_SIDECARS, Scenario, Strike, drawn
 from tests.nemesis.silence import longest_silence
+from tests.nemesis.workers import Workers
 
 LATE_SCHEDULES = 3
 WATCHES_SECONDS = 2.5
@@ -60,7 +61,8 @@ class Round:
         names = [f"i{n}" for n in range(scenario.instances)]
         self.instances = [Instance(name, ground.urls, folder, self.record, bug) for name in names]
         self._publishers = Publishers(ground, self.record, scenario.seed)
-        self.consumer = Consumer(ground)
+        self._editor = Editor(ground, self.record, scenario.seed)
+        self.workers = Workers(ground, self.record.history, scenario.seed)
         self._is_server_struck = False
 
     async def run(self) -> None:
@@ -69,18 +71,19 @@ class Round:
             await instance.open()
             instance.start()
         await asyncio.gather(*(instance.connected() for instance in self.instances))
+        await self._editor.begin()
         await self._publishers.store_steady()
         beside = [
             asyncio.create_task(self.record.watch_the_machine()),
             asyncio.create_task(self._publishers.connect_now_and_again()),
+            asyncio.create_task(self.workers.work_now_and_again()),
+            asyncio.create_task(self._editor.edit_now_and_again()),
         ]
-        if self.scenario.consumes:
-            await self.consumer.subscribe()
-            beside.append(asyncio.create_task(self.consumer.take_now_and_again()))
         acting = asyncio.create_task(self._publishers.act_now_and_again())
         try:
             await self._break()
             acting.cancel()
+            await self._editor.end()
             self._publishers.store_some(LATE_SCHEDULES)
             await asyncio.gather(*(instance.connected() for instance in self.instances))
             await self._watch()
@@ -199,7 +202,7 @@ async def play(seed: int, folder: Path, bug: str = "") -> Outcome:
         try:
             await one.run()
             async with ground.account() as account:
-                unseen = await read_into(one.record.history, account, one.consumer.taken)
+                unseen = await read_into(one.record.history, account, one.workers)
         finally:
             for instance in one.instances:
                 await instance.close()

@@ -80,7 +80,7 @@ class Scenario:
     nodes: int
     instances: int
     consumes: bool
-    """Whether the stream is a work queue, and a consumer takes generated messages away."""
+    """Whether the stream is a work queue, from which workers remove generated messages."""
     strikes: tuple[Strike, ...]
 
     def __str__(self) -> str:
@@ -92,7 +92,13 @@ class Scenario:
     def terms(self) -> Terms:
         """The limits of the promises: what had been sent before a stall or a delay still arrives."""
         window = SECOND // 10 + self._in_flight()
-        return Terms(guard=self.version != V2_10, slack=LATE, window=window, consumed=self.consumes)
+        return Terms(
+            guard=self.version != V2_10,
+            slack=LATE,
+            window=window,
+            consumed=self.consumes,
+            removed_by_workers=self.consumes,
+        )
 
     def _in_flight(self) -> int:
         """Return how long (ns) a fire that was sent before a fault can be in transit."""

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.judge.checkers import verdict
-from tests.judge.history import FireSeen, History
+from tests.judge.history import CalendarSeen, FireSeen, History, Leaves
+from tests.nemesis.calendars import NAMES
 from tests.nemesis.publishers import steady
 from tests.nemesis.round import Outcome, play
 from tests.nemesis.scenario import KINDS, STRIKES, drawn
@@ -23,7 +24,12 @@ from tests.nemesis.tally import evidence
 
 USUAL = (22, 1, 14, 59, 5, 51)
 """A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
-PLANTED = {"never_open_again": (2, {"Live", "Complete"}), "early": (2, {"Timely"})}
+PLANTED = {
+    "never_open_again": (2, {"Live", "Complete"}),
+    "early": (2, {"Timely"}),
+    "fire_before_ignored": (2, {"Overlap"}),
+    "edits_not_followed": (57, {"Unique"}),
+}
 """Bugs of the simulation: the seed of a round, and the promises that it breaks."""
 AT_ONCE = 8
 
@@ -94,6 +100,16 @@ def loses_a_schedule(history: History) -> None:
     history.remaining.remove(fires_of_one(history)[0].schedule_sequence or 0)
 
 
+def loses_a_fire_elsewhere(history: History) -> None:
+    """Remove the last fire but one that was stored in the other stream for a schedule that no publisher changed."""
+    history.fires.remove([fire for fire in history.fires if fire.schedule == "s.steady.elsewhere"][-2])
+
+
+def excepts_all_days(history: History) -> None:
+    """Have the calendars except every day from the beginning on."""
+    history.calendars = [CalendarSeen(name, 0, Leaves.NOTHING) for name in NAMES]
+
+
 @pytest.mark.parametrize(
     ("falsify", "promise"),
     [
@@ -101,6 +117,8 @@ def loses_a_schedule(history: History) -> None:
         (doubles_a_fire, "Unique"),
         (is_silent_in_the_end, "Live"),
         (loses_a_schedule, "Complete"),
+        (loses_a_fire_elsewhere, "Complete"),
+        (excepts_all_days, "Unique"),
     ],
 )
 def test_what_is_falsified_in_a_real_history_is_found(
