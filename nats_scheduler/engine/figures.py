@@ -53,6 +53,8 @@ class Figures:
     """Paused schedules, whichever instance would fire them."""
     held_back: int = 0
     """Schedules of the shards that this instance holds whose fires wait until the one before is finished."""
+    held_back_since: int | None = None
+    """Since when the fire is due that waits longest of them, None if there is none."""
     overdue: int = 0
     """Schedules that are overdue, of the shards that this instance holds."""
     overdue_since: int | None = None
@@ -118,12 +120,13 @@ class Visit:
         for held in suspects:
             if held.flight is not None and held.flight.is_held_back and self._ownership.is_ours(held):
                 found.held_back += 1
+                found.held_back_since = _earlier(found.held_back_since, held.send_time)
             since = _due_since(held)
             if held.jitters and since > self._now:
                 self._note_coming([held])
             if since <= self._now - OVERDUE_AFTER_NS and self._is_to_fire(held) and self._ownership.is_ours(held):
                 found.overdue += 1
-                found.overdue_since = since if found.overdue_since is None else min(found.overdue_since, since)
+                found.overdue_since = _earlier(found.overdue_since, since)
 
     def _note_coming(self, row: list[Held]) -> None:
         found = self._found
@@ -142,6 +145,10 @@ class Visit:
             if flight.stage in DONE or flight.is_held_back or (fire is not None and fire.stored_as):
                 return False
         return self._lifetimes.ends(held) > held.send_time
+
+
+def _earlier(known: int | None, instant: int) -> int:
+    return instant if known is None else min(known, instant)
 
 
 def _due_since(held: Held) -> int:

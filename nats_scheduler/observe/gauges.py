@@ -110,6 +110,9 @@ class StreamGauges(Collector):
         held_back = _by_stream(
             "schedules_held_back", "Schedules of this instance whose fires wait until the one before is finished."
         )
+        longest = _by_stream(
+            "oldest_held_back_age_seconds", "How long the oldest of these fires is due; 0 if there is none."
+        )
         coming = _by_stream("next_fire_timestamp_seconds", "When the next schedule is due, in seconds since the epoch.")
         flying = _by_stream("fires_in_flight", "Fires published of which the outcome is not known yet.")
         purges = _by_stream("purges_pending", "Schedules that are done, and old versions, still to be purged.")
@@ -121,16 +124,16 @@ class StreamGauges(Collector):
                 held.add_metric([stream.name, kind.value], count)
             paused.add_metric(name, found.paused)
             overdue.add_metric(name, found.overdue)
-            since = stream.now if found.overdue_since is None else found.overdue_since
-            oldest.add_metric(name, (stream.now - since) / SECOND)
+            oldest.add_metric(name, _age_seconds(stream, found.overdue_since))
             held_back.add_metric(name, found.held_back)
+            longest.add_metric(name, _age_seconds(stream, found.held_back_since))
             if found.next_due is not None:
                 coming.add_metric(name, found.next_due / SECOND)
             flying.add_metric(name, found.in_flight)
             purges.add_metric(name, found.purges_pending)
             if number % STREAMS_PER_SLICE == 0:
                 sleep(REST_SECONDS)
-        yield from (ready, mode, held, paused, overdue, oldest, held_back, coming, flying, purges)
+        yield from (ready, mode, held, paused, overdue, oldest, held_back, longest, coming, flying, purges)
 
 
 class ProcessGauges(Collector):
@@ -171,6 +174,10 @@ def _figures(stream: StreamReading) -> Figures:
             sleep(REST_SECONDS)
         units += 1
     return stream.figures.result
+
+
+def _age_seconds(stream: StreamReading, since: int | None) -> float:
+    return 0 if since is None else (stream.now - since) / SECOND
 
 
 def _by_stream(name: str, text: str, *labels: str) -> GaugeMetricFamily:

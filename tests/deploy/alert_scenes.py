@@ -17,6 +17,8 @@ Values = list[float | None]
 COUNTERS = {
     "fires_total": 20.0,
     "fires_missed_total": 0.0,
+    'fires_skipped_total|policy="X-Missed"': 0.0,
+    "fires_timed_out_total": 0.0,
     "fires_forged_total": 0.0,
     "purges_failed_total": 0.0,
     "expiries_failed_total": 0.0,
@@ -39,6 +41,7 @@ GAUGES = {
     "schedules_failing": 0.0,
     "schedules_overdue": 0.0,
     "oldest_overdue_age_seconds": 0.0,
+    "oldest_held_back_age_seconds": 60.0,
     "purges_pending": 3.0,
     'stream_mode|mode="emulated"': 1.0,
     'stream_mode|mode="dormant"': 0.0,

@@ -169,12 +169,15 @@ FIRES_ROW = [
     series(
         "Fires that were not punctual",
         "Overdue: due before an instance could fire them. Make-up: one for several that were missed. Repeated: the "
-        "server had them already. Unanswered: published again, because no answer came.",
+        "server had them already. Unanswered: published again, because no answer came. Skipped: dropped, by the policy "
+        "that asks for it. Timed out: not finished within `X-Timeout`.",
         [
             Query(increase("nats_scheduler_fires_overdue_total", "job"), "overdue, {{job}}"),
             Query(increase("nats_scheduler_fires_missed_total", "job"), "make-up, {{job}}"),
             Query(increase("nats_scheduler_fires_duplicate_total", "job"), "repeated, {{job}}"),
             Query(increase("nats_scheduler_fires_unanswered_total", "job"), "unanswered, {{job}}"),
+            Query(only_positive(increase("nats_scheduler_fires_skipped_total", "policy")), "skipped, {{policy}}"),
+            Query(only_positive(increase("nats_scheduler_fires_timed_out_total", "job")), "timed out, {{job}}"),
         ],
         "none",
         8,
@@ -249,10 +252,11 @@ SCHEDULES_ROW = [
     series(
         "In flight, and to be purged",
         "Fires that were published and whose outcome is not known, and purges that are pending. Both fall back to 0 "
-        "after a burst.",
+        "after a burst. Held back: schedules whose fires wait until the one before is finished (`X-Overlap`).",
         [
             Query(f"sum(nats_scheduler_fires_in_flight{OF})", "in flight"),
             Query(f"sum(nats_scheduler_purges_pending{OF})", "purges pending"),
+            Query(f"sum(nats_scheduler_schedules_held_back{OF})", "held back"),
         ],
         "short",
         6,

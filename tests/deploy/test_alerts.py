@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.alert_cases import CASES, STEP_SECONDS, Case, Series
+from tests.deploy.alert_cases import CASES as OF_ALL_SCHEDULES
+from tests.deploy.alert_cases import STEP_SECONDS, Case, Series
+from tests.deploy.alert_cases_policies import POLICIES
 from tests.deploy.alert_rules import RULES, alerts, metrics_of
 from tests.deploy.alert_scenes import MINUTES, ORDINARY, OUTAGES, Scene
 from tests.harness.prometheus import promtool
@@ -17,12 +19,15 @@ SEVERITIES = {"critical", "warning"}
 FIRES_AT_MINUTES = {
     "NatsSchedulerVersionsDiffer": 6 * 60 + 30,
     "NatsSchedulerFiresMissed": 50,
+    "NatsSchedulerFiresSkipped": 50,
+    "NatsSchedulerFiresTimedOut": 50,
     "NatsSchedulerPurgesFail": 50,
     "NatsSchedulerCanaryMissed": 50,
 }
 """When an alert fires; all others do after half an hour."""
 LONGEST_MINUTES = 7 * 60
 
+CASES = [*OF_ALL_SCHEDULES, *POLICIES]
 OF_CASES = [pytest.param(case, id=f"{case.alert}-{number}") for number, case in enumerate(CASES)]
 QUIET = [
     pytest.param(case.alert, series, id=f"{case.alert}-{name.replace(' ', '-')}")

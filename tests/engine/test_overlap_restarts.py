@@ -205,10 +205,14 @@ def test_a_schedule_that_waits_is_counted_as_held_back_and_not_as_overdue() -> N
     world = world_with("queue")
     world.advance("2h30m")
     figures = world.engine.figures(world.now).finish()
-    assert (figures.held_back, figures.overdue) == (1, 0)
+    assert (figures.held_back, figures.held_back_since, figures.overdue) == (1, START + 2 * HOUR, 0)
+    world.restart("2h")
+    world.advance("30m")
+    assert world.engine.figures(world.now).finish().held_back_since == START + 2 * HOUR, "it goes on waiting"
     finish(world)
     world.advance(SLACK)
-    assert world.engine.figures(world.now).finish().held_back == 0
+    figures = world.engine.figures(world.now).finish()
+    assert (figures.held_back, figures.held_back_since) == (0, None)
 
 
 # -- beside X-Missed ---------------------------------------------------------------------------------------------------

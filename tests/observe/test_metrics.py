@@ -29,6 +29,7 @@ READ_AT_A_SCRAPE = {
     "schedules_held_back",
     "schedules_overdue",
     "oldest_overdue_age_seconds",
+    "oldest_held_back_age_seconds",
     "next_fire_timestamp_seconds",
     "fires_in_flight",
     "purges_pending",
