@@ -8,7 +8,7 @@ pattern.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -26,10 +26,10 @@ from nats_scheduler.engine.outlook import State
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.explanations import excepted_document
 from nats_scheduler.observe.texts import how_to_resume
-from nats_scheduler.schedule.bounds import Bounded, unknown_calendar_of
+from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.patterns import time_zone_of
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.patterns import fires_of
 
 
@@ -47,12 +47,13 @@ def show_next_fires(
     one = _schedule(listing, subject)
     timetable = one.timetable
     fires, ends = Sliced(fires_of(one, count)).finish()
-    zone, excepted = time_zone_of(one.pattern), _excepted(timetable, listing.at, fires)
+    zone = time_zone_of(one.pattern)
+    excepted = list(timetable.excepted_fires(listing.at, fires[-1])) if fires else []
     if (name := unknown_calendar_of(one.pattern)) is not None:
         click.echo(f"the days of calendar {name} are not known here, and nothing fires on them", err=True)
     if as_json:
         shown = next_document(timetable, zone, listing.at, fires, ends=ends)
-        rows = [{"first": format_rfc3339(first), "last": format_rfc3339(last)} for first, last in excepted]
+        rows = [excepted_document(row) for row in excepted]
         print_json({"stream": stream, "subject": subject, **shown, "excepted": rows})
         return
     listing.sidecars.print_warnings()
@@ -65,13 +66,6 @@ def show_next_fires(
         click.echo(printable(f"{subject} is paused since {moment_text(one.stored_at)}; to resume it, {how}"))
     else:
         click.echo(printable(f"{subject} does not fire again: it is {one.state.value}"))
-
-
-def _excepted(timetable: Timetable, after: int, fires: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last fire time of each row of days that `X-Except` leaves out among these fires."""
-    if not fires or not isinstance(timetable.pattern, Bounded):
-        return []
-    return list(timetable.pattern.excepted_fires(after, fires[-1], timetable.stored_at))
 
 
 def _schedule(listing: Listing, subject: str) -> ListedSchedule:

@@ -19,7 +19,9 @@ objects would take 60 MB. A question costs a call more than the pattern's answer
 Limit: the native scheduler of a server has rules of its own (`schedule.native`).
 """
 
-from nats_scheduler.schedule.bounds import possible_of
+from collections.abc import Iterator
+
+from nats_scheduler.schedule.bounds import Bounded, possible_of
 from nats_scheduler.schedule.counting import count_fires
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -123,6 +125,14 @@ class Timetable:
             found.append(fire)
             fire = self.next_fire(fire)
         return found
+
+    def excepted_fires(self, after: int, until: int) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last fire time of each row of days between two instants that `X-Except` leaves out.
+
+        Cost: as many searches as there are fire times in (after, until) that are left, and two for each row.
+        """
+        if isinstance(self.pattern, Bounded):
+            yield from self.pattern.excepted_fires(after, until, self.stored_at)
 
     def send_time_of(self, fire_time: int) -> int:
         """Return when the fire of a fire time is published: never before it."""

@@ -41,6 +41,13 @@ class SkippedDocument(TypedDict):
     """What the clock shows instead of `clock_from`."""
 
 
+class ExceptedDocument(TypedDict):
+    """A row of days that `X-Except` leaves out, by the fire times of the pattern in it, in UTC."""
+
+    first: str
+    last: str
+
+
 class ExplanationDocument(TypedDict):
     """What a pattern means."""
 
@@ -120,6 +127,12 @@ def skipped_documents(entries: Sequence[NextFire | SkippedTimes]) -> list[Skippe
         for entry in entries
         if isinstance(entry, SkippedTimes)
     ]
+
+
+def excepted_document(row: tuple[int, int]) -> ExceptedDocument:
+    """Return a row of days that are left out, by its first and last fire time (ns)."""
+    first, last = row
+    return {"first": format_rfc3339(first), "last": format_rfc3339(last)}
 
 
 def local_text(seconds: int) -> str:

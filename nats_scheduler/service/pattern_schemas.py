@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from nats_scheduler.observe.documents import CheckedDocument, ErrorDocument, FireDocument
-from nats_scheduler.observe.explanations import ExplanationDocument
+from nats_scheduler.observe.explanations import ExceptedDocument, ExplanationDocument
 from nats_scheduler.service.schemas import Answer, Request
 
 DEFAULT_FIRES = 5
@@ -86,6 +86,8 @@ class NextAnswer(Answer):
     """Whether nothing fires after those."""
     error: ErrorDocument | None
     """Why the server would refuse the pattern; null as well if it is none, and the message an ordinary one."""
+    excepted: list[ExceptedDocument]
+    """What `X-Except` leaves out before the last of the fires; of a schedule only."""
     fires: list[FireDocument]
 
 

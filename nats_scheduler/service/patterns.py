@@ -5,7 +5,7 @@ The rule: the answers are those of the commands with the same names, by the same
 Cost: some microseconds for each fire of an interval, tens of microseconds for each of a cron pattern, in slices.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.message.definition import read_pattern
@@ -23,7 +23,7 @@ from nats_scheduler.observe.checks import (
     reading_document,
 )
 from nats_scheduler.observe.documents import FireDocument, error_document, fire_document
-from nats_scheduler.observe.explanations import explanation_document
+from nats_scheduler.observe.explanations import excepted_document, explanation_document
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -31,6 +31,12 @@ from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_item
 from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.pattern_schemas import CheckAnswer, CheckRequest, ExplainAnswer, ExplainRequest, NextRequest
+
+EXCEPTED_PART = 4
+"""This part of an answer at most is what `X-Except` leaves out."""
+
+ROW_BYTES = 128
+"""The longest row of what it leaves out, with two times to the nanosecond."""
 
 
 async def next_fires(asked: Asked, request: NextRequest) -> Document:
@@ -50,7 +56,8 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
     read = read_pattern(pattern, request.time_zone, after)
     if read is None or isinstance(read, Rejection):
         error = None if read is None else error_document(read)
-        return {**_head(asked, pattern, request.time_zone, after), "ends": True, "error": error, "fires": []}
+        head = _head(asked, pattern, request.time_zone, after)
+        return {**head, "ends": True, "error": error, "excepted": [], "fires": []}
     timetable = Timetable(read, after)
     work = fires_from(timetable.next_fire, timetable.first_fire(), request.count)
     return await _next(asked, timetable, request.time_zone, after, work)
@@ -79,9 +86,26 @@ async def _next(
     def document(fire: int) -> FireDocument:
         return fire_document(pattern, fire, timetable.delayed_to(fire))
 
-    items = await asked.turns.run(encode_items(fires, document, room))
+    rows, left = await asked.turns.run(excepted_among(timetable, after, fires, room // EXCEPTED_PART // ROW_BYTES))
+    items = await asked.turns.run(encode_items(left, document, room - len(rows) * ROW_BYTES))
     ends = ends and len(items) == len(fires)
-    return with_items({**_head(asked, pattern.text, zone, after), "ends": ends, "error": None}, "fires", items)
+    shown = [excepted_document(row) for row in rows if row[0] < left[len(items) - 1]]
+    head = {**_head(asked, pattern.text, zone, after), "ends": ends, "error": None, "excepted": shown}
+    return with_items(head, "fires", items)
+
+
+def excepted_among(
+    timetable: Timetable, after: int, fires: Sequence[int], most: int
+) -> Generator[None, None, tuple[list[tuple[int, int]], Sequence[int]]]:
+    """Find what `X-Except` leaves out before the last fire, and those fires before which are at most `most` rows."""
+    rows, before = list[tuple[int, int]](), after
+    for number, fire in enumerate(fires):
+        rows += timetable.excepted_fires(before, fire)
+        if number and len(rows) > most:
+            return [row for row in rows if row[0] < before], fires[:number]
+        before = max(before, fire)
+        yield
+    return rows, fires
 
 
 def fires_of(listed: ListedSchedule, count: int) -> Generator[None, None, tuple[list[int], bool]]:

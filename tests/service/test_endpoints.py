@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -189,6 +190,21 @@ async def test_what_is_no_valid_schedule_is_listed_apart(asked: Asked) -> None:
     misnamed = await asked.answer("misnamed.list", stream="O")
     assert [one["subject"] for one in misnamed["misnamed"]] == ["O.misnamed"]
     assert (await asked.answer("rejected.list", stream="O", filter="O.s.*"))["rejected"] == []
+
+
+async def test_the_next_fires_of_a_schedule_name_the_days_that_are_left_out(asked: Asked) -> None:
+    today = datetime.now(UTC).date()
+    day, following = today + timedelta(days=2), today + timedelta(days=3)
+    headers = {"Nats-Schedule": "0 0 */12 * * *", "Nats-Schedule-Target": "O.o", "Nats-Schedule-X-Except": str(day)}
+    await asked.account.publish("O.holidays", {f"X-{name}": value for name, value in headers.items()})
+    await asked.holds(len(HOURS) + 2)
+    answer = await asked.answer("schedules.next", stream="O", subject="O.holidays", count=8)
+    assert answer["excepted"] == [{"first": f"{day}T00:00:00Z", "last": f"{day}T12:00:00Z"}]
+    days = [fire["utc"][:10] for fire in answer["fires"]]
+    assert (str(day) in days, str(following) in days) == (False, True)
+    earlier = await asked.answer("schedules.next", stream="O", subject="O.holidays", count=1)
+    assert earlier["excepted"] == []
+    assert (await asked.answer("schedules.next", pattern="@every 5m"))["excepted"] == []
 
 
 async def test_next_fires_of_a_schedule_and_of_a_pattern(asked: Asked) -> None:

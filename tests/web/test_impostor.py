@@ -93,6 +93,7 @@ PLAUSIBLE: dict[str, Any] = {
         "after": MARKUP,
         "ends": True,
         "error": None,
+        "excepted": [{"first": MARKUP, "last": MARKUP}],
         "fires": [FIRE, FIRE],
     },
     "instances.list": {**AT, "cursor": MARKUP, "instances": [INSTANCE, INSTANCE]},
