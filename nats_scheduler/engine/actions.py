@@ -43,6 +43,15 @@ class ReadDuplicate(NamedTuple):
     """The stream that it is in; "" for the one of the schedule."""
 
 
+class AwaitProposals(NamedTuple):
+    """Wait until the leader of the stream has applied all that it has accepted before it receives this request.
+
+    Answer `ProposalsApplied` or `ProposalsUnconfirmed`. Nothing in the stream changes by it.
+    """
+
+    fire: Fire
+
+
 class LookForFire(NamedTuple):
     """Read whether the stream with the target of a fire, another one than its schedule's, has that fire.
 
@@ -98,6 +107,7 @@ class Report(NamedTuple):
 Action = (
     ReadContent
     | ReadDuplicate
+    | AwaitProposals
     | LookForFire
     | CheckFinished
     | PublishFires

@@ -99,17 +99,18 @@ def assembled(
     stored_at = held.stored_at
     kind = FireElsewhere if held.is_elsewhere else Fire
     fire = kind(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
+    fire.taken = taken
     if held.jitters:
         fire.delay = held.send_time_of(fire_time) - fire_time
     return fire
 
 
 def with_another_identity(fire: Fire, taken: int) -> Fire:
-    """Return the same fire with another identity, because the message with sequence `taken` has the first one."""
+    """Return the same fire with another identity; `taken` as for `fire_identity`."""
     before = header_value(fire.block, MSG_ID) or b""
     identity = identity_header(fire_identity(fire.schedule, fire.sequence, fire.fire_time, taken))[1]
     block = fire.block.replace(b"%b: %b\r\n" % (MSG_ID, before), b"%b: %b\r\n" % (MSG_ID, identity), 1)
-    return replace(fire, block=block)
+    return replace(fire, block=block, taken=taken)
 
 
 def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:

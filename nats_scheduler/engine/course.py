@@ -386,8 +386,9 @@ class Course:
 
     def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
         """Re-check a schedule whose guard refused, or have it retried when its turn comes."""
-        flight.is_blocked |= self._limits.blocks_refused and outcome.code in WRONG_LAST_SEQUENCE
-        if outcome.code in WRONG_LAST_SEQUENCE and not flight.was_rechecked:
+        is_by_guard = outcome.code in WRONG_LAST_SEQUENCE
+        flight.refused(fire, by_guard=is_by_guard, blocks=self._limits.blocks_refused)
+        if is_by_guard and not flight.was_rechecked:
             flight.fire = flight.content = None
             flight.was_rechecked = True
             self.read(held)

@@ -31,6 +31,8 @@ class Fire:
     """When (ns) it was stored: the time in the stream, or the instant of the acknowledgement if that is all we know."""
     delay: int = 0
     """How long (ns) after its fire time it is sent."""
+    taken: int = 0
+    """The number in its identity, 0 for the first one (`message.identity`)."""
     was_stored_before: bool = False
     """Whether the acknowledgement called it a duplicate: the server had stored it before."""
 

@@ -2,8 +2,9 @@
 
 The rules:
 
-- An unknown outcome is repeated with the same fire, and so with the same identity; a refusal stored nothing, so the
-  next attempt may stand for later fires too (`engine.refusals` says when).
+- An unknown outcome is repeated with the same fire, and so with the same identity, unless `engine.identities` finds
+  that nothing is stored under that; a refusal stored nothing, so the next attempt may stand for later fires too
+  (`engine.refusals` says when).
 - A fire into another stream is looked for there before it is sent, if it may be stored there already: it was sent
   before, it was due before this instance could fire it, or it is late. What the stream drops as a duplicate ends with
   its window.
@@ -151,7 +152,7 @@ class Firing:
         last, limits = self._landed.last_on(held), self._limits
         # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
         guard = limits.guard and not held.is_elsewhere and not (limits.blocks_refused and self._landed.covers(held))
-        taken = last if flight.is_blocked else 0
+        taken = flight.number_of(fire_time)
         parts = flight.content, flight.source, fire_time, next_fire
         report = _report_of(held, flight, fire_time) if held.is_treated else ()
         fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report)

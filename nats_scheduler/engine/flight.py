@@ -26,6 +26,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Refused
+from nats_scheduler.message.identity import number_after
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -124,6 +125,22 @@ class FireBefore:
 
 
 @dataclass(slots=True)
+class InProcess:
+    """What is known of an identity of which the server answers that it is in process (`engine.identities`)."""
+
+    fire: Fire
+    """The fire with this identity."""
+    since: int
+    """When (ns) that was answered first."""
+    is_asked: bool = False
+    """Whether the leader was asked to apply what it has accepted, and has not answered."""
+    asked_at: int = 0
+    """When (ns) it was asked last."""
+    is_applied: bool = False
+    """Whether all is applied that was accepted before the attempt that comes next."""
+
+
+@dataclass(slots=True)
 class Flight:
     """What is in progress for one held schedule."""
 
@@ -146,13 +163,19 @@ class Flight:
     """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
     was_rechecked: bool = False
     """Whether the content was read again because the guard refused the fire."""
-    is_blocked: bool = False
-    """Whether the server keeps the identity of what its guard refused: another one is needed."""
-    taken: int = 0
+    blocked: tuple[int, int] | None = None
+    """The fire time whose first identity the server keeps for nothing, and the number of the one to use; None: none."""
+    in_process: InProcess | None = None
+    """What is known of an identity that is in process (`engine.identities`)."""
+    forgery: int = 0
     """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
     landings: int = 0
     """How often a re-check found that something else was the last message on the subject, and the schedule alive."""
     attempts: int = 0
+    given_up: int = 0
+    """How many identities of the fire in a row were given up because they were in process."""
+    refusals: int = 0
+    """How often the server refused the fire for another reason than its guard."""
     may_be_stored: bool = False
     """Whether `fire` may be stored although no answer said so."""
     failing: Failing | None = None
@@ -171,6 +194,24 @@ class Flight:
     def is_held_back(self) -> bool:
         """Whether the fire that is due waits until the one before is finished."""
         return self.before is not None and self.before.waited and not self.before.is_over
+
+    def block(self, fire: Fire) -> None:
+        """Note that the server keeps the identity of a fire, under which nothing is stored."""
+        self.blocked = fire.fire_time, number_after(fire.taken, fire.sequence)
+
+    def refused(self, fire: Fire, *, by_guard: bool, blocks: bool) -> None:
+        """Note that a fire was refused; by the guard the server `blocks` its identity.
+
+        After any other refusal the first identity is tried again (`engine.identities`).
+        """
+        if not by_guard:
+            self.refusals, self.given_up, self.blocked = self.refusals + 1, 0, None
+        elif blocks:
+            self.block(fire)
+
+    def number_of(self, fire_time: int) -> int:
+        """Return the number of the identity under which the fire of a fire time is sent."""
+        return self.blocked[1] if self.blocked is not None and self.blocked[0] == fire_time else 0
 
     def found_landing(self) -> None:
         """Re-check after the next refusal by the guard too: the last message on the subject was another one."""

@@ -47,6 +47,8 @@ class Unknown:
     reason: str
     may_be_stored: bool = True
     """False if it cannot be stored by this attempt: it was not sent, or no stream took it."""
+    in_process: bool = False
+    """The server has received its identity before, and no message is stored under it: not yet, or never."""
 
 
 Outcome = Stored | Refused | Unknown
@@ -163,6 +165,21 @@ class DuplicateRead:
 @dataclass(frozen=True, slots=True)
 class DuplicateUnread:
     """The message with a sequence could not be read."""
+
+    fire: Fire
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalsApplied:
+    """The leader has applied all that it had accepted when it was asked on behalf of this fire (`AwaitProposals`)."""
+
+    fire: Fire
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalsUnconfirmed:
+    """It could not be found out whether the leader has applied what it had accepted."""
 
     fire: Fire
     reason: str
@@ -311,6 +328,8 @@ Input = (
     | ContentUnread
     | DuplicateRead
     | DuplicateUnread
+    | ProposalsApplied
+    | ProposalsUnconfirmed
     | FireLookedFor
     | FireNotLookedFor
     | FinishChecked

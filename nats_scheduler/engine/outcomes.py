@@ -5,7 +5,7 @@ The rules:
 - *Store first, advance second, purge last*: a schedule advances only when its fire is stored.
 - An outcome for a schedule that is not held any more, or for an earlier flight, changes nothing.
 - That the server has a fire already is believed only if what is stored there is that fire: anybody can write its
-  identity. Otherwise the fire is published again: under another identity, or under its own if that is free soon.
+  identity. Otherwise the fire is published again; `engine.identities` says under which identity.
 - During a burst only what the next fires need is done at once; what was stored is reported, and what is done is purged,
   after it.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
-from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
+from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.calendar_days import following_by_calendars, is_named_last, may_be_left
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import (
@@ -27,14 +27,17 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.engine.failing_reports import FailingReports
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import DONE, UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
-from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated, free_soon
+from nats_scheduler.engine.flight import DONE, Stage
+from nats_scheduler.engine.forgeries import fault_of_duplicate, fault_of_generated
 from nats_scheduler.engine.held import Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.identities import Identities
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS, InFlight
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
     DuplicateUnread,
     FiresStored,
+    ProposalsApplied,
+    ProposalsUnconfirmed,
     PublishConcluded,
     Refused,
     Stored,
@@ -95,9 +98,10 @@ class Outcomes:
         self._ownership = lifecycle.ownership
         self._in_flight = in_flight
         self._purges = purges
-        self._lifetimes = lifetimes
         self._limits = limits
         self._emit = emit
+        self.identities = Identities(lifecycle, course.firing, lifetimes, limits, emit)
+        """Under which identities fires are sent again."""
         self._expect = expect
         self._moved = moved
         self.overdue = self._firing.overdue
@@ -141,12 +145,27 @@ class Outcomes:
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
             flight.may_be_stored = flight.may_be_stored or outcome.may_be_stored
+            if not outcome.in_process:
+                flight.in_process = None  # this attempt may have been received by another leader
+            elif self.identities.is_in_process(held, flight, fire, now):
+                return
             wait = self._firing.back_off(held, flight, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
         else:
             self._course.refused(held, flight, fire, outcome, now)
 
-    def duplicate_read(self, read: DuplicateRead, now: int) -> None:
+    def identity_answered(
+        self, given: DuplicateRead | DuplicateUnread | ProposalsApplied | ProposalsUnconfirmed, now: int
+    ) -> None:
+        """Act on what was found out about the identity of a fire."""
+        if isinstance(given, DuplicateRead):
+            self._duplicate_read(given, now)
+        elif isinstance(given, DuplicateUnread):  # the fire is sent again later, as one of unknown outcome
+            self.concluded(PublishConcluded(given.fire, Unknown(given.reason)), now)
+        else:
+            self.identities.applied(given, now)
+
+    def _duplicate_read(self, read: DuplicateRead, now: int) -> None:
         """Act on what is stored under the sequence of which the server says that it is this fire."""
         fire, held = read.fire, self._lifecycle.awaiting(read.fire)
         fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
@@ -157,34 +176,14 @@ class Outcomes:
             self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
             return
         self._in_flight.concluded()
-        if held.flight.taken != read.sequence:
-            held.flight.taken = read.sequence
+        if held.flight.forgery != read.sequence:
+            held.flight.forgery = read.sequence
             subject = "" if read.message is None else read.message.subject
             self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
         if self._ownership.is_ours(held):
-            self._send_again(held, held.flight, read, now)
+            self.identities.is_forged(held, held.flight, read, now)
         else:
             self._course.leave_to_holder(held, now)
-
-    def _send_again(self, held: Held, flight: Flight, read: DuplicateRead, now: int) -> None:
-        """Send a fire whose identity another message has: under another one, or under its first one once it is free.
-
-        Another one is sent now or not at all: later, the first one may be free.
-        """
-        wait = free_soon(read, self._lifetimes.duplicate_window, now)
-        is_other = wait is None and self._firing.may_publish
-        if is_other or not flight.is_blocked:  # a refusal has blocked the first one
-            flight.fire = with_another_identity(read.fire, read.sequence if is_other else 0)
-            flight.refusal = refusal_of(flight.fire, self._limits)
-        if wait is None:
-            self._firing.repeat(held, flight, flight.fire or read.fire, now)
-        else:
-            self._lifecycle.move(held, Stage.BACKING_OFF)
-            self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
-
-    def duplicate_unread(self, unread: DuplicateUnread, now: int) -> None:
-        """Send the fire again later, as one of unknown outcome."""
-        self.concluded(PublishConcluded(unread.fire, Unknown(unread.reason)), now)
 
     def were_stored(self, stored: FiresStored, now: int) -> None:
         """Advance the schedules of fires that are stored."""

@@ -6,11 +6,11 @@ tests runs over both (`tests/contract/`).
 What every implementation promises:
 
 - It passes inputs to a `Notify` function, from the event loop's thread, in the order in which it received them.
-- `publish`, `read`, `read_duplicate`, `look_for`, `check_finished`, `purge` and `remove` return at once. Each fire,
-  read, look, check, purge and removal is answered by exactly one input, also when the contact ends: then with
-  `Unknown`, `ContentUnread`, `DuplicateUnread`, `FireNotLookedFor`, `FinishUnchecked`, or a `PurgeConcluded` or
-  `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one `FiresStored`, unless
-  their targets are in other streams.
+- `publish`, `read`, `read_duplicate`, `await_proposals`, `look_for`, `check_finished`, `purge` and `remove` return at
+  once. Each fire, read, wait, look, check, purge and removal is answered by exactly one input, also when the contact
+  ends: then with `Unknown`, `ContentUnread`, `DuplicateUnread`, `ProposalsUnconfirmed`, `FireNotLookedFor`,
+  `FinishUnchecked`, or a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be
+  answered together, by one `FiresStored`, unless their targets are in other streams.
 - Fires are sent in the order in which they were given. A fire answered `Stored` is in the stream; one answered
   `Refused` is not and never will be; one answered `Unknown` may be or not.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
@@ -25,7 +25,9 @@ What every implementation promises:
   was followed: then the answer is `ContentUnread`, so that no fire is sent before the leader has its schedule.
 - `FinishChecked` says that a fire is finished because it is not stored only if the server that answered had reached
   the sequence of the fire. What was finished once stays so.
-- A fire that the server has in process under the same identity is `Unknown`: it may be stored yet.
+- A fire that the server has in process under the same identity is `Unknown`, marked as `in_process`: it may be stored
+  yet. If it is so again, with the same leader, after the answer `ProposalsApplied` to a wait that began after the first
+  such answer, no fire with this identity is stored, nor will one be that the server had received before.
 - `remove` removes a schedule or a generated message whose own TTL has run out, and nothing else, whatever sequence it
   is given.
 - What `follow` delivers has no body, and may have a `Nats-Msg-Size` header in its place; what is read has both as
@@ -37,7 +39,14 @@ What every implementation promises:
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import (
+    AwaitProposals,
+    LookForFire,
+    PurgeSchedule,
+    ReadContent,
+    ReadDuplicate,
+    RemoveExpired,
+)
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Input
@@ -59,6 +68,10 @@ class StreamPort(Protocol):
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
         """Begin to read the message that has the identity of a fire."""
+        ...
+
+    def await_proposals(self, request: AwaitProposals) -> None:
+        """Begin to wait until the leader has applied all that it has accepted."""
         ...
 
     def look_for(self, request: LookForFire) -> None:

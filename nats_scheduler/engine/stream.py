@@ -51,6 +51,8 @@ from nats_scheduler.engine.inputs import (
     HistoryRead,
     Input,
     MessagesRead,
+    ProposalsApplied,
+    ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
@@ -273,12 +275,10 @@ class StreamEngine:
                 self._outcomes.concluded(given, now)
             case ContentUnread():
                 self._course.content_unread(given, now)
-            case DuplicateRead():
-                self._outcomes.duplicate_read(given, now)
+            case DuplicateRead() | DuplicateUnread() | ProposalsApplied() | ProposalsUnconfirmed():
+                self._outcomes.identity_answered(given, now)
             case FireLookedFor() | FireNotLookedFor():
                 self._elsewhere.concluded(given, now)
-            case DuplicateUnread():
-                self._outcomes.duplicate_unread(given, now)
             case FinishChecked() | FinishUnchecked():
                 self._course.finish_answered(given, now)
             case RemovalRequested():

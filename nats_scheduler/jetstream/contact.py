@@ -6,7 +6,14 @@ It only puts the parts together: the follower depends on what the stream keeps, 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import (
+    AwaitProposals,
+    LookForFire,
+    PurgeSchedule,
+    ReadContent,
+    ReadDuplicate,
+    RemoveExpired,
+)
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.port import Notify
@@ -21,6 +28,7 @@ from nats_scheduler.jetstream.expire import remover
 from nats_scheduler.jetstream.finished import finish_checker
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.history import walk_through
+from nats_scheduler.jetstream.proposals import proposal_waiter
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import purger
 from nats_scheduler.jetstream.ranges import RangeReader
@@ -109,6 +117,7 @@ class StreamContact:
             RangeReader(connection, api, config, notify, tasks, self._reader, reach) if reads_all(config) else None
         )
         self._duplicates = duplicate_reader(api, stream, notify, tasks)
+        self._proposals = proposal_waiter(api, stream, notify, tasks)
         self._finish_checks = finish_checker(api, stream, notify, tasks, reach)
         self._purger = purger(api, stream, notify, tasks, reach)
         self._remover = remover(api, stream, notify, tasks, reach)
@@ -130,6 +139,10 @@ class StreamContact:
     def read_duplicate(self, request: ReadDuplicate) -> None:
         """Begin to read the message that has the identity of a fire."""
         self._duplicates.begin(request)
+
+    def await_proposals(self, request: AwaitProposals) -> None:
+        """Begin to wait until the leader has applied all that it has accepted."""
+        self._proposals.begin(request)
 
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether another stream has a fire."""
@@ -165,6 +178,7 @@ class StreamContact:
             self._ranges.end()
         self._reader.end(reason)
         self._duplicates.end(reason)
+        self._proposals.end(reason)
         self._finish_checks.end(reason)
         self._purger.end(reason)
         self._remover.end(reason)

@@ -29,9 +29,13 @@ from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_o
 ID_IN_PROCESS = 10158
 """The server's code for an identity that it knows, but not whether its message is stored.
 
-In a cluster the replicas may still be agreeing on the first attempt. On 2.11 an attempt that the guard refused leaves
-its identity in this state until the duplicate window is over.
+In a cluster the replicas may still be agreeing on the first attempt. An attempt that was refused leaves its identity in
+this state until the duplicate window is over. A server of 2.10 calls it a duplicate of sequence 0.
 """
+
+IN_PROCESS = Unknown(
+    "the server is still storing this fire, or refused it within the duplicate window", in_process=True
+)
 
 Concluded = Callable[[PublishConcluded | FiresStored], None]
 
@@ -190,14 +194,14 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
         return None
     if answer.get("error") is not None:
         return _refusal(inner(answer["error"]))
-    sequence = integer(answer.get("seq"))
+    sequence, is_duplicate = integer(answer.get("seq"), -1), answer.get("duplicate") is True
     if sequence > 0:
-        return Stored(sequence, answer.get("duplicate") is True)
-    return None
+        return Stored(sequence, is_duplicate)
+    return IN_PROCESS if is_duplicate and sequence == 0 else None
 
 
 def _refusal(error: Object) -> Refused | Unknown | None:
     status, code = integer(error.get("code")), integer(error.get("err_code"))
     if code == ID_IN_PROCESS:
-        return Unknown("the server is still storing this fire, or refused it within the duplicate window")
+        return IN_PROCESS
     return Refused(status, code, str(error.get("description", ""))) if status > 0 and code > 0 else None

@@ -7,6 +7,9 @@ contain colons.
 Any client can write an identity, and store a message with it before the fire. Then the fire gets another identity,
 which contains the sequence of that message: every instance that tries the first identity finds the same message, until
 that leaves the duplicate window (`engine.forgeries.free_soon`).
+If the server refused a message and keeps its identity, the next identity contains the sequence of the schedule. So the
+next identity follows from the one before and from the server's answer to it (`number_after`), and every instance takes
+the same way to what is stored.
 A fire that was requested is stored *beside* its schedule: it has an identity of another form, which no fire of the
 timetable has, and so it changes nothing of the schedule.
 Limit: a message id is only compared inside the stream's duplicate window.
@@ -26,11 +29,20 @@ def fire_identity(schedule: str, sequence: int, fire_time: int, taken: int = 0) 
     """Write the identity of a fire.
 
     `schedule` is the subject of the schedule, `sequence` the stream sequence of its message (0 to 2^64 - 1) and
-    `fire_time` the time at which it was due, in nanoseconds since the Unix epoch. `taken` is the sequence of a message
-    that already has the identity and is not the fire; 0 if there is none.
+    `fire_time` the time at which it was due, in nanoseconds since the Unix epoch. `taken` is 0 for the first identity,
+    and for any other one its number (`number_after`).
     """
     version = f"{sequence}/{taken}" if taken else sequence
     return f"{IDENTITY_PREFIX}{version}:{fire_time}:{schedule}"
+
+
+def number_after(taken: int, sequence: int, message: int = 0) -> int:
+    """Return the number of the identity after the one with number `taken`; numbers only grow.
+
+    `sequence` is that of the schedule. `message` is the sequence of the message that has the identity and is not the
+    fire; 0 if no message has it, and the server keeps it because it refused one.
+    """
+    return max(message or sequence, taken + 1) if taken else message or sequence
 
 
 def parse_identity(text: str) -> tuple[str, int, int] | None:

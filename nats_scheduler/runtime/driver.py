@@ -18,6 +18,7 @@ from typing import assert_never
 
 from nats_scheduler.engine.actions import (
     Action,
+    AwaitProposals,
     LookForFire,
     PublishFires,
     PurgeSchedule,
@@ -39,6 +40,7 @@ from nats_scheduler.engine.inputs import (
     FinishUnchecked,
     FireNotLookedFor,
     Input,
+    ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
     Unknown,
@@ -218,11 +220,13 @@ class StreamDriver:
                 case _:
                     self._ask(action)
 
-    def _ask(self, question: ReadDuplicate | LookForFire | CheckFinished) -> None:
+    def _ask(self, question: ReadDuplicate | AwaitProposals | LookForFire | CheckFinished) -> None:
         """Begin to find out something about one fire."""
         match question:
             case ReadDuplicate():
                 self._read_duplicate(question)
+            case AwaitProposals():
+                self._await_proposals(question)
             case LookForFire():
                 self._look_for(question)
             case CheckFinished():
@@ -248,6 +252,12 @@ class StreamDriver:
             self._port.read_duplicate(request)
         else:
             self.receive(DuplicateUnread(request.fire, NO_CONTACT))
+
+    def _await_proposals(self, request: AwaitProposals) -> None:
+        if self._port is not None:
+            self._port.await_proposals(request)
+        else:
+            self.receive(ProposalsUnconfirmed(request.fire, NO_CONTACT))
 
     def _look_for(self, request: LookForFire) -> None:
         if self._port is not None:

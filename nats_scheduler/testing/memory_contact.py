@@ -2,8 +2,7 @@
 
 A `Network` decides what happens to each request (`testing.network`).
 
-The rule: `publish`, `read`, `read_duplicate`, `check_finished`, `purge` and `remove` only begin a request; `deliver`
-executes it, in the order of arrival.
+The rule: each method of the port only begins a request; `deliver` executes it, in the order of arrival.
 The caller of `deliver` drives the contact: a test itself, a world in virtual time, or an event loop
 (`MemoryContact(…, soon=loop.call_soon)`).
 A request in flight when the contact ends still arrives: continue to call `deliver` if that matters.
@@ -17,7 +16,14 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import (
+    AwaitProposals,
+    LookForFire,
+    PurgeSchedule,
+    ReadContent,
+    ReadDuplicate,
+    RemoveExpired,
+)
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
@@ -33,6 +39,8 @@ from nats_scheduler.engine.inputs import (
     FireNotLookedFor,
     Input,
     MessagesRead,
+    ProposalsApplied,
+    ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
     Refused,
@@ -108,6 +116,10 @@ class MemoryContact:
         """Begin to read the message with the identity of a fire; for the network it is a read like any other."""
         fire = request.fire
         self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._comparing(request))
+
+    def await_proposals(self, request: AwaitProposals) -> None:
+        """Begin to wait until the leader has applied all that it has accepted; for the network it is a purge."""
+        self._begin(self._network.purge(PurgeSchedule(request.fire.schedule, 0)), self._applying(request))
 
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether another stream has a fire; for the network it is a read like any other."""
@@ -254,6 +266,15 @@ class MemoryContact:
             do=do,
             refuse=lambda refusal: DuplicateUnread(fire, refusal.description),
             fail=lambda reason: DuplicateUnread(fire, reason),
+        )
+
+    def _applying(self, request: AwaitProposals) -> _Request:
+        fire, denied = request.fire, self._stream.config.get("deny_purge") is True
+        unconfirmed = ProposalsUnconfirmed(fire, "stream purge not permitted")
+        return _Request(
+            do=lambda: unconfirmed if denied else ProposalsApplied(fire),
+            refuse=lambda refusal: ProposalsUnconfirmed(fire, refusal.description),
+            fail=lambda reason: ProposalsUnconfirmed(fire, reason),
         )
 
     def _looking(self, request: LookForFire) -> _Request:

@@ -67,19 +67,31 @@ class MemoryStream:
 
     # -- storing -------------------------------------------------------------------------------------------------
 
-    def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Outcome:
-        """Store a message, or return why not; on a subject that is not the stream's, there is no answer: `Unknown`."""
+    def propose(self, block: bytes) -> Outcome | None:
+        """Receive a message on which replicas have to agree: its identity is in process until it is published.
+
+        Return the answer if there is one already, because the identity is known.
+        """
+        self.expire()
+        answer = self._known(block)
+        if answer is None:
+            self._note_identity(block, IN_PROCESS, self._now())
+        return answer
+
+    def publish(self, subject: str, block: bytes = b"", body: bytes = b"", *, is_proposed: bool = False) -> Outcome:
+        """Store a message, or return why not; on a subject that is not the stream's, there is no answer: `Unknown`.
+
+        If it `is_proposed`, it has its identity already.
+        """
         if not is_covered(subject, self.rules.subjects):
             return Unknown("no stream listens on the target, or it has no leader", may_be_stored=False)
         self.expire()
         refusal = self._ttl_disabled(block)
         if refusal is not None:
             return refusal
-        known = self._duplicate_of(block)
-        if known == IN_PROCESS:
-            return Unknown("the server has this fire in process")
-        if known is not None:
-            return Stored(known, duplicate=True)
+        answer = None if is_proposed else self._known(block)
+        if answer is not None:
+            return answer
         refusal = self._guard_fault(subject, block)
         if refusal is not None and (self.behind or self._keeps_refused):
             self._note_identity(block, IN_PROCESS, self._now())
@@ -205,10 +217,15 @@ class MemoryStream:
         refused = _ttl(block) not in (0, None) and not self.rules.allow_msg_ttl and self.guard
         return Refused(400, 10166, "per-message TTL is disabled") if refused else None
 
-    def _duplicate_of(self, block: bytes) -> int | None:
+    def _known(self, block: bytes) -> Outcome | None:
+        """Return what the server answers because it knows the identity, None if it does not."""
         identity = header_value(block, b"Nats-Msg-Id")
-        known = self._identities.get(identity) if identity else None
-        return known[0] if known is not None and self._now() - known[1] < self._window else None
+        sequence, received_at = self._identities.get(identity or b"", (0, self._now() - self._window))
+        if self._now() - received_at >= self._window:
+            return None
+        if sequence == IN_PROCESS:
+            return Unknown("the server has this fire in process", in_process=True)
+        return Stored(sequence, duplicate=True)
 
     def _guard_fault(self, subject: str, block: bytes) -> Refused | None:
         expected = header_value(block, b"Nats-Expected-Last-Subject-Sequence")

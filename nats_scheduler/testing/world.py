@@ -19,6 +19,7 @@ from typing import Any
 
 from nats_scheduler.engine.actions import (
     Action,
+    AwaitProposals,
     LookForFire,
     PublishFires,
     PurgeSchedule,
@@ -314,9 +315,11 @@ class ScheduleWorld:
             self.generated.append(generated_message(message, reading.generated))
 
 
-def _ask(contact: MemoryContact, question: ReadDuplicate | LookForFire | CheckFinished) -> None:
+def _ask(contact: MemoryContact, question: ReadDuplicate | AwaitProposals | LookForFire | CheckFinished) -> None:
     if isinstance(question, ReadDuplicate):
         contact.read_duplicate(question)
+    elif isinstance(question, AwaitProposals):
+        contact.await_proposals(question)
     elif isinstance(question, LookForFire):
         contact.look_for(question)
     else:

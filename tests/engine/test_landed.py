@@ -281,7 +281,7 @@ class TestOneStepAtATime:
         desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 5"))
         desk.read(generated(5))
         desk.found(message)  # by a leader that is behind what was read
-        assert fire_identity(SCHEDULE, 2, START + 10 * SECOND, 5).encode() in desk.fire.block
+        assert fire_identity(SCHEDULE, 2, START + 10 * SECOND, 2).encode() in desk.fire.block
         assert b"Nats-Expected-Last-Subject-Sequence" not in desk.fire.block
 
     @pytest.mark.parametrize(("blocks_refused", "code"), [(True, 10077), (False, 10071)])

@@ -11,10 +11,17 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine import outcomes
-from nats_scheduler.engine.actions import Action, PublishFires, ReadContent, ReadDuplicate, WakeAt
+from nats_scheduler.engine import identities
+from nats_scheduler.engine.actions import Action, AwaitProposals, PublishFires, ReadContent, ReadDuplicate, WakeAt
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import ContentRead, DuplicateRead, Input, MessagesRead, PublishConcluded
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    DuplicateRead,
+    Input,
+    MessagesRead,
+    ProposalsApplied,
+    PublishConcluded,
+)
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -35,16 +42,20 @@ GENUINE = b"genuine"
 class Meeting:
     """One stream, two engines, and the events that are to come."""
 
+    window = WINDOW
+    replicas = 1
+
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.now = START
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
-        config = {"name": "DESK", "subjects": [">"], "duplicate_window": WINDOW}
+        config = {"name": "DESK", "subjects": [">"], "duplicate_window": self.window, "num_replicas": self.replicas}
         self.stream = MemoryStream(config, lambda: self.now, guard=self.random.random() < 0.5)
         message = schedule("@every 3s", body=GENUINE)
         self.stream.publish(SCHEDULE, message.block, GENUINE)
-        self._desks = [Desk(message, guard=self.stream.guard, duplicate_window=WINDOW) for _ in range(2)]
+        limits = {"guard": self.stream.guard, "blocks_refused": self.replicas > 1}
+        self._desks = [Desk(message, **limits, duplicate_window=self.window) for _ in range(2)]
         for desk in self._desks:
             self._carry_out(desk, desk.actions)
             self.stream.listen(partial(self._follow, desk))
@@ -86,6 +97,11 @@ class Meeting:
                 self._later(partial(self._content, desk, action))
             elif isinstance(action, ReadDuplicate):
                 self._later(partial(self._duplicate, desk, action))
+            elif isinstance(action, AwaitProposals):
+                self._later(partial(self._asked, desk, action))
+
+    def _asked(self, desk: Desk, question: AwaitProposals) -> None:
+        self._answer(desk, ProposalsApplied(question.fire))
 
     def _arrives(self, desk: Desk, fire: Fire, block: bytes) -> None:
         self._answer(desk, PublishConcluded(fire, self.stream.publish(fire.target, block, GENUINE)))
@@ -125,5 +141,5 @@ def test_each_fire_is_stored_once_and_in_time_whatever_identities_are_taken() ->
 
 
 def test_it_would_be_stored_twice_if_another_identity_were_used_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "free_soon", lambda *_arguments: None)
+    monkeypatch.setattr(identities, "free_soon", lambda *_arguments: None)
     assert any(len(set(found)) < len(found) for found in map(found_in, range(150)))

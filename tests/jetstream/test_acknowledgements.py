@@ -138,6 +138,20 @@ async def test_whatever_stands_in_it(
     await assert_read_alike(wire_of(*[body] * 20), stream=stream)
 
 
-def test_an_identity_in_process_is_an_unknown_outcome_and_no_refusal() -> None:
-    said = b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"},"stream":"S"}'
-    assert isinstance(outcome_of("S", b"", said), Unknown)
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"},"stream":"S"}',
+        b'{"stream":"S", "seq":0,"duplicate": true}',
+    ],
+    ids=["2.11", "2.10"],
+)
+def test_an_identity_in_process_is_an_unknown_outcome_and_no_refusal(said: bytes) -> None:
+    outcome = outcome_of("S", b"", said)
+    assert isinstance(outcome, Unknown)
+    assert outcome.in_process
+
+
+@pytest.mark.parametrize("said", [b'"seq":0', b'"duplicate":true', b'"seq":"0","duplicate":true', b'"seq":0.0'])
+def test_what_only_resembles_it_is_no_answer_of_a_server(said: bytes) -> None:
+    assert outcome_of("S", b"", b'{"stream":"S",%b}' % said) is None

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.identity import beside_identity, fire_identity, parse_beside, parse_identity
+from nats_scheduler.message.identity import (
+    beside_identity,
+    fire_identity,
+    number_after,
+    parse_beside,
+    parse_identity,
+)
 
 
 def test_an_identity_names_sequence_time_and_schedule() -> None:
@@ -36,6 +42,23 @@ def test_the_identity_of_a_fire_whose_first_one_was_taken_is_another_one_of_the_
     identity = fire_identity(schedule, sequence, fire_time, taken)
     assert identity != fire_identity(schedule, sequence, fire_time)
     assert parse_identity(identity) == (schedule, sequence, fire_time)
+
+
+@given(st.integers(1, 2**64 - 1), st.lists(st.integers(0, 2**64 - 1), max_size=20))
+def test_no_identity_of_a_fire_is_used_twice_whatever_keeps_it_from_them(sequence: int, taken_by: list[int]) -> None:
+    """0 stands for an identity that the server keeps for nothing, any other number for the message that has it."""
+    numbers = [0]
+    for message in taken_by:
+        numbers.append(number_after(numbers[-1], sequence, message))
+    assert numbers == sorted(set(numbers))
+
+
+def test_the_first_number_is_the_sequence_of_the_message_that_has_the_identity_or_that_of_the_schedule() -> None:
+    assert number_after(0, 23, 64) == 64
+    assert number_after(0, 23, 7) == 7
+    assert number_after(0, 23) == 23
+    assert number_after(23, 23) == 24
+    assert number_after(23, 23, 64) == 64
 
 
 @pytest.mark.parametrize(

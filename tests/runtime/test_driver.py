@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from nats_scheduler.engine.actions import Action, LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import (
+    Action,
+    AwaitProposals,
+    LookForFire,
+    PurgeSchedule,
+    ReadContent,
+    ReadDuplicate,
+    RemoveExpired,
+)
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.finish import CheckFinished
@@ -47,6 +55,9 @@ class SilentStream:
         """Answer nothing."""
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Answer nothing."""
+
+    def await_proposals(self, request: AwaitProposals) -> None:
         """Answer nothing."""
 
     def look_for(self, request: LookForFire) -> None:

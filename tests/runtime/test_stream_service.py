@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import (
+    AwaitProposals,
+    LookForFire,
+    PurgeSchedule,
+    ReadContent,
+    ReadDuplicate,
+    RemoveExpired,
+)
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
@@ -57,6 +64,9 @@ class Fires:
         self.begun.append(request.schedule)
 
     def read_duplicate(self, request: ReadDuplicate) -> None:
+        """Answer nothing."""
+
+    def await_proposals(self, request: AwaitProposals) -> None:
         """Answer nothing."""
 
     def look_for(self, request: LookForFire) -> None:

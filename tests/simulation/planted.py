@@ -33,7 +33,9 @@ from tests.simulation.planted_answers import (
     duplicate_believed,
     ended_by_what_lands,
     forgery_believed,
+    identity_after_a_refusal_of_ones_own,
     identity_changed_at_any_time,
+    identity_in_process_waited_for,
     identity_waited_for_at_any_time,
     paused_taken_for_what_landed,
     resumed_schedule_ignored,
@@ -261,7 +263,7 @@ def nothing_expires() -> Changes:
 MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
-    content_read_past_the_leader: ("Complete", 118),
+    content_read_past_the_leader: ("Complete", 12),
     idle_holders_fought: ("Divided", 5068),
     checkpoint_of_all_shards_believed: ("Complete", 402),
     delayed_fire_settled: ("Complete", 175),
@@ -269,6 +271,8 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     question_asked_once: ("Complete", 1235),
     past_schedule_settled: ("Complete", 5404),
     outdated_days_taken_for_known: ("Complete", 40706),
+    identity_in_process_waited_for: ("Live", 799),
+    identity_after_a_refusal_of_ones_own: ("Unique", 799),
 }
 """Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 

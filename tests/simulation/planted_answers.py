@@ -6,9 +6,13 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from collections.abc import Callable
 from typing import Any
 
-from nats_scheduler.engine import assembly, firing, outcomes
+from nats_scheduler.engine import assembly, firing, identities, outcomes
 from nats_scheduler.engine.actions import ReadContent
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing import Firing
+from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.identities import Identities
 from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import ContentRead, Input
 from nats_scheduler.engine.intake import Intake
@@ -42,7 +46,7 @@ def absence_believed_of_anybody() -> Changes:
 
 
 def content_read_past_the_leader() -> Changes:
-    """Send fires whose schedule the leader does not have yet: it refuses them, and keeps their identity."""
+    """Believe what the leader does not have yet: it refuses the fires, or their schedules are read without end."""
     yield MemoryContact, "_reading", _reading_from(MemoryStream.last)
 
 
@@ -80,8 +84,9 @@ def schedule_expected_under_what_landed() -> Changes:
 
 
 def blocked_identities_forgotten() -> Changes:
-    """Send fires as if a server kept nothing of what its guard refused, whatever the replicas of the stream."""
+    """Send fires as if a server kept nothing of what its guard refused, and wait for the identities that it keeps."""
     yield engine_basis, "is_replicated", lambda _state: False
+    yield from identity_in_process_waited_for()
 
 
 def forgery_believed() -> Changes:
@@ -96,9 +101,26 @@ def duplicate_believed() -> Changes:
 
 def identity_changed_at_any_time() -> Changes:
     """Send a fire whose identity is taken under another one, also if its own one is free soon."""
-    yield outcomes, "free_soon", lambda *_args: None
+    yield identities, "free_soon", lambda *_args: None
 
 
 def identity_waited_for_at_any_time() -> Changes:
     """Wait for an identity that is taken until it is free."""
-    yield outcomes, "free_soon", lambda read, window, now: read.stored_by + window - now
+    yield identities, "free_soon", lambda read, window, now: read.stored_by + window - now
+
+
+def identity_in_process_waited_for() -> Changes:
+    """Wait for an identity that is in process, although nothing can be stored under it any more."""
+    yield Identities, "is_in_process", lambda *_args: False
+
+
+def identity_after_a_refusal_of_ones_own() -> Changes:
+    """Choose the identity after one that was refused by what has landed on the schedule by then."""
+    original = Firing._build
+
+    def build(self: Firing, held: Held, flight: Flight, *times: Any) -> Fire:
+        if flight.blocked is not None:
+            flight.blocked = flight.blocked[0], self._landed.last_on(held)
+        return original(self, held, flight, *times)
+
+    yield Firing, "_build", build

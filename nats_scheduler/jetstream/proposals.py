@@ -1,0 +1,44 @@
+"""Wait until the leader of a stream has applied all that it had accepted before.
+
+It is a purge that removes nothing.
+As the server does: the leader proposes a purge to the replicas as it does a message, applies both in the order in which
+they were proposed, and answers after that (`test_what_was_accepted_before_is_applied_before`).
+
+Cost: one request. Limit: on a stream with `deny_purge` the answer is always `ProposalsUnconfirmed`.
+"""
+
+import asyncio
+
+from nats_scheduler.engine.actions import AwaitProposals
+from nats_scheduler.engine.inputs import Input, ProposalsApplied, ProposalsUnconfirmed
+from nats_scheduler.engine.port import Notify
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.errors import JetStreamError
+
+MAX_WAITS_IN_FLIGHT = 1
+"""Waits in flight at once: an engine begins the next one after the answer."""
+
+NO_SUBJECT = "nats-scheduler.no-subject"
+"""What is purged: no program publishes there, and no schedule is on it, so that no other sidecar re-checks one."""
+
+KEPT_MESSAGES = 1 << 53
+"""How many messages the purge keeps there: more than a stream has. A purge up to sequence 1 would remove everything."""
+
+
+def proposal_waiter(
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
+) -> BoundedRequests[AwaitProposals]:
+    """Return what waits for the leader of a stream."""
+
+    async def ask(request: AwaitProposals) -> Input:
+        try:
+            await api.call(f"STREAM.PURGE.{stream}", {"filter": NO_SUBJECT, "keep": KEPT_MESSAGES})
+        except JetStreamError as error:
+            return ProposalsUnconfirmed(request.fire, str(error))
+        return ProposalsApplied(request.fire)
+
+    def give_up(request: AwaitProposals, reason: str) -> Input:
+        return ProposalsUnconfirmed(request.fire, reason)
+
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_WAITS_IN_FLIGHT)

@@ -1,0 +1,55 @@
+"""Waiting until the leader has applied what it has accepted: on the stream in memory and on real servers.
+
+What that proves if there are replicas is tested on clusters (`tests/e2e/test_identities_in_process.py`).
+"""
+
+from nats_scheduler.engine.actions import AwaitProposals
+from nats_scheduler.engine.inputs import ProposalsApplied, ProposalsUnconfirmed, PublishConcluded
+from nats_scheduler.jetstream.proposals import NO_SUBJECT
+from tests.contract.conftest import OpenSide
+
+
+async def test_what_was_sent_before_is_stored_and_nothing_is_removed(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        await side.store("schedule")
+        await side.store("schedule")
+        fires = [side.fire() for _ in range(100)]
+        side.contact.publish(fires)
+        await side.hears(PublishConcluded, len(fires))
+        before = await side.stored()
+        side.contact.await_proposals(AwaitProposals(fires[0]))
+        assert await side.hears(ProposalsApplied) == [ProposalsApplied(fires[0])]
+        assert await side.stored() == before
+        assert len(before) == 102
+
+
+async def test_what_somebody_stored_on_the_subject_that_is_named_stays(open_side: OpenSide) -> None:
+    async with open_side(subjects=["nats-scheduler.>"]) as side:
+        fire = side.fire(target="nothing")
+        fire.target = NO_SUBJECT
+        side.contact.publish([fire])
+        await side.hears(PublishConcluded)
+        side.contact.await_proposals(AwaitProposals(fire))
+        await side.hears(ProposalsApplied)
+        assert len(await side.stored()) == 1
+
+
+async def test_a_stream_that_denies_purges_confirms_nothing(open_side: OpenSide) -> None:
+    async with open_side(deny_purge=True, allow_rollup_hdrs=False) as side:
+        fire = side.fire()
+        side.contact.await_proposals(AwaitProposals(fire))
+        [answer] = await side.hears(ProposalsUnconfirmed)
+        assert (answer.fire, "purge not permitted" in answer.reason) == (fire, True)
+
+
+async def test_each_wait_is_answered_once_when_the_contact_ends(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        fires = [side.fire() for _ in range(40)]
+        side.contact.await_proposals(AwaitProposals(fires[0]))
+        await side.hears(ProposalsApplied)
+        for fire in fires:
+            side.contact.await_proposals(AwaitProposals(fire))
+        side.contact.end("enough")
+        side.contact.await_proposals(AwaitProposals(fires[0]))
+        unconfirmed = await side.hears(ProposalsUnconfirmed, 41)
+        assert unconfirmed == [ProposalsUnconfirmed(fire, "enough") for fire in (*fires, fires[0])]

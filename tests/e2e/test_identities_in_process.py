@@ -1,0 +1,135 @@
+"""The identities that a stream with replicas keeps in process: what that proves, and what becomes of the fires."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.engine.actions import AwaitProposals
+from nats_scheduler.engine.inputs import ProposalsApplied, PublishConcluded, Refused, Stored, Unknown
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.contract.sides import PortSide, server_side
+from tests.e2e.test_clusters import AS_ADOPTED, stream_leader
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, sidecar_with
+from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.flagged import FlaggedStream
+from tests.harness.servers import EMULATED_VERSIONS
+from tests.harness.waiting import eventually
+
+REPLICATED = {"num_replicas": 3, "storage": "file", "retention": "workqueue"}
+REFUSED_ANYWHERE = {"Nats-Expected-Last-Msg-Id": "of no message"}
+"""What every version refuses after it has recorded the identity."""
+
+each_version = pytest.mark.parametrize("version", EMULATED_VERSIONS)
+
+
+async def create(account: Account) -> None:
+    """Create the stream, as soon as the cluster can."""
+
+    async def created() -> bool:
+        try:
+            await account.create("S", **REPLICATED, **AS_ADOPTED)
+        except JetStreamError:
+            return False
+        return True
+
+    await eventually(created, within_seconds=WAIT_SECONDS, describe="the stream")
+
+
+@asynccontextmanager
+async def contact_with(cluster: Cluster) -> AsyncIterator[tuple[PortSide, list[EmbeddedServer]]]:
+    """Make contact with a stream through its leader; gives the contact and the other nodes."""
+    async with account_on(cluster.nodes[0].url) as account:
+        await create(account)
+    leader = await stream_leader(cluster)
+    async with account_on(leader.url) as account:
+        config = (await account.api.stream("S"))["config"]
+    async with server_side(leader.url, "S", config) as side:
+        yield side, [node for node in cluster.nodes if node is not leader]
+
+
+def send(signal_number: signal.Signals, nodes: Sequence[EmbeddedServer]) -> None:
+    """Send a signal to nodes."""
+    for node in nodes:
+        assert node.pid is not None
+        os.kill(node.pid, signal_number)
+
+
+async def pause(nodes: Sequence[EmbeddedServer]) -> None:
+    """Stop nodes, and wait until they stand still."""
+    send(signal.SIGSTOP, nodes)
+
+    def stand_still() -> bool:
+        threads = [task for node in nodes for task in Path(f"/proc/{node.pid}/task").iterdir()]
+        return all(") T " in (task / "stat").read_text() for task in threads)
+
+    await eventually(stand_still, within_seconds=WAIT_SECONDS, describe="nodes that stand still")
+
+
+@each_version
+async def test_a_refused_message_keeps_its_identity_in_process(version: str, tmp_path: Path) -> None:
+    async with running_cluster(version, tmp_path) as cluster, contact_with(cluster) as (side, _others):
+        block = EMPTY_BLOCK
+        for name, value in REFUSED_ANYWHERE.items():
+            block = with_header(block, name.encode(), value.encode())
+        fire = side.fire(block)
+        assert isinstance(await side.outcome(fire), Refused)
+        for _ in range(2):
+            outcome = await side.outcome(fire)
+            assert isinstance(outcome, Unknown)
+            assert outcome.in_process
+            side.contact.await_proposals(AwaitProposals(fire))
+            await side.hears(ProposalsApplied)
+        assert await side.stored() == []
+
+
+@each_version
+async def test_what_was_accepted_before_is_applied_before(version: str, tmp_path: Path) -> None:
+    async with running_cluster(version, tmp_path) as cluster, contact_with(cluster) as (side, others):
+        fire = side.fire()
+        try:
+            await pause(others)
+            side.contact.publish([fire, fire])  # the second one is answered while the replicas cannot agree
+            [in_process] = await side.hears(PublishConcluded)
+            assert isinstance(in_process.outcome, Unknown)
+            assert in_process.outcome.in_process
+            side.contact.await_proposals(AwaitProposals(fire))
+            again = await side.outcome(fire)
+            assert isinstance(again, Unknown)
+            assert side.received(ProposalsApplied) == []
+        finally:
+            send(signal.SIGCONT, others)
+        await side.hears(ProposalsApplied)
+        concluded = [given for given in side.inputs if isinstance(given, PublishConcluded | ProposalsApplied)]
+        assert concluded[2:] == [PublishConcluded(fire, Stored(1)), ProposalsApplied(fire)]
+        assert await side.outcome(fire) == Stored(1, duplicate=True)
+
+
+@each_version
+async def test_a_client_that_blocks_the_identity_of_a_fire_delays_it_by_about_a_second(
+    version: str, tmp_path: Path
+) -> None:
+    async with running_cluster(version, tmp_path) as cluster, account_on(cluster.nodes[0].url) as account:
+        await create(account)
+        settings = SidecarSettings(connection=ConnectionSettings(servers=tuple(cluster.urls)))
+        async with sidecar_with(settings) as running:
+            await running.ready("S")
+            stream, due = FlaggedStream(account, "S"), CLOCK.now() + 5 * SECOND
+            sequence = await stream.schedule("s", f"@at {format_rfc3339(due)}")
+            blocked = fire_identity(stream.subject("s"), sequence, due)
+            with pytest.raises(AssertionError, match="wrong last msg ID"):
+                await stream.publish("elsewhere", {"Nats-Msg-Id": blocked, **REFUSED_ANYWHERE})
+            [fire] = await stream.wait_for("out", 1)
+            assert due <= fire.stored_at < due + 60 * SECOND  # half of the duplicate window; the truth is printed
+            print(f"{version}: stored {(fire.stored_at - due) / SECOND:.3f} s after its time")
+            assert blocked.encode() not in fire.block

@@ -1,0 +1,315 @@
+"""A fire whose identity the server keeps in process goes on under the next one, and is stored once."""
+
+import pytest
+
+from nats_scheduler.engine import identities
+from nats_scheduler.engine.actions import AwaitProposals
+from nats_scheduler.engine.events import FireStored
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContactLost,
+    ContentRead,
+    DuplicateRead,
+    Input,
+    Outcome,
+    ProposalsApplied,
+    ProposalsUnconfirmed,
+    PublishConcluded,
+    Refused,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
+from tests.harness.blocks import block_with
+
+DUE = 20
+GENUINE = b"genuine"
+IN_PROCESS = Unknown("in process", in_process=True)
+SILENCE = Unknown("no answer")
+WRONG_LAST = Refused(400, 10071, "wrong last sequence: 9")
+REPLICATED = {"num_replicas": 3}
+
+
+def second(number: float) -> int:
+    return START + round(number * SECOND)
+
+
+def identity(taken: int = 0, fire_time: float = DUE, sequence: int = 1) -> bytes:
+    return fire_identity(SCHEDULE, sequence, second(fire_time), taken).encode() + b"\r\n"
+
+
+class TestInAWorld:
+    """One sidecar on a stream with replicas; a refusal keeps the identity for two minutes."""
+
+    @staticmethod
+    def block(world: ScheduleWorld, *numbers: int) -> None:
+        """Block identities of the fire, as any client can that may publish."""
+        for taken in numbers:
+            guard = {"Nats-Expected-Last-Subject-Sequence": "999"}
+            with pytest.raises(NotStoredError, match="wrong last sequence"):
+                world.publish("elsewhere", {"Nats-Msg-Id": fire_identity(SCHEDULE, 1, second(DUE), taken), **guard})
+
+    @staticmethod
+    def world(pattern: str) -> ScheduleWorld:
+        world = ScheduleWorld(config=REPLICATED)
+        world.publish(SCHEDULE, {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET}, GENUINE)
+        return world
+
+    @pytest.mark.parametrize("blocked", [1, 2, 6])
+    def test_a_client_that_blocks_identities_delays_a_fire_by_less_than_a_second(self, blocked: int) -> None:
+        world = self.world(f"@every {DUE}s")
+        self.block(world, *range(blocked))
+        world.advance_to(second(DUE + 1))
+        assert [generated.body for generated in world.generated] == [GENUINE]
+
+    def test_what_was_stored_under_another_identity_and_consumed_is_not_stored_again(self) -> None:
+        world = self.world(f"@every {DUE}s")
+        self.block(world, 0)
+        world.advance_to(second(DUE + 1))
+        world.stream.take(TARGET)
+        world.restart(with_checkpoint=False)
+        world.advance_to(second(2 * DUE - 1))
+        assert len(world.generated) == 1
+        assert world.next_fire(SCHEDULE) == second(2 * DUE)
+
+
+class Scene:
+    """One engine with one schedule that fires at 20 s, and its attempts."""
+
+    def __init__(self, pattern: str = f"@every {DUE}s", **more: bool) -> None:
+        self.message = schedule(pattern, body=GENUINE)
+        self.desk = Desk(self.message, **{"blocks_refused": True, **more})
+        self.fire = self.desk.in_flight(self.message, DUE)
+
+    def fails(self, outcome: Outcome = IN_PROCESS) -> list[AwaitProposals]:
+        """Answer the attempt; return what the leader is asked."""
+        self.desk.concluded(self.fire, outcome)
+        return self.desk.asked(AwaitProposals)
+
+    def sends(self, seconds: float) -> bytes:
+        """Step at an instant, and return the header block of what is sent; b"" if that is nothing."""
+        self.desk.at(seconds)
+        return self._sent()
+
+    def given(self, *given: Input) -> bytes:
+        """Give inputs, and return the header block of what is sent then."""
+        self.desk.step(*given)
+        return self._sent()
+
+    def goes_on(self, outcome: Outcome) -> None:
+        """Answer the attempt and what the leader is asked then, and step until the next attempt."""
+        questions = self.fails(outcome)
+        sent = self._sent() or self.given(*[ProposalsApplied(question.fire) for question in questions])
+        while not sent:
+            sent = self.sends((self.desk.now - START) / SECOND + 0.05)
+
+    def _sent(self) -> bytes:
+        if self.desk.reads:
+            self.desk.found(self.message)
+        if not self.desk.fires:
+            return b""
+        self.fire = self.desk.fire
+        return self.fire.block
+
+    def asks(self) -> AwaitProposals:
+        """Have the first identity answered as in process until the leader is asked."""
+        assert self.fails() == []
+        for instant in (20.05, 20.15):
+            assert identity() in self.sends(instant)
+            assert self.fails() == []
+        assert identity() in self.sends(20.35)
+        [question] = self.fails()
+        return question
+
+
+class TestAnIdentityInProcess:
+    def test_it_is_given_up_if_it_is_in_process_after_all_is_applied(self) -> None:
+        scene = Scene()
+        question = scene.asks()
+        assert question.fire is scene.fire
+        assert identity() in scene.given(ProposalsApplied(scene.fire))
+        assert scene.fails() == []
+        scene.fire = scene.desk.fire
+        assert identity(1) in scene.fire.block
+        scene.desk.concluded(scene.fire, Stored(5))
+        assert [event.fire.fire_time for event in scene.desk.reported(FireStored)] == [second(DUE)]
+
+    def test_it_is_not_given_up_if_it_was_stored_meanwhile(self) -> None:
+        scene = Scene()
+        scene.asks()
+        scene.given(ProposalsApplied(scene.fire))
+        scene.desk.concluded(scene.fire, Stored(5, duplicate=True))
+        stored = StoredMessage(TARGET, 5, scene.desk.now, scene.fire.block, GENUINE)
+        scene.given(DuplicateRead(scene.fire, 5, stored, scene.desk.now))
+        assert [event.duplicate for event in scene.desk.reported(FireStored)] == [True]
+
+    def test_without_an_answer_of_the_leader_it_is_tried_again(self) -> None:
+        scene = Scene()
+        scene.asks()
+        for instant in (20.8, 21.6, 22.6):
+            assert identity() in scene.sends(instant)
+            assert scene.fails() == []  # one question at a time
+        scene.given(ProposalsUnconfirmed(scene.fire, "no answer"))
+        assert identity() in scene.sends(24)
+        assert scene.fails() == [AwaitProposals(scene.fire)]
+
+    def test_an_answer_after_the_next_attempt_was_sent_proves_nothing(self) -> None:
+        """That attempt may have been answered before."""
+        scene = Scene()
+        scene.asks()
+        assert identity() in scene.sends(20.8)
+        assert scene.given(ProposalsApplied(scene.fire)) == b""
+        assert scene.fails() == [AwaitProposals(scene.fire)]
+        assert identity() in scene.given(ProposalsApplied(scene.fire))
+        scene.fails()
+        assert identity(1) in scene.desk.fire.block
+
+    def test_an_old_proof_proves_nothing(self) -> None:
+        """The stream may have another leader by then."""
+        scene = Scene()
+        scene.asks()
+        scene.given(ProposalsApplied(scene.fire))
+        scene.desk.now = second(23.4)
+        assert scene.fails() == [AwaitProposals(scene.fire)]
+
+    def test_after_an_attempt_without_an_answer_it_is_asked_again(self) -> None:
+        """Another leader, which did not know the identity, may have received that attempt."""
+        scene = Scene()
+        scene.asks()
+        scene.given(ProposalsApplied(scene.fire))
+        assert scene.fails(SILENCE) == []
+        assert identity() in scene.sends(21.2)
+        assert scene.fails() == []
+        assert identity() in scene.sends(22.2)
+        assert scene.fails() == [AwaitProposals(scene.fire)]
+
+    def test_an_answer_to_a_question_before_such_an_attempt_proves_nothing(self) -> None:
+        scene = Scene()
+        scene.asks()
+        assert identity() in scene.sends(20.8)
+        scene.fails(SILENCE)
+        for instant in (21.7, 22.8):
+            assert identity() in scene.sends(instant)
+            assert scene.fails() == []  # that question is still open
+        scene.given(ProposalsApplied(scene.fire))
+        assert scene.desk.asked(AwaitProposals) == [AwaitProposals(scene.fire)]
+        assert identity() in scene.sends(24)
+        scene.fails()
+        assert scene.desk.fires == []
+
+    def test_the_next_one_is_asked_about_at_once(self) -> None:
+        scene = Scene()
+        scene.asks()
+        for number in (1, 2, 3):
+            scene.given(ProposalsApplied(scene.fire))
+            scene.fails()
+            scene.fire = scene.desk.fire
+            assert identity(number) in scene.fire.block
+            assert scene.fails() == [AwaitProposals(scene.fire)]
+
+    def test_after_many_in_a_row_it_is_asked_later(self) -> None:
+        """Each costs its forger one message, and the sidecar three requests."""
+        scene = Scene()
+        scene.asks()
+        for _ in range(identities.MAX_GIVEN_UP_AT_ONCE):
+            scene.given(ProposalsApplied(scene.fire))
+            scene.fails()
+            scene.fire = scene.desk.fire
+            assert scene.fails() == [AwaitProposals(scene.fire)]
+        scene.given(ProposalsApplied(scene.fire))
+        scene.fails()
+        scene.fire = scene.desk.fire
+        assert scene.fails() == []
+
+    def test_the_leader_is_asked_about_one_fire_and_then_about_all_others_together(self) -> None:
+        messages = [schedule(f"@every {DUE}s", number, f"s.{number}") for number in range(1, 6)]
+        desk = Desk(*messages).at(DUE)
+        desk.step(*[ContentRead(one.subject, one.sequence, one, None) for one in messages])
+        fires = desk.fires
+
+        def fails(which: list[Fire]) -> list[AwaitProposals]:
+            desk.step(*[PublishConcluded(fire, IN_PROCESS) for fire in which])
+            return desk.asked(AwaitProposals)
+
+        for instant in (20.05, 20.15, 20.35):
+            assert fails(fires) == []
+            desk.at(instant)
+        assert fails(fires) == [AwaitProposals(fires[0])]
+        desk.step(ProposalsApplied(fires[0]))
+        assert desk.asked(AwaitProposals) == [AwaitProposals(fires[1])]
+        assert desk.fires == fires[:1]
+        desk.step(ProposalsApplied(fires[1]))
+        assert desk.asked(AwaitProposals) == []
+        assert desk.fires == fires[1:]
+        fails(fires)
+        assert [fire.taken for fire in desk.fires] == [1, 2, 3, 4, 5]
+
+    def test_it_is_not_given_up_before_another_one_can_be_sent(self) -> None:
+        scene = Scene()
+        scene.asks()
+        scene.given(ProposalsApplied(scene.fire))
+        scene.desk.step(ContactLost("cut"), PublishConcluded(scene.fire, IN_PROCESS))
+        assert scene.desk.fires == []
+        scene.desk.now = second(30)
+        scene.desk.step(CaughtUp())
+        assert identity() in scene._sent()
+
+    def test_after_another_refusal_all_are_tried_again_and_the_next_one_later(self) -> None:
+        """The first one may be free by then, and another instance would use it."""
+        scene, waits, tried = Scene(), [], list[list[int]]()
+        for _ in range(5):
+            refused_at = scene.desk.now
+            blocked = [*range(scene.fire.taken + 1)]
+            scene.goes_on(Refused(503, 10077, "maximum messages exceeded"))
+            numbers = {scene.fire.taken}
+            while scene.fire.taken in blocked:
+                scene.goes_on(IN_PROCESS)
+                numbers.add(scene.fire.taken)
+            tried.append(sorted(numbers))
+            waits.append((scene.desk.now - refused_at) / SECOND)
+        assert tried == [[0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5]]
+        assert waits == sorted(waits)
+        assert 0.25 < waits[0] < 1
+        assert 2 < waits[-1] < 4
+
+    def test_a_schedule_that_was_handed_over_is_left_to_its_holder(self) -> None:
+        scene = Scene()
+        scene.asks()
+        scene.message = schedule("@every 20s", 7)
+        scene.desk.read(scene.message)
+        assert scene.given(ProposalsApplied(scene.fire)) == b""
+
+
+class TestAnIdentityThatTheGuardBlocked:
+    def test_the_next_one_is_the_same_on_every_instance_whatever_lands(self) -> None:
+        assert {self.after_a_refusal(landed) for landed in (5, 9)} == {identity(1)}
+
+    @staticmethod
+    def after_a_refusal(landed: int) -> bytes:
+        scene = Scene()
+        scene.fails(WRONG_LAST)
+        headers = {"Nats_Scheduler": "s.other", "Nats_Schedule_Next": "purge"}
+        block = block_with(**headers, Nats_Msg_Id=fire_identity("s.other", 3, START))
+        scene.desk.read(StoredMessage(SCHEDULE, landed, START, block, b""))
+        scene.desk.found(scene.message)
+        return (header_value(scene.desk.fire.block, b"Nats-Msg-Id") or b"") + b"\r\n"
+
+    def test_each_refusal_leads_to_the_next_one(self) -> None:
+        scene = Scene()
+        for number in (1, 2, 3):
+            scene.fails(WRONG_LAST)
+            sent = scene._sent() or scene.sends(DUE + number)
+            assert identity(number) in sent
+
+    def test_a_later_fire_has_its_first_one_again(self) -> None:
+        scene = Scene()
+        scene.fails(WRONG_LAST)
+        scene.desk.now = second(2 * DUE)
+        assert identity(fire_time=2 * DUE) in scene._sent()
