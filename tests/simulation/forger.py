@@ -22,6 +22,9 @@ from tests.simulation.server import FORGED, Server
 FORGES_EVERY = SECOND
 """Mean time (ns) between two forgeries."""
 
+LONG_WINDOW = 100 * SECOND
+"""It blocks identities if the duplicate window (ns) is not shorter: no fire is excused at the end of the window."""
+
 YEAR_9000 = 221_845_392_000 * SECOND
 
 ELSEWHERE = "x.forged"
@@ -34,6 +37,9 @@ class Forger:
         self._server = server
         self._random = Random(f"forgeries {seed}")
         self._trace = trace
+        self._refused = Random(f"refused forgeries {seed}")
+        stream = server.stream
+        self._blocks = int(stream.config["num_replicas"]) > 1 and stream.rules.duplicate_window >= LONG_WINDOW
         self.is_over = False
 
     def forge_now_and_again(self) -> None:
@@ -55,12 +61,22 @@ class Forger:
             return
         pattern, terms = reading.definition.pattern, reading.definition.terms
         next_fire = pattern.next_fire(now, schedule.stored_at)
+        if next_fire is not None and self._blocks and self._refused.random() < 0.5:
+            self._block(schedule, next_fire)
         if next_fire is None or self._random.random() < 0.5:
             subject = self._random.choice([terms.target, ELSEWHERE])
             # Onto the subject of a schedule it would be an ordinary message, which ends it.
             self._store(ELSEWHERE if subject in SUBJECTS else subject, schedule, YEAR_9000, claims=True)
         else:
             self._store(ELSEWHERE, schedule, next_fire, claims=self._random.random() < 0.5)
+
+    def _block(self, schedule: StoredMessage, fire_time: int) -> None:
+        """Publish something under an identity of a fire that the server refuses: it keeps the identity in process."""
+        taken = self._refused.choice([0, 0, schedule.sequence])
+        identity = fire_identity(schedule.subject, schedule.sequence, fire_time, taken)
+        headers = [(b"Nats-Expected-Last-Subject-Sequence", b"9999999"), (b"Nats-Msg-Id", identity.encode())]
+        outcome = self._server.stream.publish(ELSEWHERE, with_headers(b"", headers), b"forged")
+        self._trace(f"forger: blocks {identity} {outcome}")
 
     def _store(self, subject: str, schedule: StoredMessage, fire_time: int, *, claims: bool) -> None:
         """Store something under the identity of a fire, which `claims` to be that fire or makes no such claim."""

@@ -114,6 +114,19 @@ def identity_in_process_waited_for() -> Changes:
     yield Identities, "is_in_process", lambda *_args: False
 
 
+def identity_in_process_given_up_unproven() -> Changes:
+    """Give up an identity that is in process without asking the leader to apply what it has accepted."""
+    original = Identities.is_in_process
+
+    def is_in_process(self: Identities, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
+        found = flight.in_process
+        if found is not None and found.fire is fire and now - found.since >= identities.IN_PROCESS_NS:
+            found.is_applied, found.asked_at = True, now
+        return original(self, held, flight, fire, now)
+
+    yield Identities, "is_in_process", is_in_process
+
+
 def identity_after_a_refusal_of_ones_own() -> Changes:
     """Choose the identity after one that was refused by what has landed on the schedule by then."""
     original = Firing._build

@@ -45,6 +45,9 @@ each of them noticed separately, a chain of them could hold back a cancel, and a
 LONGEST_LAG = 300 * MILLISECOND
 """How long (ns) after a message is followed the leader applies it at most; no publisher is answered before that."""
 
+LONGEST_AGREEMENT = 1 * SECOND
+"""How long (ns) the replicas need at most to agree on a fire."""
+
 SLOWEST = 3 * SECOND // 2
 """Longest transit (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
 
@@ -87,6 +90,8 @@ class Scenario:
     """Whether publishers purge the whole stream at times."""
     lags: bool
     """Whether the leader of the stream is behind the followed node at times."""
+    disagrees: bool
+    """Whether the replicas of the stream need long at times to agree on a fire."""
     lands: bool
     """Whether some schedules fire onto the subjects of others, which stay alive."""
     forges: bool
@@ -131,7 +136,8 @@ class Scenario:
     def _in_flight(self) -> int:
         """Return how long (ns) what was read or sent before may still be in transit."""
         ways = {"slow": 3 * SLOWEST, "stall": LONGEST["stall"], "partition": PARTITION_NOTICED}
-        return sum(ways.get(kind, 0) for kind in self.kinds) + (LONGEST_LAG if self.lags else 0)
+        lag = LONGEST_AGREEMENT if self.disagrees else LONGEST_LAG if self.lags else 0
+        return sum(ways.get(kind, 0) for kind in self.kinds) + lag
 
 
 def drawn(seed: int) -> Scenario:
@@ -143,6 +149,7 @@ def drawn(seed: int) -> Scenario:
     divides = random.random() < 0.5
     consumes = random.random() < 0.25
     kinds = tuple(kind for kind in KINDS if random.random() < 0.4)
+    lags = Random(f"leader {seed}").random() < 0.3
     return Scenario(
         seed=seed,
         instances=random.choice([1, 2, 2, 3] if divides else [1, 1, 2, 2, 3]),
@@ -158,7 +165,8 @@ def drawn(seed: int) -> Scenario:
         expires=later.random() < 0.3,
         samples=later.random() < 0.3,
         purges=later.random() < 0.15,
-        lags=Random(f"leader {seed}").random() < 0.3,
+        lags=lags,
+        disagrees=lags and Random(f"agreement {seed}").random() < 0.5,
         lands=Random(f"landing {seed}").random() < 0.3,
         forges=Random(f"forger {seed}").random() < 0.2,
         bounds=Random(f"bounds {seed}").random() < 0.3,

@@ -18,6 +18,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen, taken_in
+from tests.simulation.agreement import Agreement
 from tests.simulation.bucket import BucketServer
 from tests.simulation.calendars import SimulatedCalendars
 from tests.simulation.process import Process
@@ -84,6 +85,7 @@ class Server:
         }
         self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
         self.stream.listen(self._stored)
+        self.agreement = Agreement(self.stream, timeline)
         config = {**config, "name": "OTHER", "subjects": [f"{ELSEWHERE}*"], "num_replicas": 1}
         config["duplicate_window"] = SHORTEST_WINDOW
         self.other = MemoryStream(config, timeline.clock.now, guard=scenario.guard)

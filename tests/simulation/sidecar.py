@@ -11,7 +11,14 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.actions import LookForFire, PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import (
+    AwaitProposals,
+    LookForFire,
+    PurgeSchedule,
+    ReadContent,
+    ReadDuplicate,
+    RemoveExpired,
+)
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
@@ -31,7 +38,6 @@ from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
@@ -44,9 +50,10 @@ from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
-from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.network import Fate
+from tests.simulation.agreement import AgreedContact
 from tests.simulation.bucket import SimulatedBucket
+from tests.simulation.information import Information
 from tests.simulation.link import Link
 from tests.simulation.process import Point, Process
 from tests.simulation.scenario import MILLISECOND
@@ -112,13 +119,14 @@ class SilentReporter(Reporter):
         self._note("can serve again")
 
 
-class SimulatedContact(MemoryContact):
+class SimulatedContact(AgreedContact):
     """Contact with the stream; the process may die at each request, and before it receives each answer."""
 
     def __init__(self, server: Server, link: Link, tell: Notify, clock: Clock) -> None:
         self._link = link
         self._machine_clock = clock
         self._server = server
+        self.agreement = server.agreement
         heard, others = partial(self._heard, tell), (server.other,)
         super().__init__(server.stream, heard, server.timeline.clock, link.weather, others=others)
 
@@ -138,6 +146,11 @@ class SimulatedContact(MemoryContact):
         """Begin to read the message that has the identity of a fire."""
         self._link.process.point(Point.READ, f"the duplicate of {request.fire.fire_time}")
         super().read_duplicate(request)
+
+    def await_proposals(self, request: AwaitProposals) -> None:
+        """Begin to wait until the leader has applied all that it has accepted."""
+        self._link.process.point(Point.READ, f"whether all is applied before the fire of {request.fire.fire_time}")
+        super().await_proposals(request)
 
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether the other stream has a fire."""
@@ -301,7 +314,7 @@ class Sidecar:
         self._has_opened = True
         return True
 
-    async def _hold_everything(self, bucket: SimulatedBucket, api: "Information") -> None:
+    async def _hold_everything(self, bucket: SimulatedBucket, api: Information) -> None:
         while self.service.shards != ALL_SHARDS:
             try:
                 await self.service.hold(ALL_SHARDS, bucket, api)
@@ -325,7 +338,7 @@ class Sidecar:
                 self._process.note(f"lost contact: {error}")
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
 
-    async def _look_at_stream(self, bucket: SimulatedBucket, api: "Information", tasks: asyncio.TaskGroup) -> None:
+    async def _look_at_stream(self, bucket: SimulatedBucket, api: Information, tasks: asyncio.TaskGroup) -> None:
         """Serve the stream, with a new engine if it is another stream or went back."""
         if not self._has_gone_back and not self._server.has_gone_back:
             return
@@ -371,19 +384,3 @@ class Sidecar:
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))
-
-
-class Information:
-    """The server's information about the stream, requested through a connection: a `runtime.port.StreamInformation`."""
-
-    def __init__(self, server: Server, link: Link) -> None:
-        self._server = server
-        self._link = link
-
-    async def stream(self, _name: str) -> Any:
-        """Return the stream's information."""
-        return await self._link.ask_again(Point.LOOK_AT_STREAM, self._server.information, then=Point.LOOKED_AT_STREAM)
-
-    async def message(self, _name: str, *, seq: int) -> StoredMessage | None:
-        """Return the message with a sequence."""
-        return await self._link.ask_again(Point.LOOK_AT_STREAM, lambda: self._server.stream.message(seq))

@@ -13,7 +13,16 @@ from tests.simulation.forger import Forger
 from tests.simulation.instance import Instance
 from tests.simulation.process import Point
 from tests.simulation.publishers import Publishers
-from tests.simulation.scenario import CLOCK_OFF, LONGEST, LONGEST_LAG, PARTITION_NOTICED, SILENT, Scenario, drawn
+from tests.simulation.scenario import (
+    CLOCK_OFF,
+    LONGEST,
+    LONGEST_AGREEMENT,
+    LONGEST_LAG,
+    PARTITION_NOTICED,
+    SILENT,
+    Scenario,
+    drawn,
+)
 from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
 from tests.simulation.timeline import Timeline
 from tests.simulation.workers import Workers
@@ -98,6 +107,8 @@ class World:
             self._consume()
         if self.scenario.lags:
             self._lag_now_and_again(Random(f"lags {self.scenario.seed}"))
+        if self.scenario.disagrees:
+            self._disagree_now_and_again(Random(f"agreements {self.scenario.seed}"))
         self.timeline.after(self.scenario.breaks_every, self._break)
         self.timeline.run(self.scenario.breaks_for)
         self._heal()
@@ -127,6 +138,17 @@ class World:
         if is_behind:
             self._trace(f"server: its leader is {self.server.stream.behind / SECOND:.3f} s behind")
         self.timeline.after(int(random.random() * 2 * SECOND), lambda: self._lag_now_and_again(random))
+
+    def _disagree_now_and_again(self, random: Random) -> None:
+        """Let the replicas need long for a while to agree on fires, another time each time."""
+        agreement, now = self.server.agreement, self.timeline.now
+        is_slow = not (self.publishers.is_over or agreement.takes)
+        agreement.takes = int(random.random() * LONGEST_AGREEMENT) if is_slow else 0
+        lasts = int(random.random() * (2 if is_slow else 8) * SECOND)
+        if is_slow:
+            self._trace(f"server: its replicas agree after {agreement.takes / SECOND:.3f} s")
+            self.history.faults.append(Fault("agreement", None, now, now + lasts + agreement.takes))
+        self.timeline.after(lasts, lambda: self._disagree_now_and_again(random))
 
     def _heal(self) -> None:
         self._trace("world: heals")
