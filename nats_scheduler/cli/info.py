@@ -164,7 +164,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
 def _schedule_lines(story: Story, one: ListedSchedule) -> list[tuple[str, str]]:
     lines = [("fires", _words(one)), ("state", _state_text(one, story.listing.at))]
     if one.state is State.PAUSED:
-        lines.append(("resume", how_to_resume(one.terms.dialect)))
+        lines.append(("resume", how_to_resume(story.stream.name, story.subject, one.terms.dialect)))
     lines.append(("fired by", _fired_by_text(story, one)))
     if one.failing is not None:
         why = one.failing

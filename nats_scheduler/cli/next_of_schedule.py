@@ -62,8 +62,8 @@ def show_next_fires(
         if ends:
             click.echo(f"then it ends: {_why_it_ends(one, timetable)}")
     elif one.state is State.PAUSED:
-        how = how_to_resume(one.terms.dialect)
-        click.echo(printable(f"{subject} is paused since {moment_text(one.stored_at)}; to resume it, {how}"))
+        how = how_to_resume(stream, subject, one.terms.dialect)
+        click.echo(printable(f"{subject} is paused since {moment_text(one.stored_at)}; to resume it: {how}"))
     else:
         click.echo(printable(f"{subject} does not fire again: it is {one.state.value}"))
 

@@ -7,6 +7,8 @@ Cost: a microsecond.
 
 from __future__ import annotations
 
+import shlex
+
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.paused import paused_name
 from nats_scheduler.schedule.durations import format_duration
@@ -20,9 +22,11 @@ SHOWN_IN_YEARS_FROM_NS = 730 * DAY
 """A span (ns) from here on is shown in years of 365 days."""
 
 
-def how_to_resume(dialect: Dialect) -> str:
-    """Return what to do to resume a paused schedule in a dialect."""
-    return f"publish its message again with {paused_name(dialect).decode()} renamed to {dialect.schedule.decode()}"
+def how_to_resume(stream: str, subject: str, dialect: Dialect) -> str:
+    """Return what to do to resume a paused schedule in a dialect: by our command, or with any client."""
+    command = shlex.join(["nats-scheduler", "resume", stream, subject])
+    by_hand = f"publish its message again with {paused_name(dialect).decode()} renamed to {dialect.schedule.decode()}"
+    return f"{command}; or {by_hand}"
 
 
 def printable(text: str) -> str:

@@ -153,7 +153,8 @@ async def test_a_paused_schedule_is_shown_with_its_pattern_since_when_and_how_to
     assert "Nats-Schedule-X-Paused: 0 30 9 * * mon-fri" in shown.stdout
     assert lines["fires"] == "every weekday at 09:30 in Berlin"
     assert re.fullmatch(r"paused since \S+Z, \S+ ago: it fires nothing until it is resumed", lines["state"])
-    assert lines["resume"] == "publish its message again with Nats-Schedule-X-Paused renamed to Nats-Schedule"
+    by_hand = "publish its message again with Nats-Schedule-X-Paused renamed to Nats-Schedule"
+    assert lines["resume"] == f"nats-scheduler resume ORDERS ORDERS.daily; or {by_hand}"
     assert "Its next fires" not in shown.stdout
     document = json.loads((await info("ORDERS", "ORDERS.daily", "--json")).stdout)
     assert (document["schedule"]["state"], document["schedule"]["next_fire"], document["next_fires"]) == (

@@ -119,10 +119,8 @@ async def test_a_paused_schedule_is_said_to_be_paused(cli: Cli, start_server: St
     shown = await stored(cli, start_server, headers)
     assert shown.exit_code == 0
     assert shown.stdout.startswith("S.s is paused since 20")
-    assert (
-        "to resume it, publish its message again with X-Nats-Schedule-X-Paused renamed to X-Nats-Schedule"
-        in shown.stdout
-    )
+    by_hand = "publish its message again with X-Nats-Schedule-X-Paused renamed to X-Nats-Schedule"
+    assert f"to resume it: nats-scheduler resume S S.s; or {by_hand}" in shown.stdout
     assert json.loads((await stored(cli, start_server, headers, "--json")).stdout)["fires"] == []
 
 
