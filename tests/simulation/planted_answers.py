@@ -9,7 +9,6 @@ from typing import Any
 from nats_scheduler.engine import assembly, firing, identities, outcomes
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import Flight
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.identities import Identities
@@ -125,15 +124,3 @@ def identity_in_process_given_up_unproven() -> Changes:
         return original(self, held, flight, fire, now)
 
     yield Identities, "is_in_process", is_in_process
-
-
-def identity_after_a_refusal_of_ones_own() -> Changes:
-    """Choose the identity after one that was refused by what has landed on the schedule by then."""
-    original = Firing._build
-
-    def build(self: Firing, held: Held, flight: Flight, *times: Any) -> Fire:
-        if flight.blocked is not None:
-            flight.blocked = flight.blocked[0], self._landed.last_on(held)
-        return original(self, held, flight, *times)
-
-    yield Firing, "_build", build
