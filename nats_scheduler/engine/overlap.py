@@ -86,8 +86,10 @@ class Overlaps:
         if before is None:
             return False
         if before.is_over:
-            if before.waited:
+            if before.waited and held.waited_fire != held.fire_time:
                 self._choose_latest(held, now)
+            elif before.waited and self._latest_due(held, now) > held.fire_time:
+                before.waited = False  # it was chosen and not stored: what came due since did not wait for it
             return False
         flight.before = before
         self._lifecycle.move(held, Stage.HELD_BACK)
@@ -202,19 +204,22 @@ class Overlaps:
     def _skip(self, held: HeldWithPolicies, now: int) -> None:
         """Drop everything that is due."""
         first = held.fire_time
-        if held.repeats:
-            held.fire_time = held.latest_due(first, min(now, held.expires - 1)) or first
+        held.fire_time = self._latest_due(held, now)
         self._report_skipped(held, first, held.fire_time)
         self.pass_over(held, held.next_fire(held.fire_time))
 
     def _choose_latest(self, held: HeldWithPolicies, now: int) -> None:
         """Let the latest fire that is due stand for all that waited."""
-        first = held.fire_time
-        latest = held.latest_due(first, min(now, held.expires - 1)) if held.repeats else None
-        if latest is not None and latest > first:
+        first, latest = held.fire_time, self._latest_due(held, now)
+        if latest > first:
             held.fire_time = latest
             self._report_skipped(held, first, latest - 1)
         held.waited_fire = held.fire_time
+
+    def _latest_due(self, held: HeldWithPolicies, now: int) -> int:
+        """Return the latest fire time (ns) that is due, or the next one if none is."""
+        latest = held.latest_due(held.fire_time, min(now, held.expires - 1)) if held.repeats else None
+        return held.fire_time if latest is None else latest
 
     def _report_skipped(self, held: HeldWithPolicies, first: int, until: int) -> None:
         count = max(held.count(first - 1, until), 1)

@@ -12,6 +12,7 @@ from nats_scheduler.engine.events import (
     FireTimedOut,
     ScheduleEnded,
 )
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.testing.clock import START
@@ -253,6 +254,33 @@ def test_a_schedule_that_ends_while_it_waits_fires_no_more_and_says_what_it_skip
     world.advance("2h")
     assert hours(world) == [1]
     assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * HOUR, 2, "queue")]
+
+
+class Full(Perfect):
+    """A network of a stream that takes no fire while it is full."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def publish(self, fire: Fire) -> Fate:
+        return Fate(refusal=Refused(503, 10077, "maximum messages exceeded")) if self.is_full else super().publish(fire)
+
+
+@pytest.mark.parametrize(("missed", "stored"), [("once", [1, 3]), ("all", [1, 2, 3])])
+def test_what_comes_due_after_the_wait_while_the_fire_is_refused_did_not_wait(missed: str, stored: list[int]) -> None:
+    network = Full()
+    world = ScheduleWorld(config=QUEUE_STREAM, network=network)
+    world.publish(SCHEDULE, headers("queue", Missed=missed))
+    world.advance("2h30m")
+    network.is_full = True
+    finish(world)
+    world.advance("40m")
+    network.is_full = False
+    for _ in stored:
+        world.advance("1m")
+        finish(world)
+    assert hours(world) == stored
+    assert events(world, FiresSkipped) == [], "the fire before was finished"
 
 
 @GUARDS
