@@ -1,10 +1,12 @@
 """`nats-scheduler add`: store a schedule, unless it is stored already.
 
 Rule: see `control.edits`; the message is read first by the code that reads stored messages, and what that would reject
-is not stored. The spelling of the headers is the one that fires on the stream (`control.spelling`).
+is not stored. The spelling of the headers is decided as for Python programs (`control.spelling`).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace as replace_fields
 
 import click
 
@@ -51,14 +53,21 @@ async def _add(
 ) -> StoredSchedule:
     served = await access.store.served(stream)
     now = access.store.now()
-    dialect = spelling_of(served, given.written(ADR51, now), portable=portable)
+    has_sidecar = await _has_sidecar(access, served)
+    dialect, notes = spelling_of(served, given.written(ADR51, now), now, portable=portable, has_sidecar=has_sidecar)
     block = with_headers(EMPTY_BLOCK, given.written(dialect, now))
     body = given.body or b""
     change = await add(
         access.store, stream, subject, block, body, replace=replace, author=how.author, dry_run=how.dry_run
     )
+    change = replace_fields(change, notes=(*change.notes, *notes))
     wanted = _wanted(served, subject, block, body, access.store.now()) if how.dry_run else None
     return await stored_schedule(access, served, change, wanted)
+
+
+async def _has_sidecar(access: Access, served: Served) -> bool:
+    """Return whether a sidecar serves the stream at the moment; where the server fires nothing, it does not matter."""
+    return not served.is_native or bool(access.sidecars.serving(await access.session.served_stream(served.name)))
 
 
 def _wanted(served: Served, subject: str, block: bytes, body: bytes, now: int) -> Current | None:

@@ -19,9 +19,8 @@ from nats_scheduler.cli.stored_schedule import StoredSchedule, print_stored, sto
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current, current, read_current
 from nats_scheduler.control.edits import edit
-from nats_scheduler.control.errors import ConflictError, NotPossibleError
+from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.port import ScheduleStore, Served
-from nats_scheduler.control.spelling import has_no_effect
 from nats_scheduler.control.words import Edit, edited
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
@@ -84,7 +83,7 @@ async def edited_schedule(
     """Edit a schedule, again if another client has changed it meanwhile; return the schedule as it is left, too."""
     for attempt in range(1, MAX_EDIT_ATTEMPTS + 1):
         found = await current(store, served, subject)
-        wanted = _wanted(served, found, given, unset, store.now())
+        wanted = _wanted(found, given, unset, store.now())
         expected = found.sequence if expect is None else expect
         try:
             change = await edit(
@@ -98,11 +97,8 @@ async def edited_schedule(
     return change, _edited(served, found, wanted, store.now())
 
 
-def _wanted(served: Served, found: Current, given: Given, unset: Sequence[str], now: int) -> Edit:
+def _wanted(found: Current, given: Given, unset: Sequence[str], now: int) -> Edit:
     """Return the edit of the schedule as it is stored; warn of names to remove that it does not have."""
-    if found.is_fired_by_server and (ignored := has_no_effect(served, given.policies)):
-        hint = "`nats-scheduler add --replace --portable` stores a schedule that the sidecar fires"
-        raise NotPossibleError(f"{found.subject} is fired by the server, which knows no {', '.join(ignored)}: {hint}")
     names = [_header_name(found.dialect, name) for name in unset]
     for name in names:
         if header_value(found.active_block, name) is None:

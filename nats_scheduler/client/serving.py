@@ -77,10 +77,13 @@ class Serving:
     """How the schedules of one stream are served, and by what."""
 
     served: Served
-    api_level: int
-    """Of the server: 0 for 2.10, 1 for 2.11, 2 and 3 for 2.12, 4 and more for 2.14 and later."""
     sidecar: Sidecar
     denies_purge: bool = False
+
+    @property
+    def api_level(self) -> int:
+        """Of the server: 0 for 2.10, 1 for 2.11, 2 and 3 for 2.12, 4 and more for 2.14 and later."""
+        return self.served.api_level
 
 
 class Servings:
@@ -135,8 +138,9 @@ class Servings:
             is_native=config.get(FLAG) is True,
             server_version=version if isinstance(version, str) else self._wire.server_version,
             has_guard=level >= GUARD_LEVEL,
+            api_level=level,
         )
-        return Serving(served, level, sidecar, denies_purge=config.get("deny_purge") is True)
+        return Serving(served, sidecar, denies_purge=config.get("deny_purge") is True)
 
     # -- the sidecars ---------------------------------------------------------------------------------------------
 

@@ -1,12 +1,7 @@
-"""How a schedule is written for the stream that stores it: with the headers of ADR-51, or with the portable ones.
+"""The header block of a schedule that a Python program says, for the stream that stores it.
 
-The rules:
-
-- The headers of ADR-51 wherever what fires them does what the schedule says: then the stored schedules survive an
-  upgrade of the server.
-- Portable headers, which a sidecar fires on every server, where the server cannot, or where a policy asks for them.
-- If the schedule needs portable headers and no sidecar fires them, that is an error, and nothing is stored.
-- The block that is written reads to what was written: a value that would hide another header from a server is refused.
+The rule: which headers are written is decided where the command line decides it too (`control.spelling`). The block
+reads to what was written: a value that would hide another header from a server is refused.
 """
 
 import re
@@ -19,26 +14,19 @@ from nats_scheduler.client.serving import Serving, Sidecar
 from nats_scheduler.client.times import nanoseconds_of
 from nats_scheduler.client.values import Elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, When
-from nats_scheduler.control.errors import NotServedError
+from nats_scheduler.control.spelling import spelling_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.elsewhere import X_TARGET
 from nats_scheduler.message.fields import schedule_fields
 from nats_scheduler.message.headers import one_line, with_headers
 from nats_scheduler.message.placing import Header
+from nats_scheduler.message.policies import extension_prefix
 from nats_scheduler.message.rejection import TTL_INVALID
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of, reads
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
-WITHOUT_EFFECT = frozenset({"X-Note", "X-Owner"})
-"""Policies that are only shown, and so need no sidecar."""
-
-_QUIRKS = {
-    Quirk.ROUNDED: "the server rounds each fire time to the second",
-    Quirk.GAP: "the server may fire on wrong days, because the clock of this zone skips a midnight or half an hour",
-}
 _NAME = re.compile(r"[!-9;-~]+").fullmatch
 _BREAK = re.compile(r"[\r\n]").search
 
@@ -66,35 +54,8 @@ class Spelled:
 
 def spelled(wanted: Wanted, serving: Serving, now: int) -> Spelled:
     """Write a schedule that is stored now (ns) on a stream; raises `NotServedError` if nothing would fire it."""
-    stream, dialects = serving.served.name, serving.served.dialects
-    reason = _needs_portable(wanted, serving, now)
-    if reason and PORTABLE not in dialects:
-        raise NotServedError(f"nothing would fire this schedule on stream {stream}: {reason}, and {_missing(serving)}")
-    quirk = quirk_of(wanted.when.read(now), now) if serving.served.is_native else None
-    if reason or (quirk and PORTABLE in dialects):
-        return Spelled(PORTABLE, _block(wanted, PORTABLE, now))
-    dialect = dialects[0]
-    notes = (_QUIRKS[quirk],) if quirk and dialect is ADR51 else ()
+    dialect, notes = spelling_of(serving.served, _headers(wanted, ADR51, now), now, missing=_missing(serving))
     return Spelled(dialect, _block(wanted, dialect, now), notes)
-
-
-def _needs_portable(wanted: Wanted, serving: Serving, now: int) -> str:
-    """Return why a schedule cannot have the headers of ADR-51 on a stream; "" if it can."""
-    when, level = wanted.when, serving.api_level
-    if isinstance(wanted.target, Elsewhere):
-        return "only a sidecar fires into another stream"
-    if when.syntax is not None:
-        return f"only a sidecar reads a pattern of {when.syntax}"
-    if not serving.served.is_native:
-        return ""
-    if effective := [name for name, _value in when.written_policies if name not in WITHOUT_EFFECT]:
-        return f"only a sidecar heeds {effective[0]}"
-    pattern = when.read(now)
-    if not reads(pattern, level):
-        return "a server of 2.12 fires @at only"
-    if level < REPEATING_API_LEVEL and (wanted.source is not None or wanted.rollup):
-        return "a server of 2.12 ignores a source and a roll-up"
-    return "a server fires a time after 2262 at once" if quirk_of(pattern, now) is Quirk.FAR else ""
 
 
 def _missing(serving: Serving) -> str:
@@ -120,14 +81,20 @@ def _block(wanted: Wanted, dialect: Dialect, now: int) -> bytes:
 
 def _headers(wanted: Wanted, dialect: Dialect, now: int) -> list[Header]:
     named: list[tuple[bytes, str | None]] = [
-        (dialect.target, None if isinstance(wanted.target, Elsewhere) else wanted.target),
-        (X_TARGET, wanted.target.subject if isinstance(wanted.target, Elsewhere) else None),
+        target_header(wanted.target, dialect),
         (dialect.source, wanted.source),
         (dialect.ttl, ttl_text(wanted.ttl)),
         (dialect.rollup, "sub" if wanted.rollup else None),
     ]
     values = [(name, _one_line(name.decode(), value)) for name, value in named if value is not None]
     return [*wanted.when.headers(dialect, now), *values]
+
+
+def target_header(target: str | Elsewhere, dialect: Dialect) -> tuple[bytes, str]:
+    """Return the header that names a target, and its value."""
+    if isinstance(target, Elsewhere):
+        return extension_prefix(dialect) + b"Target", target.subject
+    return dialect.target, target
 
 
 def ttl_text(ttl: timedelta | Literal["never"] | None) -> str | None:

@@ -6,7 +6,8 @@ The rules:
 - Adding what is there already, in the same words (`control.words`), changes nothing, so that many replicas of a program
   may do it when they start. A schedule that is paused meanwhile stays paused, and the `X-Anchor` that an earlier
   operation has added does not count.
-- An edit changes only what it names. The fire times stay, unless the pattern itself is changed.
+- An edit changes only what it names. The fire times stay, unless the pattern itself is changed. It does not change the
+  spelling, so it sets nothing that the server would ignore which fires the schedule.
 - A schedule is removed with its older versions, so that none of them comes back.
 
 Cost: three requests, and one to publish the advisory.
@@ -21,6 +22,7 @@ from nats_scheduler.control.current import Current, is_marker, opened, read_curr
 from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotPossibleError
 from nats_scheduler.control.phase import anchor_name, counted_anew, with_phase
 from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.spelling import judged_edit, with_effect
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message, recorded, store_schedule
 from nats_scheduler.control.words import Edit, edited, is_same, publishable, publishable_again
 from nats_scheduler.message.dialect import DIALECTS, Dialect
@@ -89,7 +91,8 @@ async def edit(
 ) -> Change:
     """Change what `edit` names of the schedule on a subject, paused or not; `expected` is its sequence.
 
-    The kind of the change is `UNCHANGED` if that changes nothing. Raises `RejectedError` if it would never fire then.
+    The kind of the change is `UNCHANGED` if that changes nothing. Raises `RejectedError` if it would never fire then,
+    and `NotPossibleError` if the server that fires it would not do what is set.
     """
     served, found = await opened(store, stream, subject, expected)
     _check_names(edit, found.dialect)
@@ -100,11 +103,12 @@ async def edit(
     change = Change(Kind.UNCHANGED, stream, subject, sequence, sequence, author, store.now())
     if active == before and body == (found.message.body or b""):
         return change
+    inexact = judged_edit(served, active, edit, store.now()) if found.is_fired_by_server else ()
     active, notes = _with_grid(found, before, active, edit)
     block = paused_block(active, found.dialect) if found.is_paused else active
     check_schedule(served, subject, block, body, store.now())
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
-    change = _with(change, kind=Kind.EDITED, notes=notes)
+    change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact))
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 
@@ -147,7 +151,7 @@ def without_effect(wanted: Current) -> tuple[str, ...]:
     definition = wanted.definition
     if not wanted.is_fired_by_server or definition is None:
         return ()
-    names = [one.name for one in definition.terms.policies.written if one.name not in ("X-Note", "X-Owner")]
+    names = with_effect([one.name for one in definition.terms.policies.written])
     return (f"no effect, because the server fires this schedule: {', '.join(names)}",) if names else ()
 
 

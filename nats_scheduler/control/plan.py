@@ -37,6 +37,7 @@ from nats_scheduler.control.declared import (
 from nats_scheduler.control.errors import RejectedError, ScheduleError
 from nats_scheduler.control.phase import anchor_name, counted_anew, has_grid, with_phase
 from nats_scheduler.control.port import Served
+from nats_scheduler.control.spelling import with_effect
 from nats_scheduler.control.storing import check_schedule
 from nats_scheduler.control.words import is_same, publishable_again
 from nats_scheduler.message.definition import Definition
@@ -50,9 +51,6 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 BODY, PAUSED = "body", "paused"
 """What a difference is called that is not one of a header."""
-
-_FOR_PEOPLE = ("X-Note", OWNER)
-"""The policies that have no effect anywhere, and so need no warning where a server fires."""
 
 
 class Action(StrEnum):
@@ -268,9 +266,7 @@ def _notes(block: bytes, served: Served, dialect: Dialect) -> tuple[str, ...]:
     """Warn of policies that have no effect because the server itself fires the schedule."""
     if not served.is_fired_by_server(dialect):
         return ()
-    names = [
-        name for name in POLICY_NAMES if name not in _FOR_PEOPLE and header_value(block, policy_header(name, dialect))
-    ]
+    names = with_effect([name for name in POLICY_NAMES if header_value(block, policy_header(name, dialect))])
     if not names:
         return ()
     return (f"no effect where the server itself fires: {', '.join(names)}; with the portable spelling they have one",)

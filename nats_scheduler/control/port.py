@@ -32,6 +32,8 @@ class Served:
     """For texts only, such as `2.11.11`."""
     has_guard: bool = False
     """Whether the server checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
+    api_level: int = 0
+    """Of the server: 0 for 2.10, 1 for 2.11, 2 and 3 for 2.12, 4 and more for 2.14 and later."""
 
     @property
     def name(self) -> str:

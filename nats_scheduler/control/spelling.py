@@ -1,64 +1,141 @@
-"""In which spelling a new schedule is written: that of ADR-51, or the portable one.
+"""In which spelling a new schedule is written: with the headers of ADR-51, or with the portable ones.
 
-Rule: the first spelling that fires on its stream, unless the schedule asks for more than that one gives: a policy that
-is read beside the portable headers only, or, where the server itself fires, any policy with an effect, and what that
-server cannot do.
-Cost: none. Limit: whether a sidecar runs that fires the portable headers is not decided here.
+The rules:
+
+- The headers of ADR-51 wherever what fires them does what the schedule says: then the stored schedules survive an
+  upgrade of the server.
+- Portable headers, which a sidecar fires on every server, for a target in another stream and a pattern in another
+  syntax. Where the server itself fires, also for a policy with an effect, and for what that server cannot do.
+- Portable headers for a pattern that the server gets a little wrong, if a sidecar fires them there; if none does, the
+  headers of ADR-51 with a note.
+- If the schedule needs portable headers and nothing fires them, that is an error, and nothing is stored.
+
+Cost: none. Limit: `Served` says which spellings fire; whether a sidecar runs at the moment is found out by the caller.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from nats_scheduler.control.errors import NotServedError
+from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.port import Served
+from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.headers import header_value, one_line
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.policies import extension_prefix
-
-PORTABLE_POLICIES = frozenset({"X-Syntax", "X-Target"})
-"""The policies that are read beside the portable headers only, on every stream."""
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of, reads
+from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 
 LABELS = frozenset({"X-Note", "X-Owner"})
 """The policies that say nothing about fires: they mean the same where the server fires."""
 
-REPEATING_VERSION = (2, 14)
-"""From this version on a server that fires by itself knows more than `@at`: the other patterns, sources, roll-ups."""
+ASKED_FOR = "portable headers are asked for"
+NOT_FIRED = "nothing fires portable headers (X-Nats-Schedule) there"
 
-_BEYOND_AT = (ADR51.time_zone, ADR51.source, ADR51.rollup)
-_VERSION = re.compile(r"(\d+)\.(\d+)").match
+_QUIRKS = {
+    Quirk.ROUNDED: "the server rounds each fire time to the second",
+    Quirk.GAP: "the server may fire on wrong days, because the clock of this zone skips a midnight or half an hour",
+}
+"""What a server gets a little wrong. A time that is `Quirk.FAR` it gets so wrong that it counts as not possible."""
 
 
-def spelling_of(served: Served, headers: Sequence[Header], *, portable: bool = False) -> Dialect:
-    """Return the spelling of a new schedule with these headers, which are given in the spelling of ADR-51.
+class Spelling(NamedTuple):
+    """How a schedule is written, and what to know of that."""
 
-    `portable` asks for the portable one. Raises `NotServedError` if nothing fires that spelling on the stream.
+    dialect: Dialect
+    notes: tuple[str, ...] = ()
+
+
+def spelling_of(
+    served: Served,
+    headers: Sequence[Header],
+    now: int,
+    *,
+    portable: bool = False,
+    has_sidecar: bool = True,
+    missing: str = NOT_FIRED,
+) -> Spelling:
+    """Return the spelling of a schedule that is stored now (ns) with these headers, given in the names of ADR-51.
+
+    `portable` asks for the portable one. Without `has_sidecar` none runs at the moment: then what the server can fire
+    is left to it, even if it gets it a little wrong.
+    Raises `NotServedError`, which says why the schedule needs what nothing fires; `missing` says why nothing fires
+    portable headers, if the caller knows.
     """
-    why = "they were asked for" if portable else _why_portable(served, dict(headers))
-    chosen = PORTABLE if why else served.dialects[0]
-    if chosen not in served.dialects:
-        raise NotServedError(f"nothing fires portable headers (X-Nats-Schedule) on stream {served.name}, and {why}")
-    return chosen
+    fields = _fields(headers)
+    why = ASKED_FOR if portable else _only_a_sidecar(fields) or _beyond_server(served, fields, now)
+    if why and PORTABLE not in served.dialects:
+        raise NotServedError(f"nothing would fire this schedule on stream {served.name}: {why}, and {missing}")
+    notes = _inexact(served, fields, now)
+    if why or (notes and has_sidecar and PORTABLE in served.dialects):
+        return Spelling(PORTABLE)
+    return Spelling(served.dialects[0], notes)
 
 
-def has_no_effect(served: Served, policies: Collection[str]) -> list[str]:
-    """Return which of these policies, such as `X-Jitter`, have no effect beside the headers of ADR-51, by name."""
-    return sorted(set(policies) - LABELS) if served.is_native else sorted(set(policies) & PORTABLE_POLICIES)
+def judged_edit(served: Served, block: bytes, edit: Edit, now: int) -> tuple[str, ...]:
+    """Return what the server that fires a schedule gets a little wrong of what an edit sets.
+
+    `block` is the schedule after the edit, in the headers of ADR-51. What the edit leaves as it is does not count.
+    Raises `NotPossibleError` if the server would not do what is set.
+    """
+    changed = {*dict(edit.set), *edit.unset}
+    fields = _fields(edit.set)
+    if changed & {ADR51.schedule, ADR51.time_zone}:
+        whole = ((name, header_value(block, name)) for name in (ADR51.schedule, ADR51.time_zone))
+        fields |= _fields((name, value) for name, value in whole if value is not None)
+    if reason := _only_a_sidecar(fields) or _beyond_server(served, fields, now):
+        hint = "replace the schedule by one with portable headers (X-Nats-Schedule)"
+        raise NotPossibleError(f"the server fires this schedule, and {reason}: {hint}")
+    return _inexact(served, fields, now)
 
 
-def _why_portable(served: Served, headers: Mapping[bytes, bytes]) -> str:
-    """Return what needs the portable headers; "" if nothing does."""
+def with_effect(policies: Collection[str]) -> list[str]:
+    """Return which policies, by names such as `X-Jitter`, have an effect on fires, and so none on a server."""
+    return sorted(set(policies) - LABELS)
+
+
+def _inexact(served: Served, fields: Mapping[bytes, str], now: int) -> tuple[str, ...]:
+    """Return what the server gets a little wrong of the fire times, in one sentence; none if it does not fire."""
+    pattern = _pattern(fields) if served.is_native else None
+    quirk = None if pattern is None else quirk_of(pattern, now)
+    return (_QUIRKS[quirk],) if quirk in _QUIRKS else ()
+
+
+def _only_a_sidecar(fields: Mapping[bytes, str]) -> str:
+    """Return what no server does, on no stream; "" if there is nothing."""
     prefix = extension_prefix(ADR51)
-    policies = [f"X-{name.removeprefix(prefix).decode()}" for name in headers if name.startswith(prefix)]
-    if without_effect := has_no_effect(served, policies):
-        return f"{', '.join(without_effect)} needs them"
-    is_at = headers.get(ADR51.schedule, b"").startswith(b"@at ")
-    if served.is_native and _is_old(served.server_version) and not (is_at and headers.keys().isdisjoint(_BEYOND_AT)):
-        return f"the server itself ({served.server_version}) fires @at only"
+    if prefix + b"Target" in fields:
+        return "only a sidecar fires into another stream"
+    syntax = fields.get(prefix + b"Syntax")
+    return "" if syntax is None else f"only a sidecar reads a pattern of {syntax}"
+
+
+def _beyond_server(served: Served, fields: Mapping[bytes, str], now: int) -> str:
+    """Return what the server that fires on this stream does not do; "" if it does all, or does not fire."""
+    if not served.is_native:
+        return ""
+    prefix = extension_prefix(ADR51).removesuffix(b"X-")
+    policies = [name[len(prefix) :].decode("utf-8", "replace") for name in fields if name.startswith(prefix + b"X-")]
+    if effective := with_effect(policies):
+        return f"only a sidecar heeds {', '.join(effective)}"
+    level, pattern = served.api_level, _pattern(fields)
+    if pattern is not None and not reads(pattern, level):
+        return "a server of 2.12 fires @at only"
+    if level < REPEATING_API_LEVEL and (fields.get(ADR51.source) or fields.get(ADR51.rollup)):
+        return "a server of 2.12 ignores a source and a roll-up"
+    if pattern is not None and quirk_of(pattern, now) is Quirk.FAR:
+        return "a server fires a time after 2262 at once"
     return ""
 
 
-def _is_old(version: str) -> bool:
-    found = _VERSION(version)
-    return found is not None and (int(found[1]), int(found[2])) < REPEATING_VERSION
+def _fields(headers: Iterable[Header]) -> dict[bytes, str]:
+    return {name: one_line(value).decode("utf-8", "surrogateescape") for name, value in headers}
+
+
+def _pattern(fields: Mapping[bytes, str]) -> Pattern | None:
+    """Return the pattern; None if there is none, or if it is invalid, which is found when the schedule is checked."""
+    pattern = parse_pattern(fields.get(ADR51.schedule, ""), fields.get(ADR51.time_zone))
+    return None if isinstance(pattern, Invalid) else pattern

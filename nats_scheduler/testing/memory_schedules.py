@@ -38,6 +38,7 @@ from nats_scheduler.message.reading import has_schedule_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.message.subjects import is_covered, subject_matches
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.testing.memory_stream import MemoryStream
 
 T = TypeVar("T")
@@ -92,7 +93,8 @@ class MemorySchedules:
             raise NotServedError(f"stream {stream} does not carry schedules: set {FLAG}")
         is_native = stream in self._native
         version = "2.14.0" if is_native else "2.11.0" if found.guard else "2.10.0"
-        return Served(found.rules, (ADR51, PORTABLE), is_native, version, has_guard=found.guard)
+        level = REPEATING_API_LEVEL if is_native else int(found.guard)
+        return Served(found.rules, (ADR51, PORTABLE), is_native, version, has_guard=found.guard, api_level=level)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject."""

@@ -11,9 +11,10 @@ from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.changing_site import FAR, PORTABLE, Cli, Site, site_on
 from tests.conftest import SharedServer
-from tests.harness.account import CLOCK
+from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_10, V2_11, V2_12
+from tests.harness.waiting import eventually
 
 WITHOUT_TTLS = {V2_10}
 """Where only a sidecar remembers that a stream allows TTLs, and none runs here."""
@@ -122,6 +123,22 @@ async def test_a_dry_run_says_what_would_be_done_and_stores_nothing(site: Site) 
 async def test_a_schedule_that_nothing_fires_is_stored_with_a_warning(site: Site) -> None:
     said = await site.run("add", site.subject("s"), "--at", FAR, "--target", site.subject("out"))
     assert (said.exit_code, "no sidecar is running" in said.stderr) == (0, not site.is_native), said.stderr
+
+
+async def test_what_the_server_gets_a_little_wrong_stays_with_it_if_no_sidecar_runs(site: Site) -> None:
+    words = (site.subject("s"), "--every", "90500ms", "--target", site.subject("out"))
+    alone = await site.done("add", *words)
+    is_rounded = site.is_native and site.kind != V2_12  # a server of 2.12 fires @at only
+    expected = ["the server rounds each fire time to the second"] if is_rounded else []
+    spelling = "portable" if site.kind in (PORTABLE, V2_12) else "adr51"
+    assert (alone["dialect"], alone["notes"]) == (spelling, expected)
+    async with site.served():
+
+        async def exact() -> bool:
+            planned = await site.done("add", *words, "--replace", "--dry-run")
+            return (planned["dialect"], planned["notes"]) == ("portable" if is_rounded else spelling, [])
+
+        await eventually(exact, within_seconds=WAIT_SECONDS, describe="the command finds the sidecar")
 
 
 async def test_replicas_that_add_the_same_at_start_store_it_once(

@@ -24,7 +24,7 @@ EVERY = every(timedelta(minutes=5))
 
 
 def serving(level: int, sidecar: Sidecar, dialects: tuple[Dialect, ...], *, native: bool) -> Serving:
-    return Serving(Served(RULES, dialects, is_native=native), level, sidecar)
+    return Serving(Served(RULES, dialects, is_native=native, api_level=level), sidecar)
 
 
 EMULATED = serving(1, Sidecar.FIRES_ALL, (ADR51, PORTABLE), native=False)

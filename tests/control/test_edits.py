@@ -196,6 +196,19 @@ async def test_a_server_that_fires_knows_no_anchor() -> None:
     assert change.notes == (BEGINS_ANEW,)
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_an_edit_sets_nothing_that_the_server_ignores(is_paused: bool) -> None:
+    world = World(is_native=True)
+    sequence = world.put(block("@every 1h"))
+    if is_paused:
+        sequence = (await pause(world.store, "S", SUBJECT)).after or 0
+    with pytest.raises(NotPossibleError, match="only a sidecar heeds X-Jitter"):
+        await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule-X-Jitter", b"1m")]))
+    assert world.last().sequence == sequence
+    change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 1.4s")]))
+    assert "the server rounds each fire time to the second" in change.notes
+
+
 async def test_an_edit_of_a_paused_schedule_leaves_it_paused() -> None:
     world = World()
     world.put(block())

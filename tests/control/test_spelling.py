@@ -1,20 +1,26 @@
 """A new schedule is written in the headers that fire on its stream, and whose policies have an effect there."""
 
+from dataclasses import replace
+
 import pytest
 
-from nats_scheduler.control.errors import NotServedError
+from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.spelling import spelling_of
+from nats_scheduler.control.spelling import judged_edit, spelling_of
+from nats_scheduler.control.words import Edit, edited
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import SECOND
 
 RULES = StreamRules(name="S", subjects=("S.>",))
 BOTH = (ADR51, PORTABLE)
-EMULATED = Served(RULES, BOTH, is_native=False, server_version="2.11.11")
-NATIVE = Served(RULES, BOTH, is_native=True, server_version="2.14.6")
-AT_ONLY = Served(RULES, BOTH, is_native=True, server_version="2.12.8")
-PORTABLE_ONLY = Served(RULES, (PORTABLE,), is_native=False, server_version="2.15.1")
+EMULATED = Served(RULES, BOTH, is_native=False, api_level=1)
+NATIVE = Served(RULES, BOTH, is_native=True, api_level=4)
+AT_ONLY = Served(RULES, BOTH, is_native=True, api_level=3)
+PORTABLE_ONLY = Served(RULES, (PORTABLE,), is_native=False, api_level=4)
 AT, DAILY = "@at 2200-01-01T00:00:00Z", "@daily"
+NOW = 1_700_000_000 * SECOND
 
 
 def headers(pattern: str, *more: str) -> list[tuple[bytes, bytes]]:
@@ -43,19 +49,116 @@ def headers(pattern: str, *more: str) -> list[tuple[bytes, bytes]]:
 def test_the_spelling_is_the_one_that_gives_what_is_asked_for(
     served: Served, pattern: str, more: tuple[str, ...], spelling: Dialect
 ) -> None:
-    assert spelling_of(served, headers(pattern, *more)) is spelling
+    assert spelling_of(served, headers(pattern, *more), NOW) == (spelling, ())
 
 
 @pytest.mark.parametrize("served", [EMULATED, NATIVE, AT_ONLY, PORTABLE_ONLY])
 def test_the_portable_spelling_can_be_asked_for_everywhere(served: Served) -> None:
-    assert spelling_of(served, headers(AT), portable=True) is PORTABLE
+    assert spelling_of(served, headers(AT), NOW, portable=True).dialect is PORTABLE
 
 
-def test_a_spelling_that_nothing_fires_is_refused() -> None:
-    only_server = Served(RULES, (ADR51,), is_native=True, server_version="2.12.8")
-    with pytest.raises(NotServedError, match="X-Jitter, X-Limit needs them"):
-        spelling_of(only_server, headers(AT, "X-Limit", "X-Note", "X-Jitter"))
-    with pytest.raises(NotServedError, match="they were asked for"):
-        spelling_of(only_server, headers(AT), portable=True)
-    with pytest.raises(NotServedError, match=r"the server itself \(2.12.8\) fires @at only"):
-        spelling_of(only_server, headers(DAILY))
+@pytest.mark.parametrize(
+    ("pattern", "zone", "note"),
+    [
+        ("@every 1.4s", None, "the server rounds each fire time to the second"),
+        ("@daily", "Africa/Cairo", "the server may fire on wrong days, because the clock of this zone skips"),
+    ],
+)
+def test_what_the_server_gets_a_little_wrong_a_sidecar_fires_if_one_runs(
+    pattern: str, zone: str | None, note: str
+) -> None:
+    written = [*headers(pattern), *([] if zone is None else [(b"Nats-Schedule-Time-Zone", zone.encode())])]
+    assert spelling_of(NATIVE, written, NOW) == (PORTABLE, ())
+    assert spelling_of(EMULATED, written, NOW) == (ADR51, ())
+    alone = spelling_of(NATIVE, written, NOW, has_sidecar=False)
+    assert (alone.dialect, [one[: len(note)] for one in alone.notes]) == (ADR51, [note])
+    assert spelling_of(replace(NATIVE, dialects=(ADR51,)), written, NOW) == alone
+
+
+def test_a_time_that_the_server_would_take_for_the_past_is_portable_even_without_a_sidecar() -> None:
+    assert spelling_of(NATIVE, headers("@at 2300-01-01T00:00:00Z"), NOW, has_sidecar=False).dialect is PORTABLE
+
+
+@pytest.mark.parametrize(
+    ("served", "written", "reason"),
+    [
+        (AT_ONLY, headers(AT, "X-Limit", "X-Note", "X-Jitter"), "only a sidecar heeds X-Jitter, X-Limit"),
+        (AT_ONLY, headers(DAILY), "a server of 2.12 fires @at only"),
+        (AT_ONLY, headers(AT, "Rollup"), "a server of 2.12 ignores a source and a roll-up"),
+        (NATIVE, headers("@at 2300-01-01T00:00:00Z"), "a server fires a time after 2262 at once"),
+        (NATIVE, headers(AT, "X-Target"), "only a sidecar fires into another stream"),
+        (NATIVE, headers(DAILY, "X-Syntax"), "only a sidecar reads a pattern of value"),
+    ],
+)
+def test_a_spelling_that_nothing_fires_is_refused(
+    served: Served, written: list[tuple[bytes, bytes]], reason: str
+) -> None:
+    only_server = replace(served, dialects=(ADR51,))
+    begin = "nothing would fire this schedule on stream S"
+    with pytest.raises(NotServedError) as refused:
+        spelling_of(only_server, written, NOW)
+    assert str(refused.value) == f"{begin}: {reason}, and nothing fires portable headers (X-Nats-Schedule) there"
+    with pytest.raises(NotServedError) as refused:
+        spelling_of(only_server, written, NOW, missing="no sidecar answers")
+    assert str(refused.value) == f"{begin}: {reason}, and no sidecar answers"
+
+
+def test_portable_headers_that_are_asked_for_and_that_nothing_fires_are_refused() -> None:
+    with pytest.raises(NotServedError, match="on stream S: portable headers are asked for, and nothing fires"):
+        spelling_of(replace(NATIVE, dialects=(ADR51,)), headers(AT), NOW, portable=True)
+
+
+@pytest.mark.parametrize("pattern", ["@every soon", "@daily nonsense", "@at tomorrow", ""])
+def test_a_pattern_that_is_invalid_is_left_to_what_checks_it(pattern: str) -> None:
+    assert spelling_of(AT_ONLY, headers(pattern), NOW).dialect is ADR51
+
+
+def edit_of(*headers: str, unset: tuple[str, ...] = ()) -> Edit:
+    """Return an edit; names are those without `Nats-Schedule`."""
+    pairs = [one.partition(": ") for one in headers]
+    return Edit(
+        [(b"Nats-Schedule" + name.encode(), value.encode()) for name, _, value in pairs],
+        [b"Nats-Schedule" + name.encode() for name in unset],
+    )
+
+
+BEFORE = with_headers(EMPTY_BLOCK, headers(AT, "X-Jitter", "Source"))
+"""A schedule with a policy and a source, which the server ignores: another client stored it so."""
+
+
+@pytest.mark.parametrize(
+    ("served", "edit", "reason"),
+    [
+        (NATIVE, edit_of("-X-Limit: 3"), "only a sidecar heeds X-Limit"),
+        (NATIVE, edit_of("-X-Jitter: 3s"), "only a sidecar heeds X-Jitter"),
+        (NATIVE, edit_of(": @at 2300-01-01T00:00:00Z"), "a server fires a time after 2262 at once"),
+        (NATIVE, edit_of("-X-Target: jobs.run"), "only a sidecar fires into another stream"),
+        (NATIVE, edit_of("-X-Syntax: crontab"), "only a sidecar reads a pattern of crontab"),
+        (AT_ONLY, edit_of(": @every 5m"), "a server of 2.12 fires @at only"),
+        (AT_ONLY, edit_of("-Rollup: sub"), "a server of 2.12 ignores a source and a roll-up"),
+    ],
+)
+def test_an_edit_that_sets_what_the_server_does_not_do_is_refused(served: Served, edit: Edit, reason: str) -> None:
+    with pytest.raises(NotPossibleError, match=f"the server fires this schedule, and {reason}: replace the schedule"):
+        judged_edit(served, edited(BEFORE, edit), edit, NOW)
+
+
+@pytest.mark.parametrize(
+    ("served", "edit", "notes"),
+    [
+        (NATIVE, edit_of("-X-Note: 3", "-Source: S.in", ": @every 5m"), 0),
+        (NATIVE, edit_of(": @every 1.4s"), 1),
+        (NATIVE, edit_of(": @daily", "-Time-Zone: Africa/Cairo"), 1),
+        (AT_ONLY, edit_of("-Target: S.other"), 0),
+        (AT_ONLY, edit_of(unset=("-X-Jitter", "-Source")), 0),
+        (AT_ONLY, edit_of(": @at 2210-01-01T00:00:00Z"), 0),
+    ],
+)
+def test_what_an_edit_leaves_as_it_is_does_not_count(served: Served, edit: Edit, notes: int) -> None:
+    assert len(judged_edit(served, edited(BEFORE, edit), edit, NOW)) == notes
+
+
+def test_a_zone_alone_is_judged_with_the_pattern_that_stays() -> None:
+    before, edit = with_headers(EMPTY_BLOCK, headers(DAILY)), edit_of("-Time-Zone: Africa/Cairo")
+    (note,) = judged_edit(NATIVE, edited(before, edit), edit, NOW)
+    assert "skips a midnight" in note
