@@ -13,22 +13,17 @@ import click
 
 from nats_scheduler.cli.changing import Access, How, change_options, in_store, one_options
 from nats_scheduler.cli.check import one_line
-from nats_scheduler.cli.definition_options import Given, definition_options, policy_header, policy_name
+from nats_scheduler.cli.definition_options import Given, definition_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, print_warning, printable
 from nats_scheduler.cli.stored_schedule import StoredSchedule, print_stored, stored_schedule
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.current import Current, current, read_current
-from nats_scheduler.control.edits import edit
-from nats_scheduler.control.errors import ConflictError
+from nats_scheduler.control.current import Current, read_current
+from nats_scheduler.control.edits import edit_latest
 from nats_scheduler.control.port import ScheduleStore, Served
-from nats_scheduler.control.words import Edit, edited
-from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.control.words import Edit, edited, named_header
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.settings.load import ResolvedSettings
-
-MAX_EDIT_ATTEMPTS = 8
-"""How often an edit is made while others change the same schedule."""
 
 
 @click.command("edit")
@@ -81,46 +76,29 @@ async def edited_schedule(
     how: How,
 ) -> tuple[Change, Current | None]:
     """Edit a schedule, again if another client has changed it meanwhile; return the schedule as it is left, too."""
-    for attempt in range(1, MAX_EDIT_ATTEMPTS + 1):
-        found = await current(store, served, subject)
-        wanted = _wanted(found, given, unset, store.now())
-        expected = found.sequence if expect is None else expect
-        try:
-            change = await edit(
-                store, served.name, subject, wanted, expected=expected, author=how.author, dry_run=how.dry_run
-            )
-        except ConflictError:
-            if expect is not None or attempt == MAX_EDIT_ATTEMPTS:
-                raise
-        else:
-            break
-    return change, _edited(served, found, wanted, store.now())
+    left: Current | None = None
+
+    def wanted(found: Current) -> Edit:
+        nonlocal left
+        one = _wanted(found, given, unset, store.now())
+        left = _edited(served, found, one, store.now())
+        return one
+
+    change = await edit_latest(
+        store, served.name, subject, wanted, expected=expect, author=how.author, dry_run=how.dry_run
+    )
+    return change, left
 
 
 def _wanted(found: Current, given: Given, unset: Sequence[str], now: int) -> Edit:
     """Return the edit of the schedule as it is stored; warn of names to remove that it does not have."""
-    names = [_header_name(found.dialect, name) for name in unset]
+    names = [named_header(found.dialect, one_line(name).decode("utf-8", "surrogateescape")) for name in unset]
     for name in names:
         if header_value(found.active_block, name) is None:
             print_warning(printable(f"{found.subject} has no {decoded(name)}: there is nothing to remove"))
     headers = given.written(found.dialect, now)
     _check_repeated([*names, *(name for name, _value in headers)])
     return Edit(headers, names, given.body)
-
-
-def _header_name(dialect: Dialect, text: str) -> bytes:
-    """Return the header that a name of `--unset` stands for."""
-    options = {
-        "target": dialect.target,
-        "source": dialect.source,
-        "ttl": dialect.ttl,
-        "tz": dialect.time_zone,
-        "rollup": dialect.rollup,
-    }
-    policy = policy_name(text) if text.upper().startswith("X-") else None
-    if policy is not None:
-        return policy_header(dialect, policy)
-    return options.get(text) or one_line(text)
 
 
 def _check_repeated(names: Sequence[bytes]) -> None:

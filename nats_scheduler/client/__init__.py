@@ -11,6 +11,7 @@ Reference: `docs/reference/client.md`. Nothing of the sidecar is imported.
 
 from nats_scheduler.client.cancelling import Cancelled
 from nats_scheduler.client.delivered import Delivered, delivered
+from nats_scheduler.client.policy_texts import PolicyArguments
 from nats_scheduler.client.recurring import daily, hourly, monthly, weekly
 from nats_scheduler.client.schedules import Schedules
 from nats_scheduler.client.serving import Serving, Sidecar
@@ -48,6 +49,7 @@ __all__ = [
     "NotFoundError",
     "NotPossibleError",
     "NotServedError",
+    "PolicyArguments",
     "RefusedError",
     "RejectedError",
     "Schedule",

@@ -95,7 +95,7 @@ def _plain_text(value: Any, name: str) -> str:
 
 def _except_text(before: str, given: PolicyArguments) -> str | None:
     """Write both kinds of exceptions into the one header that they share; what is not given stays."""
-    parts = [part for part in before.split(",") if part]
+    parts = [part.strip(" ") for part in before.split(",") if part]
     days = [part for part in parts if not part.startswith(CALENDAR)]
     calendars = [part for part in parts if part.startswith(CALENDAR)]
     if "except_days" in given:

@@ -12,17 +12,19 @@ Every method raises these errors, beside those that it names:
   was: doing it again is safe.
 - `ForbiddenError` if the user lacks a permission, `RefusedError` with the server's code if it refuses.
 
-Cost: two requests for each read of a schedule, four for each change.
+Cost: two requests for each read of a schedule, four for each change, six for an edit.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, Self
 
 from nats.aio.client import Client
 
 from nats_scheduler.client.cancelling import Cancelled, publish_and_cancel
+from nats_scheduler.client.editing import Wish, edit_of
 from nats_scheduler.client.past import FirePast
+from nats_scheduler.client.policy_texts import PolicyArguments
 from nats_scheduler.client.requests import DEFAULT_PREFIX, Requests
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
 from nats_scheduler.client.spelling import Headers, Spelled, Wanted, spelled
@@ -33,7 +35,7 @@ from nats_scheduler.client.when import When
 from nats_scheduler.client.wire import wire_of
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.current import opened, read_current
-from nats_scheduler.control.edits import add, remove
+from nats_scheduler.control.edits import add, edit_latest, remove
 from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
 from nats_scheduler.control.switch import pause, resume
@@ -128,6 +130,47 @@ class Schedules:
         """
         wanted = Wanted(when, target, source, ttl, rollup, headers)
         return await self._add(subject, wanted, body, reason, is_replacing=True)
+
+    # -- change ---------------------------------------------------------------------------------------------------
+
+    async def edit(
+        self,
+        subject: str,
+        *,
+        when: When | None = None,
+        body: bytes | None = None,
+        target: str | Elsewhere | None = None,
+        source: str | None = None,
+        ttl: timedelta | Literal["never"] | None = None,
+        rollup: bool | None = None,
+        headers: Headers = (),
+        policies: PolicyArguments | None = None,
+        unset: Collection[str] = (),
+        expected: int | None = None,
+        reason: str = "",
+    ) -> Change:
+        """Change what is named of the schedule on a subject, paused or not; all else stays, byte for byte.
+
+        `when` takes the place of the pattern, its time zone and its syntax; of the policies it changes those that it
+        has. `policies` are those of `When.policies`, as a dict: None removes one. `headers` replaces or adds headers.
+        `unset` removes `"source"`, `"ttl"`, `"tz"`, `"rollup"`, a policy such as `"X-Jitter"`, or a header of this
+        name. The fire times stay unless the pattern is changed.
+        If another client changes the schedule at the same time, the edit is made to what that client stored; with
+        `expected`, its sequence, it raises `ConflictError`. The change is `UNCHANGED` if everything is like that.
+        Raises `NotFoundError`, `RejectedError` if it would never fire then, and `NotPossibleError` if the server fires
+        it and would ignore what is set: its spelling is not changed. Then use `upsert`.
+        """
+        wish = Wish(when, body, target, source, ttl, rollup, headers, policies or {}, unset)
+        wish.check()
+        change = await edit_latest(
+            self._store,
+            self._stream,
+            subject,
+            lambda found: edit_of(wish, found, self._store.now()),
+            author=self._by(reason),
+            expected=expected,
+        )
+        return change_of(change)
 
     # -- read -----------------------------------------------------------------------------------------------------
 

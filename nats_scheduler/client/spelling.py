@@ -86,7 +86,7 @@ def _headers(wanted: Wanted, dialect: Dialect, now: int) -> list[Header]:
         (dialect.ttl, ttl_text(wanted.ttl)),
         (dialect.rollup, "sub" if wanted.rollup else None),
     ]
-    values = [(name, _one_line(name.decode(), value)) for name, value in named if value is not None]
+    values = [(name, line_of(name.decode(), value)) for name, value in named if value is not None]
     return [*wanted.when.headers(dialect, now), *values]
 
 
@@ -114,7 +114,7 @@ def ttl_text(ttl: timedelta | Literal["never"] | None) -> str | None:
 def headers_of(headers: Headers) -> list[Header]:
     """Return further headers of the program; raises `ValueError` for what is none, or is one of a schedule."""
     items: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
-    return [(checked_name(name).encode(), _one_line(name, value)) for name, value in items]
+    return [(checked_name(name).encode(), line_of(name, value)) for name, value in items]
 
 
 def checked_name(name: str) -> str:
@@ -126,7 +126,8 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _one_line(name: str, value: str) -> bytes:
+def line_of(name: str, value: str) -> bytes:
+    """Return the value of a header as bytes; raises `InvalidScheduleError` if it has a line break, and `TypeError`."""
     if not isinstance(value, str):
         raise TypeError(f"{name} of {value!r} is no text")
     if _BREAK(value):

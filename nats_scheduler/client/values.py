@@ -180,8 +180,6 @@ def schedule_of(stream: str, current: Current) -> Schedule:
     """Return a schedule that was read."""
     message, dialect = current.message, current.dialect
     fields = schedule_fields(current.active_block, dialect)
-    prefix, short = extension_prefix(dialect), len(dialect.schedule) + 1
-    policies = [(name[short:].decode("utf-8", "replace"), fields[name]) for name in fields if name.startswith(prefix)]
     others = [
         (name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
         for name, value in header_items(message.block)
@@ -195,7 +193,7 @@ def schedule_of(stream: str, current: Current) -> Schedule:
         stored_at_ns=message.stored_at,
         pattern=current.pattern,
         time_zone=fields.get(dialect.time_zone),
-        policies=tuple(sorted(policies)),
+        policies=named_policies(current),
         target=fields.get(dialect.target) or elsewhere or "",
         source=fields.get(dialect.source) or None,
         ttl=fields.get(dialect.ttl) or None,
@@ -208,6 +206,15 @@ def schedule_of(stream: str, current: Current) -> Schedule:
         is_fired_by_server=current.is_fired_by_server,
         current=current,
     )
+
+
+def named_policies(current: Current) -> tuple[tuple[str, str], ...]:
+    """Return the policies of a schedule as they are written, by their names without the prefix."""
+    dialect = current.dialect
+    fields = schedule_fields(current.active_block, dialect)
+    prefix, short = extension_prefix(dialect), len(dialect.schedule) + 1
+    named = ((name[short:].decode("utf-8", "replace"), fields[name]) for name in fields if name.startswith(prefix))
+    return tuple(sorted(named))
 
 
 def fire_of(fire: PastFire) -> Fire:

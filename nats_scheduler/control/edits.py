@@ -15,6 +15,7 @@ Cost: three requests, and one to publish the advisory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace as _with
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
@@ -32,6 +33,9 @@ from nats_scheduler.message.stored import StoredMessage
 
 EVERY = b"@every "
 """What a pattern with a grid begins with."""
+
+MAX_EDIT_ATTEMPTS = 8
+"""How often an edit is made while others change the same schedule."""
 
 STAYS_PAUSED = "it is paused, and stays so"
 
@@ -110,6 +114,32 @@ async def edit(
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
     change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact))
     return change if dry_run else await store_schedule(store, served, change, block, body)
+
+
+async def edit_latest(
+    store: ScheduleStore,
+    stream: str,
+    subject: str,
+    wanted: Callable[[Current], Edit],
+    *,
+    author: Author = NOBODY,
+    expected: int | None = None,
+    dry_run: bool = False,
+) -> Change:
+    """Make the edit that `wanted` returns for the schedule as it is stored, again if another client has changed it.
+
+    With `expected` a schedule with another sequence is not edited. Raises as `edit`, and `ConflictError` if others
+    changed it at each attempt.
+    """
+    for attempt in range(1, MAX_EDIT_ATTEMPTS + 1):
+        _served, found = await opened(store, stream, subject, expected)
+        one = wanted(found)
+        try:
+            return await edit(store, stream, subject, one, author=author, expected=found.sequence, dry_run=dry_run)
+        except ConflictError:
+            if expected is not None or attempt == MAX_EDIT_ATTEMPTS:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def remove(

@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import (
     CRLF,
     MSG_ID,
@@ -29,6 +30,7 @@ from nats_scheduler.message.headers import (
     without_status,
 )
 from nats_scheduler.message.placing import Header
+from nats_scheduler.message.policies import POLICY_NAMES
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_SHOWN_CHARS = 80
@@ -48,6 +50,24 @@ class Edit:
     """The names of headers to remove."""
     body: bytes | None = None
     """The new body; None to keep it."""
+
+
+def named_header(dialect: Dialect, name: str) -> bytes:
+    """Return the header that a name stands for: `target`, `source`, `ttl`, `tz`, `rollup`, a policy such as `X-Jitter`.
+
+    The case of a policy does not matter. Any other name is that of a header as it is written.
+    """
+    shorts = {
+        "target": dialect.target,
+        "source": dialect.source,
+        "ttl": dialect.ttl,
+        "tz": dialect.time_zone,
+        "rollup": dialect.rollup,
+    }
+    policy = next((one for one in POLICY_NAMES if one.lower() == name.lower()), None)
+    if policy is not None:
+        return dialect.schedule + b"-" + policy.encode()
+    return shorts.get(name) or name.encode("utf-8", "surrogateescape")
 
 
 def publishable(block: bytes) -> bytes:

@@ -48,6 +48,7 @@ async def change(schedules: Schedules, subject: str) -> None:
     """Do all that changes a schedule."""
     await schedules.create(subject, FAR, target="orders.out")
     await schedules.upsert(subject, FAR, b"other", target="orders.out")
+    await schedules.edit(subject, body=b"edited")
     await schedules.pause(subject)
     await schedules.resume(subject)
     await schedules.fire(subject)

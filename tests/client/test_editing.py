@@ -1,0 +1,208 @@
+"""An edit changes what it names, in the spelling that the schedule has, and nothing else."""
+
+from contextlib import AsyncExitStack
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from nats_scheduler.client import ConflictError, Kind, NotFoundError, NotPossibleError, RejectedError
+from nats_scheduler.client.editing import Wish, edit_of
+from nats_scheduler.client.values import elsewhere
+from nats_scheduler.client.when import InvalidScheduleError, at, cron, every
+from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest
+from nats_scheduler.control.switch import pause
+from nats_scheduler.control.words import Edit, publishable_again
+from nats_scheduler.message.headers import header_items
+from tests.client.conftest import Connect
+from tests.client.worlds import FAR, entered
+from tests.conftest import SharedServer
+from tests.control.world import SUBJECT, World, block
+from tests.harness.servers import V2_11, V2_12, V2_15
+
+HOUR = timedelta(hours=1)
+
+
+async def edited(world: World, wish: Wish, prefix: str = "") -> dict[str, str]:
+    """Edit the schedule of a world; return its headers by their names without the prefix."""
+    wish.check()
+    await edit_latest(world.store, "S", SUBJECT, lambda found: edit_of(wish, found, world.time))
+    found = header_items(publishable_again(world.last().block))
+    return {name.decode().removeprefix(f"{prefix}Nats-Schedule"): value.decode() for name, value in found}
+
+
+FULL = {"Nats_Schedule_TTL": "5m", "Nats_Schedule_X_Missed": "skip", "Trace": "a"}
+STORED = {"": "@daily", "-Target": "S.out", "-TTL": "5m", "-X-Missed": "skip", "Trace": "a"}
+
+
+@pytest.mark.parametrize(
+    ("wish", "changes"),
+    [
+        (Wish(body=b"new"), {}),
+        (Wish(target="S.other"), {"-Target": "S.other"}),
+        (Wish(source="S.in"), {"-Source": "S.in"}),
+        (Wish(ttl=HOUR), {"-TTL": "1h0m0s"}),
+        (Wish(ttl="never"), {"-TTL": "never"}),
+        (Wish(rollup=True), {"-Rollup": "sub"}),
+        (Wish(rollup=False), {}),
+        (Wish(headers={"Trace": "b", "Order": "7"}), {"Trace": "b", "Order": "7"}),
+        (Wish(policies={"jitter": HOUR}), {"-X-Jitter": "1h0m0s"}),
+        (Wish(policies={"missed": None, "note": "x"}), {"-X-Missed": None, "-X-Note": "x"}),
+        (Wish(unset=["ttl", "x-missed", "Trace"]), {"-TTL": None, "-X-Missed": None, "Trace": None}),
+        (Wish(unset=("source", "tz", "rollup")), {}),
+        (Wish(when=cron("@hourly", "Europe/Berlin")), {"": "@hourly", "-Time-Zone": "Europe/Berlin"}),
+        (Wish(when=every(HOUR).policies(missed="all")), {"": "@every 1h0m0s", "-X-Missed": "all"}),
+        (
+            Wish(when=every(HOUR).policies(missed="all"), policies={"missed": 3, "limit": 2}),
+            {"": "@every 1h0m0s", "-X-Missed": "all 3", "-X-Limit": "2"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "X-"])
+async def test_only_what_is_named_is_changed(wish: Wish, changes: dict[str, str | None], prefix: str) -> None:
+    world = World(allow_msg_ttl=True)
+    stored = {name if name == "Trace" else prefix.replace("-", "_") + name: value for name, value in FULL.items()}
+    world.put(block("@daily", prefix, **stored))
+    expected = {name: value for name, value in (STORED | changes).items() if value is not None}
+    assert await edited(world, wish, prefix) == expected
+    assert world.last().body == (b"body" if wish.body is None else wish.body)
+
+
+async def test_a_pattern_takes_its_zone_and_its_syntax_with_it() -> None:
+    world = World()
+    more = {"X_Nats_Schedule_Time_Zone": "Europe/Berlin", "X_Nats_Schedule_X_Syntax": "crontab"}
+    world.put(block("0 9 * * 1-5", "X-", **more))
+    assert await edited(world, Wish(when=every(HOUR)), "X-") == {"": "@every 1h0m0s", "-Target": "S.out"}
+    quartz = Wish(when=cron("0 0 9 L * ?", syntax="quartz"))
+    assert await edited(world, quartz, "X-") == {"": "0 0 9 L * ?", "-Target": "S.out", "-X-Syntax": "quartz"}
+
+
+async def test_days_and_calendars_that_are_not_named_stay() -> None:
+    world = World()
+    world.put(block("@daily", Nats_Schedule_X_Except="2026-12-25, calendar:shop"))
+    headers = await edited(world, Wish(policies={"except_days": [date(2026, 12, 24)]}))
+    assert headers["-X-Except"] == "2026-12-24,calendar:shop"
+
+
+async def test_an_edit_that_changes_nothing_stores_nothing() -> None:
+    world = World(allow_msg_ttl=True)
+    sequence = world.put(block("@daily", **FULL))
+    await edited(world, Wish(when=cron("@daily"), target="S.out", policies={"missed": "skip"}, unset=["source"]))
+    assert world.last().sequence == sequence
+
+
+async def test_a_target_of_either_kind_takes_the_place_of_the_other() -> None:
+    world = World()
+    world.put(block(prefix="X-"))
+    wish = Wish(target=elsewhere("jobs.run"))
+    edit = edit_of(wish, await world.found(), world.time)
+    assert edit == Edit([(b"X-Nats-Schedule-X-Target", b"jobs.run")], [b"X-Nats-Schedule-Target"])
+    back = edit_of(Wish(target="S.other"), await world.found(), world.time)
+    assert back == Edit([(b"X-Nats-Schedule-Target", b"S.other")], [b"X-Nats-Schedule-X-Target"])
+    world.put(block())
+    with pytest.raises(RejectedError, match="read beside X-Nats-Schedule only"):
+        await edited(world, wish)
+
+
+async def test_an_edit_is_made_to_what_another_client_has_stored() -> None:
+    world = World(allow_msg_ttl=True)
+    world.put(block("@daily"))
+    world.store.interruptions.append(lambda: world.put(block("@hourly", "X-"), b"theirs"))
+    assert await edited(world, Wish(ttl=HOUR), "X-") == {"": "@hourly", "-Target": "S.out", "-TTL": "1h0m0s"}
+    assert world.last().body == b"theirs"
+
+
+async def test_others_may_be_faster_only_so_often() -> None:
+    world = World()
+    world.put(block("@daily"))
+    bodies = iter([b"%d" % number for number in range(MAX_EDIT_ATTEMPTS)])
+    for _ in range(MAX_EDIT_ATTEMPTS):
+        world.store.interruptions.append(lambda: world.put(block("@daily"), next(bodies)))
+    with pytest.raises(ConflictError):
+        await edited(world, Wish(body=b"mine"))
+    assert world.last().body == b"%d" % (MAX_EDIT_ATTEMPTS - 1)
+
+
+async def test_a_paused_schedule_stays_paused() -> None:
+    world = World()
+    world.put(block("@daily"))
+    await pause(world.store, "S", SUBJECT)
+    assert await edited(world, Wish(when=every(HOUR))) == {"-X-Paused": "@every 1h0m0s", "-Target": "S.out"}
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        ({}, ValueError),
+        ({"headers": {}, "policies": {}}, ValueError),
+        ({"unset": "ttl"}, TypeError),
+        ({"unset": [1]}, TypeError),
+        ({"headers": {"Nats-Schedule-TTL": "1h"}}, InvalidScheduleError),
+        ({"headers": {"A": "x\r\ny"}}, InvalidScheduleError),
+        ({"ttl": timedelta(milliseconds=5)}, InvalidScheduleError),
+    ],
+)
+def test_wrong_use_is_found_before_a_server_is_asked(wish: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Wish(**wish).check()
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        (Wish(target="S.a\r\nX: y"), InvalidScheduleError),
+        (Wish(policies={"start": datetime(2027, 1, 1)}), ValueError),  # noqa: DTZ001
+        (Wish(ttl=HOUR, unset=["ttl"]), NotPossibleError),
+        (Wish(headers=[("A", "1"), ("A", "2")]), NotPossibleError),
+        (Wish(unset=["Nats-Schedule"]), NotPossibleError),
+        (Wish(unset=["target"]), RejectedError),
+        (Wish(target="elsewhere"), RejectedError),
+        (Wish(policies={"limit": 0}), RejectedError),
+        (Wish(when=cron("0 9 * * 1", syntax="crontab")), RejectedError),
+    ],
+)
+async def test_what_would_break_the_schedule_changes_nothing(wish: Wish, error: type[Exception]) -> None:
+    world = World(allow_msg_ttl=True)
+    sequence = world.put(block())
+    with pytest.raises(error):
+        await edited(world, wish)
+    assert world.last().sequence == sequence
+
+
+@pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_12, False), (V2_15, False), (V2_15, True)])
+async def test_a_program_edits_a_schedule_and_it_fires_so(
+    shared_server: SharedServer, stream_name: str, connect: Connect, version: str, sidecar: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        url = (await shared_server(version)).url
+        world = await entered(stack, url, stream_name, connect, sidecar=sidecar, allow_msg_ttl=True)
+        schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
+        with pytest.raises(NotFoundError):
+            await schedules.edit(subject, body=b"none")
+        created = await schedules.create(subject, at(FAR), b"old", target=out, headers=[("A", "1"), ("A", "2")])
+        change = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"}, reason="asked")
+        assert (change.kind, change.before, change.author.reason) == (Kind.EDITED, created.sequence, "asked")
+        again = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"})
+        assert (again.kind, again.sequence) == (Kind.UNCHANGED, change.sequence)
+        found = await schedules.get(subject)
+        own = [pair for pair in found.headers if not pair[0].startswith("Nats-")]
+        assert (found.when, found.body, found.ttl, own) == (
+            at(FAR),
+            b"new",
+            "1h0m0s",
+            [("A", "1"), ("A", "2"), ("B", "3")],
+        )
+        with pytest.raises(ConflictError):
+            await schedules.edit(subject, body=b"lost", expected=created.sequence)
+        with pytest.raises(TypeError, match="bytes are expected"):
+            await schedules.edit(subject, body="text")  # type: ignore[arg-type]
+        if found.is_fired_by_server:
+            with pytest.raises(NotPossibleError, match="only a sidecar heeds X-Limit"):
+                await schedules.edit(subject, policies={"limit": 3})
+        else:
+            await schedules.edit(subject, policies={"limit": 3})
+            assert (await schedules.get(subject)).policies == (("X-Limit", "3"),)
+        await schedules.edit(subject, when=at(datetime(2020, 1, 1, tzinfo=UTC)), unset=["ttl", "A"])
+        (fired,) = await world.account.wait_for(world.stream, out)
+        names = {name for name, _value in header_items(fired.block)}
+        assert (fired.body, b"A" in names, b"B" in names, b"Nats-TTL" in names) == (b"new", False, True, False)
