@@ -21,7 +21,7 @@ import yaml
 Path = tuple[str | int, ...]
 """Keys and positions from a document to a value in it."""
 
-MAX_VALUES = 5_000_000
+MAX_VALUES = 2_000_000
 """Values in one file, those of aliases counted each time: a few lines of aliases can stand for billions."""
 
 MAX_DEPTH = 32

@@ -225,7 +225,8 @@ ASKED: dict[int, set[str]] = {
 
 def permissions(column: int, need: str = "yes") -> list[Permission]:
     """Return the permissions of one column."""
-    rows = [(act, subject, needs) for act, subject, *needs in _ROW.findall(DOCUMENT.read_text("utf-8"))]
+    _before, _heading, section = DOCUMENT.read_text("utf-8").partition("\n### Users of the commands\n")
+    rows = [(act, subject, needs) for act, subject, *needs in _ROW.findall(section.partition("\n### ")[0])]
     return [Permission(act, subject, ()) for act, subject, needs in rows if needs[column] == need]
 
 

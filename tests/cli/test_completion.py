@@ -54,7 +54,7 @@ async def completed(folder: Path, *words: str) -> list[str]:
     ("words", "offered"),
     [
         (("",), [*COMMANDS]),
-        (("ex",), ["explain"]),
+        (("ex",), ["export", "explain"]),
         (("stream", ""), ["add", "ls"]),
         (("explain", "--cou"), ["--count"]),
         (("completion", ""), [*SHELLS]),
