@@ -29,6 +29,7 @@ def free_from(history: History, version: Version, due: int) -> int:
     """Return from when on (ns) the fire of a due instant is not held back; `NEVER` if it may be dropped.
 
     With `queue` it may be held back by a pause that began before it was due, because another one waited already.
+    An instance whose clock is ahead asks about the fire before so much earlier.
     """
     if not holds_back(version):
         return 0
@@ -36,10 +37,11 @@ def free_from(history: History, version: Version, due: int) -> int:
     if not earlier:
         return 0
     finished = max(_finished_at(history, version, fire) for fire in earlier)
+    known_from = finished + ASKED_WITHIN + history.terms.clock_ahead
     if version.pattern.policies.overlap == "skip":
-        return 0 if finished + ASKED_WITHIN <= version.sent_at(due) else NEVER
+        return 0 if known_from <= version.sent_at(due) else NEVER
     first = version.following_sent_at(max(fire.fire_time or 0 for fire in earlier))
-    if first is None or finished + ASKED_WITHIN <= first:
+    if first is None or known_from <= first:
         return 0
     return finished + min(max((finished - first) // 8, SHORTEST_PAUSE), LONGEST_PAUSE) + ASKED_WITHIN
 

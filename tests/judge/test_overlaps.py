@@ -99,6 +99,15 @@ def test_what_was_finished_just_before_the_next_one_was_due_may_be_skipped_too()
     assert broken(worked("skip", {4: 5.4}, *fires(4, 8, 10, 12))) == ["Complete"]
 
 
+@pytest.mark.parametrize(("ahead", "is_found"), [(0.0, True), (1.2, False)])
+def test_an_instance_whose_clock_is_ahead_may_skip_by_what_was_unfinished_so_much_earlier(
+    ahead: float, is_found: bool
+) -> None:
+    made = without(worked("skip", {4: 5.0}), 6)
+    made.terms = replace(made.terms, clock_ahead=int(ahead * SECOND))
+    assert ("Complete" in broken(made)) == is_found
+
+
 def test_the_latest_that_waited_is_owed_once_the_one_before_is_finished() -> None:
     assert broken(worked("queue", {4: 8.5}, *fires(4, 8, 10, 12, late={8: 0.7}))) == []
     assert broken(worked("queue", {4: 8.5}, *fires(4, 10, 12))) == ["Complete"]
