@@ -3,7 +3,7 @@
 Rule: what will be done is shown before, and is confirmed; what was shown is what is done. A schedule that another
 client has changed since is left as it is and reported, and the others are done. So an apply that failed or was killed
 is finished by running it again.
-Cost: see `cli.planning` and `control.applying`; `cli.many.MAX_AT_ONCE` schedules are changed at a time.
+Cost: see `cli.planning` and `control.applying`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.changing import Access, How, change_options, error_text, in_store
-from nats_scheduler.cli.many import Done, change_each
+from nats_scheduler.cli.many import change_each
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning, printable
 from nats_scheduler.cli.plan_output import plans_document, print_plans
-from nats_scheduler.cli.planning import StreamPlan, Wanted, plan_all, wanted_options
+from nats_scheduler.cli.planning import Wanted, plan_all, wanted_options
 from nats_scheduler.cli.progress import ProgressBar, progress_bar
 from nats_scheduler.control.applying import carry_out
 from nats_scheduler.control.changes import Author, Change
+from nats_scheduler.control.each import Done
 from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.observe.change_documents import change_document
 from nats_scheduler.settings.load import ResolvedSettings
 

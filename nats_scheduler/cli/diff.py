@@ -10,7 +10,8 @@ import click
 from nats_scheduler.cli.changing import in_store
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, print_json
 from nats_scheduler.cli.plan_output import plans_document, print_plans
-from nats_scheduler.cli.planning import StreamPlan, Wanted, plan_all, wanted_options
+from nats_scheduler.cli.planning import Wanted, plan_all, wanted_options
+from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.settings.load import ResolvedSettings
 
 EXIT_DIFFERENT = 1

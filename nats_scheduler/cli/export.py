@@ -19,11 +19,8 @@ from nats_scheduler.cli.changing import Access, in_store
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_warning, printable
-from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.declared import Declared, as_text, declare
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.exporting import exported
 from nats_scheduler.files.writing import Format, stream_document, written_file
-from nats_scheduler.message.paused import paused_block
 from nats_scheduler.settings.load import ResolvedSettings
 
 FORMATS: tuple[Format, ...] = ("yaml", "json")
@@ -69,33 +66,10 @@ async def _documents(access: Access, streams: Sequence[str], subjects: str, owne
 
 
 async def _document(access: Access, stream: str, subjects: str, owner: str | None) -> Document:
-    served = await access.store.served(stream)
-    found: list[Declared] = []
-    async for message in access.store.schedules(stream, subjects):
-        current = read_current(message, served)
-        if current is None or (owner is not None and current.owner != owner):
-            continue
-        declared = _declared(current, served, owner)
-        if isinstance(declared, str):
-            print_warning(printable(f"stream {stream}: {current.subject} is left out: {declared}"))
-        else:
-            found.append(declared)
-    return stream_document(stream, found, owner=owner, spelling=served.dialects[0])
-
-
-def _declared(current: Current, served: Served, owner: str | None) -> Declared | str:
-    """Return what a file says of a schedule, or why it can say nothing."""
-    if current.rejection is not None:
-        return str(current.rejection)
-    if as_text(current.subject.encode("utf-8", "surrogateescape")) is None:
-        return "its subject is not UTF-8, or has control characters"
-    block = current.active_block
-    if current.is_paused and paused_block(block, current.dialect) != current.message.block:
-        return "it is paused, and has the headers of an active schedule too"
-    content = declare(
-        block, current.dialect, owner=owner, is_fired_by_server=served.is_fired_by_server(current.dialect)
-    )
-    return Declared(current.subject, content, current.message.body or b"", True if current.is_paused else None)
+    found = await exported(access.store, stream, subjects, owner=owner)
+    for one in found.left_out:
+        print_warning(printable(f"stream {stream}: {one.subject} is left out: {one.reason}"))
+    return stream_document(stream, found.declared, owner=owner, spelling=found.served.dialects[0])
 
 
 def _write(documents: Sequence[Document], form: Format | None, output: str | None) -> None:

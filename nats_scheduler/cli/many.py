@@ -1,9 +1,8 @@
 """One change to many schedules: which ones are meant, the confirmation, the progress, and what failed.
 
 Rule: a wildcard is resolved and counted first, and what was counted is what is changed: schedules that are added
-meanwhile are not. A schedule that cannot be changed does not stop the others, and is named at the end.
-Cost: as many requests as a change takes, for `MAX_AT_ONCE` schedules at a time; a wildcard reads the stream before.
-Limit: if the server does not answer `MAX_UNANSWERED` times, the rest is not tried.
+meanwhile are not. A schedule that cannot be changed does not stop the others (`control.each`).
+Cost: as many requests as a change takes, for some schedules at a time; a wildcard reads the stream before.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,13 @@ from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, pri
 from nats_scheduler.cli.progress import progress_bar
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.control.each import Done, Each
 from nats_scheduler.control.many import matching
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.change_documents import change_document
 from nats_scheduler.settings.load import ResolvedSettings
-
-MAX_AT_ONCE = 16
-"""How many schedules are changed at the same time: enough to hide the way to a server far away."""
-
-MAX_UNANSWERED = 3
-"""How many changes the server may leave unanswered before the rest is not tried."""
 
 Operation = Callable[[ScheduleStore, str], Awaitable[Change]]
 """Changes the schedule on one subject; raises `ScheduleError`."""
@@ -71,22 +64,6 @@ class Task:
     concerns: Callable[[Current], bool]
     """Whether it is to be done to a schedule that a wildcard found."""
     operation: Operation
-
-
-@dataclass(slots=True)
-class Done:
-    """What became of them, by their subjects."""
-
-    changes: dict[str, Change] = field(default_factory=dict)
-    failures: dict[str, ScheduleError] = field(default_factory=dict)
-    unanswered: int = 0
-    """How often the server did not answer."""
-
-    def in_order(self, subjects: Sequence[str]) -> Done:
-        """Return the same in the order of the subjects."""
-        changes = {subject: self.changes[subject] for subject in subjects if subject in self.changes}
-        failures = {subject: self.failures[subject] for subject in subjects if subject in self.failures}
-        return Done(changes, failures, self.unanswered)
 
 
 def many_options(command: Command) -> Command:
@@ -136,24 +113,11 @@ async def change_each(
     notify: Callable[[int], None] = lambda _number: None,
 ) -> Done:
     """Change the schedules on these subjects, some at a time; `notify` is called with how many are done."""
-    left, done = iter(subjects), Done()
-
-    async def work() -> None:
-        for subject in left:
-            if done.unanswered >= MAX_UNANSWERED:
-                done.failures[subject] = NoAnswerError("it was not tried, because the server does not answer")
-                continue
-            try:
-                done.changes[subject] = await operation(store, subject)
-            except ScheduleError as error:
-                done.failures[subject] = error
-                done.unanswered += isinstance(error, NoAnswerError | UnknownOutcomeError)
-            notify(len(done.changes) + len(done.failures))
-
+    each = Each(subjects, lambda subject: operation(store, subject), notify)
     async with TaskGroup() as group:
-        for _ in range(min(MAX_AT_ONCE, len(subjects))):
-            group.create_task(work())
-    return done.in_order(subjects)
+        for _ in range(each.workers):
+            group.create_task(each.work())
+    return each.done
 
 
 # -- which ones ------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.output import print_warning, printable
-from nats_scheduler.cli.planning import StreamPlan
 from nats_scheduler.control.plan import Action, Difference, Step
+from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 

@@ -21,7 +21,7 @@ from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import CRLF, HEADER_LINE, MSG_ROLLUP, decoded, header_value, with_headers
 from nats_scheduler.message.placing import Header
-from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix
+from nats_scheduler.message.policies import MAX_TEXT_CHARS, POLICY_NAMES, PolicyText, extension_prefix
 
 OWNER = "X-Owner"
 AT, EVERY = "@at ", "@every "
@@ -133,6 +133,11 @@ def owner_of(content: Content) -> str | None:
         value = header_value(content, policy_header(OWNER, dialect_of(content)))
         return None if value is None else decoded(value)
     return next((value for name, value in content.policies if name == OWNER), None)
+
+
+def is_owner(text: str) -> bool:
+    """Return whether a text can be the label of an owner: 1 to 256 characters that can be printed, not only blanks."""
+    return bool(text.strip()) and len(text) <= MAX_TEXT_CHARS and text.isprintable()
 
 
 @cache

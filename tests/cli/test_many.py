@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.many import MAX_AT_ONCE, MAX_UNANSWERED, change_each
+from nats_scheduler.cli.many import change_each
 from nats_scheduler.control.changes import Change, Kind
+from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED
 from nats_scheduler.control.errors import NotFoundError
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.control.switch import pause

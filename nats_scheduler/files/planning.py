@@ -1,0 +1,108 @@
+"""Plan what has to be done so that streams have the schedules that files declare.
+
+Rule: the documents of one stream and one owner are planned together. All problems that streams have with the files are
+returned, each with its place; nothing may be done if there is one.
+Cost: all schedules of a stream are read if its files have an owner, or more than `MAX_SUBJECTS_READ_ALONE` subjects;
+otherwise, and for each subject that has no schedule yet, one request for each subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nats_scheduler.control.declared import Declared
+from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
+from nats_scheduler.control.plan import Fault, Plan, plan_stream
+from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.files.reading import Problem, StreamFile
+from nats_scheduler.message.stored import StoredMessage
+
+MAX_SUBJECTS_READ_ALONE = 64
+"""Up to so many subjects of a stream are asked for one by one."""
+
+MAX_READS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """The plan for the schedules of one owner in one stream."""
+
+    served: Served
+    owner: str | None
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The documents of one stream and one owner."""
+
+    stream: str
+    owner: str | None
+    files: list[StreamFile]
+
+    @property
+    def declared(self) -> list[Declared]:
+        return [one for file in self.files for one in file.declared]
+
+    def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
+        """Yield faults with their places in the files."""
+        where = {one.subject: (file, index) for file in self.files for index, one in enumerate(file.declared)}
+        for fault in faults:
+            file, index = where[fault.subject]
+            yield Problem(file.place(index, fault.header), self.stream, fault.subject, fault.text, fault.code)
+
+
+async def plan_files(
+    store: ScheduleStore, files: Sequence[StreamFile], *, prune: bool = False, takes_over: bool = False
+) -> tuple[list[StreamPlan], list[Problem]]:
+    """Return what has to be done in each stream, and what is wrong.
+
+    With `prune`, schedules with the owner's label that are in no file are removed; with `takes_over`, those with the
+    label of another owner are changed too.
+    """
+    groups = _grouped(files)
+    plans: list[StreamPlan] = []
+    problems: list[Problem] = []
+    for group in groups:
+        try:
+            served = await store.served(group.stream)
+        except (StreamNotFoundError, NotServedError) as error:
+            problems.append(Problem(group.files[0].place_of_stream(), group.stream, "", str(error), error.code))
+            continue
+        others = [other for other in groups if other.stream == group.stream and other is not group]
+        declared = group.declared
+        plan = plan_stream(
+            declared,
+            await _stored(store, group, [one.subject for one in declared]),
+            served,
+            now=store.now(),
+            owner=group.owner,
+            prune=prune,
+            takes_over=takes_over,
+            kept=frozenset(one.subject for other in others for one in other.declared),
+        )
+        problems += group.problems(plan.faults)
+        plans.append(StreamPlan(served, group.owner, plan))
+    return plans, problems
+
+
+def _grouped(files: Sequence[StreamFile]) -> list[_Group]:
+    groups: dict[tuple[str, str | None], _Group] = {}
+    for one in files:
+        groups.setdefault((one.stream, one.owner), _Group(one.stream, one.owner, [])).files.append(one)
+    return list(groups.values())
+
+
+async def _stored(store: ScheduleStore, group: _Group, subjects: Sequence[str]) -> dict[str, StoredMessage]:
+    """Return the last message on each of these subjects, and with an owner all schedules of the stream."""
+    stored: dict[str, StoredMessage] = {}
+    if group.owner is not None or len(subjects) > MAX_SUBJECTS_READ_ALONE:
+        stored = {message.subject: message async for message in store.schedules(group.stream, ">")}
+    missing = [subject for subject in subjects if subject not in stored]
+    for start in range(0, len(missing), MAX_READS_AT_ONCE):
+        part = missing[start : start + MAX_READS_AT_ONCE]
+        found = await asyncio.gather(*(store.last(group.stream, subject) for subject in part))
+        stored |= {message.subject: message for message in found if message is not None}
+    return stored
