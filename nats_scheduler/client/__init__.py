@@ -11,6 +11,7 @@ Reference: `docs/reference/client.md`. Nothing of the sidecar is imported.
 
 from nats_scheduler.client.cancelling import Cancelled
 from nats_scheduler.client.delivered import Delivered, delivered
+from nats_scheduler.client.files import Applied, Diff, Exported, FileProblem, InvalidFileError, PartlyAppliedError
 from nats_scheduler.client.policy_texts import PolicyArguments
 from nats_scheduler.client.recurring import daily, hourly, monthly, weekly
 from nats_scheduler.client.schedules import Schedules
@@ -32,23 +33,34 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.exporting import LeftOut
+from nats_scheduler.control.plan import Action, Difference, Step
 
 __all__ = [
+    "Action",
     "AlreadyExistsError",
+    "Applied",
     "Author",
     "Cancelled",
     "Change",
     "ConflictError",
     "Delivered",
+    "Diff",
+    "Difference",
     "Elsewhere",
+    "Exported",
+    "FileProblem",
     "Fire",
     "ForbiddenError",
+    "InvalidFileError",
     "InvalidScheduleError",
     "Kind",
+    "LeftOut",
     "NoAnswerError",
     "NotFoundError",
     "NotPossibleError",
     "NotServedError",
+    "PartlyAppliedError",
     "PolicyArguments",
     "RefusedError",
     "RejectedError",
@@ -57,6 +69,7 @@ __all__ = [
     "Schedules",
     "Serving",
     "Sidecar",
+    "Step",
     "StreamNotFoundError",
     "UnknownOutcomeError",
     "When",

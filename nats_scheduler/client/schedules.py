@@ -23,6 +23,7 @@ from nats.aio.client import Client
 
 from nats_scheduler.client.cancelling import Cancelled, publish_and_cancel
 from nats_scheduler.client.editing import Wish, edit_of
+from nats_scheduler.client.files import Applied, Asked, Diff, Exported, apply_text, diff_text, export_text
 from nats_scheduler.client.past import FirePast
 from nats_scheduler.client.policy_texts import PolicyArguments
 from nats_scheduler.client.requests import DEFAULT_PREFIX, Requests
@@ -303,6 +304,45 @@ class Schedules:
                 dry_run=dry_run,
             )
         )
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    async def export(
+        self, subjects: str = ">", *, owner: str | None = None, form: Literal["yaml", "json"] = "yaml"
+    ) -> Exported:
+        """Return the schedules on subjects that match as the text of a file; what no file can have is left out.
+
+        With an `owner`, only those with this label. The same schedules give the same text, and applying it to an empty
+        stream gives the same messages, byte for byte.
+        """
+        return await export_text(self._store, self._stream, subjects, owner, form)
+
+    async def diff(self, text: str, *, owner: str | None = None, prune: bool = False, take_over: bool = False) -> Diff:
+        """Return what `apply` would do with the text of a file, with the same parameters."""
+        return await diff_text(self._store, self._stream, Asked(text, owner, prune, take_over))
+
+    async def apply(
+        self,
+        text: str,
+        *,
+        owner: str | None = None,
+        prune: bool = False,
+        take_over: bool = False,
+        dry_run: bool = False,
+        reason: str = "",
+    ) -> Applied:
+        """Make the schedules of the stream those of the text of a file; nothing is done the second time.
+
+        `owner` is the label of all schedules in the text. With `prune`, those with this label that are not in the text
+        are removed; with `take_over`, those with the label of another owner are changed too.
+        With `dry_run` nothing is changed.
+        Raises `InvalidFileError`, with all problems, before anything is changed; `PartlyAppliedError` if some schedules
+        could not be changed, after the others were; `ValueError` for `prune` without an owner.
+        """
+        asked = Asked(text, owner, prune, take_over)
+        if dry_run:
+            return Applied(await diff_text(self._store, self._stream, asked), ())
+        return await apply_text(self._store, self._stream, asked, self._by(reason))
 
     # -- how it is done -------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ async def read(schedules: Schedules) -> None:
     assert (await schedules.get("orders.s")).rejection is None
     assert [one.subject async for one in schedules.list("orders.>")] == ["orders.s"]
     assert await schedules.history("orders.s") == []
+    assert (await schedules.diff((await schedules.export("orders.>")).text)).steps == ()
 
 
 async def change(schedules: Schedules, subject: str) -> None:
@@ -49,6 +50,8 @@ async def change(schedules: Schedules, subject: str) -> None:
     await schedules.create(subject, FAR, target="orders.out")
     await schedules.upsert(subject, FAR, b"other", target="orders.out")
     await schedules.edit(subject, body=b"edited")
+    text = (await schedules.export(subject)).text.replace("edited", "applied")
+    assert len((await schedules.apply(text)).changes) == 1
     await schedules.pause(subject)
     await schedules.resume(subject)
     await schedules.fire(subject)

@@ -1,0 +1,195 @@
+"""Files of schedules for programs: what a stream has, as text, and the changes that a text asks for.
+
+The rules are those of `nats-scheduler export`, `diff` and `apply`, by the same code: nothing is done because of a text
+with a problem, all problems are named, and each change is made only if nothing else was stored since it was planned.
+
+The libraries that read and write files, pydantic and PyYAML, are imported when a program first uses this.
+Cost: a text of 10,000 schedules is read in about 1 s, in which the loop does nothing else; see `files.planning`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from nats_scheduler.client.values import Change, change_of
+from nats_scheduler.control.applying import carry_out
+from nats_scheduler.control.changes import Author
+from nats_scheduler.control.changes import Change as ControlChange
+from nats_scheduler.control.declared import is_owner
+from nats_scheduler.control.each import Each
+from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.exporting import LeftOut, exported
+from nats_scheduler.control.plan import Step
+from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.message.policies import MAX_TEXT_CHARS
+
+if TYPE_CHECKING:
+    from nats_scheduler.files.reading import Problem, StreamFile
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The schedules of a stream as the text of a file."""
+
+    text: str
+    left_out: tuple[LeftOut, ...]
+    """Those that no file can have: rejected ones, and subjects that are not UTF-8; each with its `reason`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What a text would change in a stream."""
+
+    stream: str
+    steps: tuple[Step, ...]
+    """One for each schedule that is changed, by subject; empty if the stream is like the text."""
+    unchanged: int
+    ended: tuple[str, ...]
+    """The subjects of schedules that are not added because their time has passed."""
+    unlisted: int
+    """Schedules with the label of the owner that are not in the text, and stay because nothing is pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was changed because of a text."""
+
+    diff: Diff
+    """What was planned."""
+    changes: tuple[Change, ...]
+    """What was done, by subject; empty after a dry run."""
+
+
+class FileProblem(NamedTuple):
+    """One thing that is wrong with a text."""
+
+    line: int | None
+    """From 1; None if it is not known."""
+    subject: str
+    """Of the schedule; "" if it is none."""
+    text: str
+    code: int | None
+    """The server's code, if it has one for this."""
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f"line {self.line}"
+        return ": ".join(filter(None, (place, self.subject, self.text)))
+
+
+class InvalidFileError(ScheduleError):
+    """A text is no file of schedules, or the stream would not accept what it says: nothing was changed."""
+
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+        """All that is wrong, in the order of the text."""
+
+
+class PartlyAppliedError(ScheduleError):
+    """Some schedules could not be changed; all others were. Applying the text again does the rest."""
+
+    def __init__(self, applied: Applied, errors: Mapping[str, ScheduleError]) -> None:
+        lines = (f"{subject}: {str(error).removeprefix(f'{subject}: ')}" for subject, error in errors.items())
+        super().__init__("\n".join(lines))
+        self.applied = applied
+        self.errors = errors
+        """Why not, by subject; of these, `ConflictError` and `NotFoundError` say that it was changed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a program gives to `Schedules.diff` and `Schedules.apply`."""
+
+    text: str
+    owner: str | None
+    prune: bool
+    takes_over: bool
+
+
+async def export_text(
+    store: ScheduleStore, stream: str, subjects: str, owner: str | None, form: Literal["yaml", "json"]
+) -> Exported:
+    """Return the schedules of a stream as text; with an owner, only those with this label."""
+    from nats_scheduler.files.writing import stream_document, written_file
+
+    if form not in ("yaml", "json"):
+        raise ValueError(f"form of {form!r}: expected 'yaml' or 'json'")
+    found = await exported(store, stream, subjects, owner=owner)
+    document = stream_document(stream, found.declared, owner=owner, spelling=found.served.dialects[0])
+    return Exported(written_file([document], form), found.left_out)
+
+
+async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Diff:
+    """Return what a text would change in a stream; raises `InvalidFileError`, and `ValueError` for wrong use."""
+    return (await _planned(store, stream, asked))[1]
+
+
+async def apply_text(store: ScheduleStore, stream: str, asked: Asked, author: Author) -> Applied:
+    """Make the changes that a text asks for, some at a time; raises as `diff_text`, and `PartlyAppliedError`."""
+    served, diff = await _planned(store, stream, asked)
+    steps = {step.subject: step for step in diff.steps}
+
+    async def change(subject: str) -> ControlChange:
+        return await carry_out(store, served, steps[subject], author)
+
+    each = Each(list(steps), change)
+    await _run(each)
+    done = each.done
+    applied = Applied(diff, tuple(change_of(one) for one in done.changes.values()))
+    if done.failures:
+        raise PartlyAppliedError(applied, done.failures)
+    return applied
+
+
+async def _run(each: Each) -> None:
+    """Run the workers; none is left running, whatever ends this."""
+    workers = [asyncio.ensure_future(each.work()) for _ in range(each.workers)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Served, Diff]:
+    from nats_scheduler.files.planning import plan_files
+
+    files = _read(stream, asked)
+    await store.served(stream)  # raises what every operation raises; in a plan it would be a problem of the text
+    plans, problems = await plan_files(store, files, prune=asked.prune, takes_over=asked.takes_over)
+    if problems:
+        raise InvalidFileError(list(map(_problem, problems)))
+    found = [one.plan for one in plans]
+    steps = sorted((step for plan in found for step in plan.steps), key=lambda step: step.subject)
+    ended = sorted(subject for plan in found for subject in plan.ended)
+    unchanged, unlisted = sum(plan.unchanged for plan in found), sum(plan.unlisted for plan in found)
+    return plans[0].served, Diff(stream, tuple(steps), unchanged, tuple(ended), unlisted)
+
+
+def _read(stream: str, asked: Asked) -> "list[StreamFile]":
+    """Return the documents of a text, with the owner that was given."""
+    from nats_scheduler.files.reading import Problem, read_files
+
+    owner = asked.owner
+    if not isinstance(asked.text, str):
+        raise TypeError(f"a text of {asked.text!r:.80}: the content of a file is expected, such as path.read_text()")
+    if owner is not None and not is_owner(owner):
+        raise ValueError(f"owner of {owner!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
+    files, problems = read_files([("", asked.text.encode("utf-8", "surrogatepass"))])
+    for one in files:
+        if one.stream != stream:
+            text = f"stream of {one.stream!r}: expected {stream!r}, the stream of these schedules"
+            problems.append(Problem(one.place_of_stream(), one.stream, "", text))
+    if problems:
+        raise InvalidFileError(list(map(_problem, problems)))
+    if owner is not None:
+        files = [one.owned_by(owner) for one in files]
+    if asked.prune and any(one.owner is None for one in files):
+        raise ValueError("prune removes what carries an owner's label: expected owner, or owner in the text")
+    return files
+
+
+def _problem(problem: "Problem") -> FileProblem:
+    return FileProblem(problem.place.line, problem.subject, problem.text, problem.code)

@@ -1,0 +1,273 @@
+"""A program exports, compares and applies files of schedules as the commands do, and imports their libraries then."""
+
+import json
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nats_scheduler.client import (
+    Action,
+    Author,
+    Diff,
+    InvalidFileError,
+    Kind,
+    NotServedError,
+    PartlyAppliedError,
+    Schedule,
+    StreamNotFoundError,
+    at,
+    every,
+)
+from nats_scheduler.client.files import Asked, apply_text, diff_text, export_text
+from nats_scheduler.control.errors import ConflictError
+from nats_scheduler.control.switch import pause
+from nats_scheduler.control.words import publishable_again
+from tests.client.conftest import Connect
+from tests.client.worlds import FAR, entered
+from tests.conftest import SharedServer
+from tests.control.world import NEVER, World, block
+from tests.harness.servers import V2_11, V2_15
+
+TEXT = f"""\
+stream: S
+schedules:
+  - subject: S.a
+    at: "{NEVER.removeprefix("@at ")}"
+    target: S.out
+    body: body
+  - subject: S.b
+    every: 5m
+    target: S.out
+    policies:
+      owner: ops
+"""
+ME = Author("tests", "why")
+
+
+def asked(text: str = TEXT, owner: str | None = None, *, prune: bool = False, take_over: bool = False) -> Asked:
+    return Asked(text, owner, prune, take_over)
+
+
+def stored(world: World) -> dict[str, tuple[bytes, bytes]]:
+    """Return the last message on each of some subjects, without what belongs to the publishes."""
+    found = {subject: world.stream.last(subject) for subject in ("S.a", "S.b", "S.c", "S.d")}
+    return {subject: (publishable_again(one.block), one.body or b"") for subject, one in found.items() if one}
+
+
+def said(one: Schedule) -> tuple[object, ...]:
+    """Return what a program has said of a schedule; not what was added to publish it."""
+    own = [header for header in one.headers if not header[0].startswith("Nats-")]
+    return one.pattern, one.target, one.rollup, one.spelling, one.body, one.is_paused, own
+
+
+def actions(diff: Diff) -> dict[str, Action]:
+    return {step.subject: step.action for step in diff.steps}
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+@pytest.mark.parametrize("prefix", ["", "X-"])
+async def test_what_is_exported_is_applied_byte_for_byte(form: Any, prefix: str) -> None:
+    world, empty = World(allow_msg_ttl=True), World(allow_msg_ttl=True)
+    name = f"{prefix}Nats_Schedule"
+    world.put(block("@every 5m", prefix, **{f"{name}_TTL": "5m", f"{name}_X_Owner": "ops", "Träce": "é"}), b"\xff\x00")
+    world.put(block(NEVER, prefix, Trace=" 1 "), "größer\n".encode(), "S.a")
+    world.put(block(NEVER, prefix), b"paused", "S.b")
+    await pause(world.store, "S", "S.b")
+    world.put(block("never", prefix), b"", "S.c")
+    found = await export_text(world.store, "S", ">", None, form)
+    [(subject, reason)] = found.left_out
+    assert (subject, "'never'" in reason) == ("S.c", True)
+    assert await export_text(world.store, "S", ">", None, form) == found, "the same schedules give the same text"
+    applied = await apply_text(empty.store, "S", asked(found.text), ME)
+    assert {one.subject: one.kind for one in applied.changes} == dict.fromkeys(("S.a", "S.b", "S.s"), Kind.ADDED)
+    expected = {subject: message for subject, message in stored(world).items() if subject != "S.c"}
+    assert stored(empty) == expected
+    assert empty.last().body == b"\xff\x00"
+    again = await apply_text(empty.store, "S", asked(found.text), ME)
+    assert (again.changes, again.diff.steps, again.diff.unchanged) == ((), (), 3)
+
+
+async def test_an_export_has_what_was_asked_for() -> None:
+    world = World()
+    world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.a")
+    world.put(block(), b"", "S.b")
+    found = await export_text(world.store, "S", ">", "ops", "json")
+    document = json.loads(found.text)
+    assert (document["owner"], [one["subject"] for one in document["schedules"]]) == ("ops", ["S.a"])
+    found = await export_text(world.store, "S", "S.b", None, "json")
+    assert [one["subject"] for one in json.loads(found.text)["schedules"]] == ["S.b"]
+    with pytest.raises(ValueError, match="expected 'yaml' or 'json'"):
+        await export_text(world.store, "S", ">", None, "toml")  # type: ignore[arg-type]
+
+
+async def test_a_diff_changes_nothing_and_says_what_apply_does() -> None:
+    world = World()
+    world.put(block(), b"old", "S.a")
+    world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.c")
+    diff = await diff_text(world.store, "S", asked(owner="ops", prune=True))
+    assert (diff.stream, diff.unchanged, diff.unlisted) == ("S", 0, 0)
+    assert actions(diff) == {"S.a": Action.REPLACE, "S.b": Action.ADD, "S.c": Action.REMOVE}
+    changed = {one.name: (one.old, one.new) for one in diff.steps[0].differences}
+    assert changed == {"Nats-Schedule-X-Owner": ((), (b"ops",)), "body": ((b"old",), (b"body",))}
+    assert world.stream.last("S.b") is None
+    assert (await diff_text(world.store, "S", asked(owner="ops"))).unlisted == 1
+    applied = await apply_text(world.store, "S", asked(owner="ops", prune=True), ME)
+    assert applied.diff == diff
+    kinds = {one.subject: (one.kind, one.author) for one in applied.changes}
+    assert kinds == {"S.a": (Kind.EDITED, ME), "S.b": (Kind.ADDED, ME), "S.c": (Kind.REMOVED, ME)}
+    assert actions(await diff_text(world.store, "S", asked(owner="ops", prune=True))) == {}
+
+
+async def test_the_documents_of_several_owners_are_one_diff() -> None:
+    world = World()
+    ours = (
+        f'{{"stream": "S", "owner": "ops", "schedules": [{{"subject": "S.b", "at": "{NEVER[4:]}", "target": "S.o"}}]}}'
+    )
+    theirs = ours.replace("ops", "us").replace("S.b", "S.a")
+    for subject, owner in (("S.c", "ops"), ("S.d", "us"), ("S.e", "others")):
+        world.put(block(Nats_Schedule_X_Owner=owner), b"", subject)
+    diff = await diff_text(world.store, "S", asked(f"[{ours}, {theirs}]", prune=True))
+    added, removed = dict.fromkeys(("S.a", "S.b"), Action.ADD), dict.fromkeys(("S.c", "S.d"), Action.REMOVE)
+    assert actions(diff) == added | removed
+    assert list(actions(diff)) == ["S.a", "S.b", "S.c", "S.d"]
+    world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.a")
+    diff = await diff_text(world.store, "S", asked(f"[{ours}, {theirs}]", prune=True, take_over=True))
+    found = [(step.subject, step.action) for step in diff.steps if step.subject == "S.a"]
+    assert found == [("S.a", Action.REPLACE)], "what moves to another owner's document is not removed"
+
+
+async def test_a_schedule_of_another_owner_is_changed_on_request_only() -> None:
+    world = World()
+    world.put(block(Nats_Schedule_X_Owner="others"), b"old", "S.b")
+    with pytest.raises(InvalidFileError, match="belongs to the owner 'others'") as raised:
+        await apply_text(world.store, "S", asked(), ME)
+    assert [(one.line, one.subject) for one in raised.value.problems] == [(7, "S.b")]
+    assert world.stream.last("S.a") is None, "nothing is done because of a text with a problem"
+    applied = await apply_text(world.store, "S", asked(take_over=True), ME)
+    assert [one.kind for one in applied.changes] == [Kind.ADDED, Kind.EDITED]
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("", ["is empty: expected stream and schedules"]),
+        ("a: [", ["line 2: is no YAML: "]),
+        ("stream: T\nschedules: []\n", ["line 1: stream of 'T': expected 'S', the stream of these schedules"]),
+        ("stream: \ud800\nschedules: []\n", ["line 1: is not UTF-8"]),
+        (
+            TEXT.replace("every: 5m", "every: soon").replace("at: ", "in: "),
+            [
+                "line 3: S.a: no pattern: expected one of at, every, cron, lines, block_base64",
+                "line 4: S.a: in is an unknown key: ",
+            ],
+        ),
+        (
+            TEXT.replace("every: 5m", "every: soon").replace("target: S.out\n    body", "target: out\n    body"),
+            ["line 5: S.a: Nats-Schedule-Target of 'out'", "line 8: S.b: Nats-Schedule of '@every soon'"],
+        ),
+    ],
+)
+async def test_all_that_is_wrong_is_named_and_nothing_is_done(text: str, problems: list[str]) -> None:
+    world = World()
+    for is_applied in (False, True):
+        with pytest.raises(InvalidFileError) as raised:
+            await (
+                apply_text(world.store, "S", asked(text), ME)
+                if is_applied
+                else diff_text(world.store, "S", asked(text))
+            )
+        found = list(map(str, raised.value.problems))
+        assert [one.startswith(two) for one, two in zip(found, problems, strict=True)] == [True] * len(problems), found
+        assert str(raised.value) == "\n".join(found)
+    assert stored(world) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (asked(prune=True), ValueError),
+        (asked(owner=" "), ValueError),
+        (asked(owner="a\nb"), ValueError),
+        (asked(b"stream: S"), TypeError),  # type: ignore[arg-type]
+    ],
+)
+async def test_wrong_use_is_an_error(wrong: Asked, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await diff_text(World().store, "S", wrong)
+
+
+async def test_a_stream_that_is_missing_or_not_served_is_the_error_of_every_operation() -> None:
+    world = World()
+    with pytest.raises(StreamNotFoundError):
+        await diff_text(world.store, "T", asked(TEXT.replace("stream: S", "stream: T")))
+    world.store.add_stream({"name": "U", "subjects": ["U.>"]})
+    with pytest.raises(NotServedError):
+        await export_text(world.store, "U", ">", None, "yaml")
+
+
+async def test_what_another_client_changes_meanwhile_is_named_and_the_others_are_done() -> None:
+    world = World()
+    world.store.interruptions.append(lambda: world.put(block("@daily"), b"theirs", "S.a"))
+    with pytest.raises(PartlyAppliedError) as raised:
+        await apply_text(world.store, "S", asked(), ME)
+    error = raised.value
+    assert (list(error.errors), type(error.errors["S.a"])) == (["S.a"], ConflictError)
+    assert str(error) == "S.a: wrong last sequence: 1"
+    assert [one.subject for one in error.applied.changes] == ["S.b"]
+    assert world.last("S.a").body == b"theirs"
+    again = await apply_text(world.store, "S", asked(), ME)
+    assert [(one.subject, one.kind) for one in again.changes] == [("S.a", Kind.EDITED)]
+
+
+@pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_15, False), (V2_15, True)])
+async def test_a_program_moves_schedules_by_a_file(
+    shared_server: SharedServer, stream_name: str, connect: Connect, version: str, sidecar: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        url = (await shared_server(version)).url
+        world = await entered(stack, url, stream_name, connect, sidecar=sidecar)
+        schedules, out = world.schedules, world.subject("out")
+        await schedules.create(world.subject("a"), at(FAR), bytes(range(256)), target=out, headers={"Trace": "a"})
+        await schedules.create(world.subject("b"), every(timedelta(hours=9000)), b"b", target=out, rollup=True)
+        await schedules.pause(world.subject("b"))
+        found = await schedules.export(form="json")
+        before = {one.subject: said(one) async for one in schedules.list()}
+        assert (len(before), found.left_out) == (2, ())
+        assert (await schedules.diff(found.text)).unchanged == 2
+        await world.account.api.call(f"STREAM.PURGE.{world.stream}")
+        dry = await schedules.apply(found.text, owner="ops", dry_run=True)
+        assert (len(dry.diff.steps), dry.changes) == (2, ())
+        assert [one.subject async for one in schedules.list()] == []
+        applied = await schedules.apply(found.text, reason="moved")
+        assert [(one.kind, one.author.name, one.author.reason) for one in applied.changes] == [
+            (Kind.ADDED, "tests", "moved")
+        ] * 2
+        after = {one.subject: said(one) async for one in schedules.list()}
+        assert after == before
+        assert (await schedules.apply(found.text)).changes == ()
+        await schedules.apply(found.text, owner="ops")
+        rest = json.dumps({"stream": world.stream, "owner": "ops", "schedules": []})
+        assert (await schedules.diff(rest)).unlisted == 2
+        pruned = await schedules.apply(rest, prune=True)
+        assert [one.kind for one in pruned.changes] == [Kind.REMOVED] * 2
+        assert [one.subject async for one in schedules.list()] == []
+
+
+@pytest.mark.server
+def test_files_need_nothing_of_the_sidecar() -> None:
+    """The libraries that read files are imported when a program uses them; the rest of the sidecar never is."""
+    program = (
+        "import asyncio, sys\n"
+        "from nats_scheduler.client.files import Asked, InvalidFileError, diff_text\n"
+        "assert not {'pydantic', 'yaml'} & set(sys.modules)\n"
+        "try:\n"
+        "    asyncio.run(diff_text(None, 'S', Asked('', None, False, False)))\n"
+        "except InvalidFileError:\n"
+        "    print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('nats_scheduler.')}))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["client", "control", "files", "message", "schedule"]
