@@ -15,7 +15,7 @@ from tests.simulation.process import Point
 from tests.simulation.scenario import KINDS, drawn
 from tests.simulation.world import World, judged
 
-SEEDS = int(os.environ.get("NATS_SCHEDULER_SIMULATION", "200"))
+SEEDS = int(os.environ.get("NATS_SCHEDULER_SIMULATION", "120"))
 PARTS = 10
 SEND_DELAY_NS = 40 * MILLISECOND
 """Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
